@@ -170,6 +170,7 @@ fn tell(
     globals: &Globals,
 ) -> Result<Exit, Failure> {
     let is_done = done.is_some();
+    let shown = planned.left.clone();
     let told = done.unwrap_or(planned);
     let exit = if told.left.is_empty() && told.passed.is_empty() { Exit::Ok } else { Exit::Failed };
     if out.is_json() {
@@ -177,6 +178,9 @@ fn tell(
         return Ok(exit);
     }
     tell_apart(&told.apart, out)?;
+    // What was changed in a directory that was shut is seen only once it is open.
+    let unseen: Vec<UndoLeft> = told.left.iter().filter(|left| !shown.contains(left)).cloned().collect();
+    show_left(&unseen, (SHOWN, only_call(&told)), out)?;
     let left = text::count(told.left.len() as u64, "change");
     match told.call {
         Some(call) => {
@@ -220,9 +224,7 @@ fn show(planned: &UndoDocument, now: Timestamp, out: &mut Out) -> Result<(), Fai
         out.line(line)?;
     }
     show_changes(&planned.changes, out)?;
-    // The same command might take another call the next time.
-    let call = if let [call] = planned.calls[..] { Some(call) } else { None };
-    show_left(&planned.left, (SHOWN, call), out)?;
+    show_left(&planned.left, (SHOWN, only_call(planned)), out)?;
     if let Some(git) = &planned.git {
         let branch = if git.branch.is_empty() { "no branch" } else { &git.branch };
         let head = git.head.get(..12).unwrap_or("no commit");
@@ -232,6 +234,11 @@ fn show(planned: &UndoDocument, now: Timestamp, out: &mut Out) -> Result<(), Fai
         ));
     }
     Ok(())
+}
+
+/// Returns the call that is named in advice: the same command might take another one the next time.
+fn only_call(undone: &UndoDocument) -> Option<Seq> {
+    if let [call] = undone.calls[..] { Some(call) } else { None }
 }
 
 fn show_left(left: &[UndoLeft], (shown, call): (usize, Option<Seq>), out: &mut Out) -> Result<(), Failure> {

@@ -34,6 +34,9 @@ use crate::tools::agents::report::HookKind;
 
 /// Time for which a hook waits until its report is recorded.
 const ANSWER: Duration = Duration::from_secs(2);
+/// Time between two looks at the disk while an agent asks for a permission, and the least as a multiple of a look's time.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+const LOOK_SHARE: u32 = 10;
 /// Longest wait of new settings for an open workspace to become unused.
 const FREE: Duration = Duration::from_secs(5);
 /// Default limit for copies of contents that only git has, in bytes.
@@ -417,12 +420,16 @@ impl Hub {
         attached: &AttachedDirectory,
         arrival: Arrival,
     ) -> Result<impl Future<Output = Result<(), HubError>>, HubError> {
+        let is_question = arrival.report.kind == HookKind::Asked;
         let is_pause = matches!(arrival.report.kind, HookKind::Paused { .. } | HookKind::RunEnded { .. });
         let paused = is_pause.then(|| arrival.report.run.clone());
         let (session, root) = (self.session(attached.session).await?, attached.directory.0.clone());
         prepare_look(session, root, vec![arrival.clone()]).await?;
         let open = self.open_now(attached.session).await?;
         open.tool_runner().observe(arrival).await?;
+        if is_question {
+            tokio::spawn(self.clone().look_while_asked(attached.session));
+        }
         Ok(async move {
             let runner = open.tool_runner();
             runner.note_git().await?;
@@ -431,5 +438,21 @@ impl Hub {
                 None => Ok(()),
             }
         })
+    }
+
+    /// Looks at the disk again and again while a call waits for a permission.
+    async fn look_while_asked(self, session: SessionId) {
+        loop {
+            let began = Instant::now();
+            let looked = match self.open_now(session).await {
+                Ok(open) => open.tool_runner().look_while_asked().await,
+                Err(_) => return,
+            };
+            match looked {
+                Ok(true) => tokio::time::sleep(LOOK_EVERY.max(began.elapsed() * LOOK_SHARE)).await,
+                Ok(false) => return,
+                Err(error) => return tracing::warn!(%error, "the files can't be looked at during a question"),
+            }
+        }
     }
 }

@@ -14,6 +14,9 @@ use crate::engine::{EntryPath, OnRewind, Recorded, Registry, Seq, Slice, Timesta
 
 /// Ended calls that are remembered.
 const ENDED_MAX: usize = 256;
+/// Longest time between a look at the disk and the beginning of a call, for the look to show what a person changed
+/// before. A person needs longer to save a file and to answer.
+const LOOK_MILLIS: i64 = 1_000;
 
 /// Runs of agents that were recorded by looking on, or from their transcripts. A rewind keeps them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -123,10 +126,15 @@ impl Slice for AgentRuns {
 }
 
 impl ObservedCall {
-    /// Returns true if it certainly ran at a time.
-    pub fn ran_at(&self, time: Option<Timestamp>) -> bool {
-        let had_begun = !self.doubt || self.since.zip(time).is_some_and(|(since, time)| since <= time);
-        had_begun && self.until.is_none_or(|until| time.is_some_and(|time| time <= until))
+    /// Returns true if it certainly ran during a change: after a look at the disk that had not found it, and by the latest
+    /// change of the entry.
+    pub fn made_between(&self, look: Option<Timestamp>, latest: Option<Timestamp>) -> bool {
+        let is_since = |since: Timestamp| {
+            let look = look.unwrap_or(Timestamp(0)).0.saturating_add(LOOK_MILLIS);
+            since.0 <= look && latest.is_some_and(|latest| since <= latest)
+        };
+        let had_begun = !self.doubt || self.since.is_some_and(is_since);
+        had_begun && self.until.is_none_or(|until| latest.is_some_and(|latest| latest <= until))
     }
 }
 

@@ -48,6 +48,9 @@ def drive(run):
         terminal.wait(ASKS)
         with open(os.path.join(run.project, f"mine{number}.txt"), "w") as file:
             file.write("the person's\n")
+        # The last call removes it.
+        with open(os.path.join(run.project, "a.txt"), "a") as file:
+            file.write(f"mine{number}\n")
         terminal.wait(WORKS)
         # The first answer that agents offer is yes.
         terminal.type(b"\r")
@@ -63,3 +66,6 @@ def drive(run):
     # The others do not tell when their user has answered.
     told = run.agent == "opencode"
     run.check("commands are undone if they are certain", run.has("a.txt") == told and run.has("made.txt") != told)
+    if told:
+        with open(os.path.join(run.project, "a.txt")) as file:
+            run.check("the removed file has the person's lines", file.read().endswith("mine0\nmine1\nmine2\n"))

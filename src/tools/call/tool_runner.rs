@@ -27,7 +27,6 @@ use crate::engine::session::{Session, WorkspaceLock};
 use crate::reducers::{AgentRuns, ToolCalls};
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
-use crate::tools::workspace::keeping::keep_at_end;
 use crate::tools::workspace::limits::limits_of;
 use crate::tools::workspace::managed::{Extent, ManagedWorkspace};
 
@@ -139,7 +138,7 @@ impl ToolRunner {
     /// Closes the workspace, records the end of its container and waits for the record. Files stay; a later call starts
     /// the container again.
     pub fn close(&self) -> Result<(), SessionError> {
-        keep_at_end(&self.session, self.machine.workspace.as_ref());
+        self.machine.keep_at_end(&self.session);
         self.machine.workspace.close();
         self.machine.record_end(&self.session)
     }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::call::tool_runner::ToolRunner;
 use super::off_thread::off_thread;
 use super::workspace::capture::{CaptureBudget, compare};
+use super::workspace::held_looks::Look;
 use super::workspace::managed::{files_of, prepare, record_found};
 use super::workspace::plan::{ChangePlan, NewContents, PlannedChange};
 use super::workspace::project::Landing;
@@ -184,7 +185,7 @@ impl RewindWork {
             return Ok((files, drift));
         }
         captured.withhold(&self.session)?;
-        if let Some(pending) = record_found(&self.session, self.workspace.as_ref(), captured, &late)? {
+        if let Some(pending) = record_found(&self.session, self.workspace.as_ref(), Look::new(captured, late))? {
             pending.wait().map_err(SessionError::from)?;
         }
         disk.mark_clean()?;

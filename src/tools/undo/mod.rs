@@ -106,7 +106,14 @@ impl ToolRunner {
         self.machine().record_drift(self.session(), Extent::All).await?;
         let runner = self.clone();
         let work = move || UndoWork { runner: &runner, session: runner.session(), options }.run(&subject);
-        off_thread(turn, WorkspaceError::Stopped, work).await
+        let (mut report, opened) = off_thread(turn, WorkspaceError::Stopped, work).await?;
+        if !opened.is_empty() {
+            let _turn = self.session().turn().await;
+            let found = self.machine().record_unseen(self.session(), &report.calls).await?;
+            let found = found.into_iter().filter(|path| opened.iter().any(|opened| path.is_below(opened)));
+            report.left.extend(found.map(|path| UndoLeft { path, reason: UndoLeftReason::Doubtful }));
+        }
+        Ok(report)
     }
 }
 
@@ -117,7 +124,8 @@ struct UndoWork<'a> {
 }
 
 impl UndoWork<'_> {
-    fn run(&self, subject: &UndoSubject) -> Result<UndoReport, WorkspaceError> {
+    /// Returns the report, and the directories that could not be entered before.
+    fn run(&self, subject: &UndoSubject) -> Result<(UndoReport, Vec<EntryPath>), WorkspaceError> {
         let run = match subject {
             UndoSubject::Run(run) => Some(known_run(self.session, run)?),
             _ => None,
@@ -147,8 +155,9 @@ impl UndoWork<'_> {
         if !self.options.dry_run && !plan.steps.is_empty() {
             let (call, apart) = self.land(subject, &report, &plan, &now)?;
             (report.call, report.apart) = (Some(call), apart);
+            return Ok((report, plan.opened(&now)));
         }
-        Ok(report)
+        Ok((report, Vec::new()))
     }
 
     /// Selects the changes of a subject and plans to take them back.

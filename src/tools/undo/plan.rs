@@ -18,6 +18,9 @@ use crate::tools::error::WorkspaceError;
 use crate::tools::workspace::hard_links::{relink, take_back_links};
 use crate::tools::workspace::plan::{ChangePlan, NewContents, PlannedChange};
 
+/// The permission bits with which its owner can list a directory and enter it.
+const ENTER: u32 = 0o500;
+
 /// The steps of an undo, with the contents of merged files.
 #[derive(Debug, Default)]
 pub(super) struct UndoPlan {
@@ -27,6 +30,16 @@ pub(super) struct UndoPlan {
 }
 
 impl UndoPlan {
+    /// Lists the directories that their owner can't enter now, and can afterwards.
+    pub(super) fn opened(&self, now: &VirtualFileSystem) -> Vec<EntryPath> {
+        let is_shut = |node: &Node| matches!(node, Node::Directory { mode } if mode.bits() & ENTER != ENTER);
+        let writes = self.steps.iter().filter_map(|step| match step {
+            PlannedChange::Write(write) if !is_shut(&write.node) => Some(&write.path),
+            _ => None,
+        });
+        writes.filter(|path| now.node(path).is_some_and(is_shut)).cloned().collect()
+    }
+
     /// Lists what stays, by path.
     pub(super) fn left(&self) -> Vec<UndoLeft> {
         self.left.iter().map(|(path, reason)| UndoLeft { path: path.clone(), reason: *reason }).collect()

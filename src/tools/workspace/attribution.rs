@@ -25,22 +25,25 @@ pub(super) struct Writers {
     pub(super) calls: Vec<Seq>,
 }
 
-/// Sorts changes by the calls that may have made them. `changed_at` returns the time of an entry's latest change.
+/// Bounds of the time of a change: a look before it, and the entry's latest change.
+type ChangeTimes = (Option<Timestamp>, Option<Timestamp>);
+
+/// Sorts changes by the calls that may have made them. `times` returns the bounds of an entry's changes.
 pub(super) fn sorted(
     changes: Vec<PlannedChange>,
     runs: &AgentRuns,
-    changed_at: impl Fn(&EntryPath) -> Option<Timestamp>,
+    times: impl Fn(&EntryPath) -> ChangeTimes,
 ) -> BTreeMap<Writers, Vec<PlannedChange>> {
     let mut by_writers: BTreeMap<Writers, Vec<PlannedChange>> = BTreeMap::new();
     for change in changes {
-        by_writers.entry(writers(&change, runs, &changed_at)).or_default().push(change);
+        by_writers.entry(writers(&change, runs, times(change.path()))).or_default().push(change);
     }
     by_writers
 }
 
 /// Returns the calls that name a path; else those that may change any path; else the edit just before; else, in doubt,
 /// the calls that began the tasks in the background.
-fn writers(change: &PlannedChange, runs: &AgentRuns, changed_at: &impl Fn(&EntryPath) -> Option<Timestamp>) -> Writers {
+fn writers(change: &PlannedChange, runs: &AgentRuns, (after, changed_at): ChangeTimes) -> Writers {
     let path = change.path();
     let is_it = |named: &EntryPath| named == path || named.is_below(path) || path.is_below(named);
     let naming = runs.open.iter().filter(|(_, call)| call.access != ObservedAccess::None);
@@ -57,24 +60,20 @@ fn writers(change: &PlannedChange, runs: &AgentRuns, changed_at: &impl Fn(&Entry
         return Writers { in_doubt: !began.is_empty(), calls: began.into_iter().collect() };
     }
     let ran = |call: &Seq| match runs.open.get(call) {
-        Some(open) if open.doubt || open.until.is_some() => open.ran_at(changed_at(path)),
+        Some(open) if open.doubt || open.until.is_some() => open.made_between(after, changed_at),
         _ => true,
     };
     Writers { in_doubt: !calls.iter().any(ran), calls }
 }
 
 /// Returns the latest edit of a file, if the file changed again a moment after it.
-fn edited_just_before(
-    change: &PlannedChange,
-    runs: &AgentRuns,
-    changed_at: &impl Fn(&EntryPath) -> Option<Timestamp>,
-) -> Option<Seq> {
+fn edited_just_before(change: &PlannedChange, runs: &AgentRuns, changed_at: Option<Timestamp>) -> Option<Seq> {
     let PlannedChange::Write(write) = change else { return None };
     let edit = runs.ended.iter().rev().find(|ended| ended.observed.paths.contains(&write.path))?;
     if edit.status != CallStatus::Ok || edit.observed.access != ObservedAccess::Named {
         return None;
     }
-    let passed = changed_at(&write.path)?.0.saturating_sub(edit.at.0);
+    let passed = changed_at?.0.saturating_sub(edit.at.0);
     (-MOMENT_MILLIS..=MOMENT_MILLIS).contains(&passed).then_some(edit.call)
 }
 
@@ -94,7 +93,7 @@ mod tests {
     }
 
     fn writers_of(runs: &AgentRuns, change: PlannedChange, at: i64) -> Writers {
-        sorted(vec![change], runs, |_| Some(Timestamp(at))).into_keys().next().unwrap()
+        sorted(vec![change], runs, |_| (Some(Timestamp(at - 20)), Some(Timestamp(at)))).into_keys().next().unwrap()
     }
 
     fn of(runs: &AgentRuns, changed: &str) -> Vec<Seq> {

@@ -3,24 +3,24 @@
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use super::attribution::{self, Writers};
 use super::capture::{CaptureBudget, Captured, compare};
 use super::hard_links::join_names;
+use super::held_looks::{HeldLooks, Look};
 use super::intent::Intent;
-use super::keeping::{distrust, keep, keep_if_due, resume};
+use super::keeping::{distrust, keep, keep_at_end, keep_if_due, resume};
 use super::limits::{Limits, denied, limits_of};
 use super::plan::PlannedChange;
 use super::populate::{fill, not_filled};
 use super::recording::EventBuffer;
-use crate::backends::disk::changed_at;
 use crate::backends::{BackendError, ChangeDetector, DirtyPath, KnownFilesKeeper, MachineNews, Walked, Workspace};
-use crate::engine::clock::Timestamp;
 use crate::engine::commit::CommitError;
 use crate::engine::event::{ChangesShared, DeleteEntry, DriftFound, WorkspaceTouched};
+use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::error::SessionError;
 use crate::engine::session::{MachineClaim, Session};
@@ -46,6 +46,7 @@ pub(crate) struct ManagedWorkspace {
     pub(crate) limits: Arc<Limits>,
     /// The number of processes that run in the background.
     pub(crate) processes: Arc<AtomicUsize>,
+    held: Arc<HeldLooks>,
 }
 
 impl ManagedWorkspace {
@@ -64,7 +65,8 @@ impl ManagedWorkspace {
                 None => return Err(WorkspaceError::SecondContainer(session.name().to_owned())),
             },
         };
-        let machine = Self { workspace, rules: Arc::new(rules), claim, limits, processes: Arc::default() };
+        let machine =
+            Self { workspace, rules: Arc::new(rules), claim, limits, processes: Arc::default(), held: Arc::default() };
         let machine = machine.for_agent(session)?;
         prepare(session, machine.workspace.as_ref(), machine.rules.budget)?;
         if in_container {
@@ -103,19 +105,19 @@ impl ManagedWorkspace {
         Ok(machine)
     }
 
-    /// Records external changes. A disk left blank by a failed rewind is refused, because its half-done changes are not
-    /// external; opening the workspace repairs it.
+    /// Records external changes, and those of earlier looks that were [held](Self::hold_drift). A disk left blank by a
+    /// failed rewind is refused, because its half-done changes are not external; opening the workspace repairs it.
     pub(crate) async fn record_drift(&self, session: &Session, extent: Extent) -> Result<(), ToolError> {
-        let Some(disk) = self.workspace.capture() else { return Ok(()) };
-        // A store that has stopped is reported even if there is nothing to record.
-        session.check_own()?;
-        if self.workspace.is_blank() {
-            let what = "the workspace's files are not those of the session, since going back to others failed half-way";
-            return Err(ToolError::new(format!("{what}; open the session again, which makes them so")));
-        }
-        let is_whole = extent == Extent::All || disk.is_walk_due();
-        let (captured, late) = self.looked(session, files_of(session)?, if is_whole { walk } else { dirty }).await?;
-        let recorded = match record_found(session, self.workspace.as_ref(), captured, &late) {
+        let Some(look) = self.look(session, extent).await? else { return Ok(()) };
+        let held = self.held.take();
+        self.record_looks(session, held.into_iter().chain([look])).await
+    }
+
+    async fn record_looks(&self, session: &Session, looks: impl IntoIterator<Item = Look>) -> Result<(), ToolError> {
+        let recorded = looks.into_iter().map(|look| record_found(session, self.workspace.as_ref(), look));
+        // Waiting for the last one waits for all.
+        let last = recorded.reduce(|before, recorded| Ok(recorded?.or(before?)));
+        let recorded = match last.unwrap_or(Ok(None)) {
             // The state has the changes only once they are durable.
             Ok(Some(pending)) => pending.durable().await.map(drop).map_err(SessionError::from),
             other => other.map(drop),
@@ -123,6 +125,50 @@ impl ManagedWorkspace {
         recorded.inspect_err(|_| distrust(self.workspace.as_ref()))?;
         keep_if_due(session, &self.workspace).await;
         Ok(())
+    }
+
+    /// Records what can be seen only now, with the calls that may have changed it. Returns the changed paths.
+    pub(crate) async fn record_unseen(&self, session: &Session, calls: &[Seq]) -> Result<Vec<EntryPath>, ToolError> {
+        let Some(mut look) = self.look(session, Extent::All).await? else { return Ok(Vec::new()) };
+        look.perhaps = calls.to_vec();
+        let paths: BTreeSet<EntryPath> = look.captured.changes.iter().map(PlannedChange::path).cloned().collect();
+        self.record_looks(session, [look]).await?;
+        Ok(paths.into_iter().collect())
+    }
+
+    /// Looks at the disk and holds what it finds until [`record_drift`](Self::record_drift), which may know more of who
+    /// made the changes.
+    pub(crate) async fn hold_drift(&self, session: &Session) -> Result<(), ToolError> {
+        if !self.held.is_full()
+            && let Some(look) = self.look(session, Extent::Due).await?
+            && !look.captured.changes.is_empty()
+        {
+            self.held.hold(look, self.workspace.root().as_deref().map(Path::new));
+        }
+        Ok(())
+    }
+
+    async fn look(&self, session: &Session, extent: Extent) -> Result<Option<Look>, ToolError> {
+        let Some(disk) = self.workspace.capture() else { return Ok(None) };
+        // A store that has stopped is reported even if there is nothing to record.
+        session.check_own()?;
+        if self.workspace.is_blank() {
+            let what = "the workspace's files are not those of the session, since going back to others failed half-way";
+            return Err(ToolError::new(format!("{what}; open the session again, which makes them so")));
+        }
+        let is_whole = extent == Extent::All || disk.is_walk_due();
+        let (mut files, began) = (files_of(session)?, session.now());
+        self.held.apply_to(&mut files, began);
+        let (captured, late) = self.looked(session, files, if is_whole { walk } else { dirty }).await?;
+        Ok(Some(Look::new(captured, late).after(self.held.looked(began))))
+    }
+
+    /// Keeps what is known of the disk for the next process, unless not all of it is recorded.
+    pub(crate) fn keep_at_end(&self, session: &Session) {
+        match self.held.is_empty() {
+            true => keep_at_end(session, self.workspace.as_ref()),
+            false => distrust(self.workspace.as_ref()),
+        }
     }
 
     /// Scans the disk for differences from these files and marks them clean. The caller must submit them before it
@@ -232,7 +278,9 @@ pub(crate) fn prepare(
     let known: BTreeSet<_> = captured.changes.iter().map(PlannedChange::path).collect();
     left_out.retain(|gone| !known.contains(&gone.path));
     captured.changes.splice(0..0, left_out.into_iter().map(PlannedChange::Delete));
-    if let Some(pending) = record_found(session, workspace, captured, &[]).inspect_err(|_| distrust(workspace))? {
+    if let Some(pending) =
+        record_found(session, workspace, Look::new(captured, Vec::new())).inspect_err(|_| distrust(workspace))?
+    {
         pending.wait().map_err(SessionError::from).inspect_err(|_| distrust(workspace))?;
     }
     if is_blank {
@@ -253,36 +301,38 @@ fn walk(disk: &dyn ChangeDetector) -> Result<Walked, BackendError> {
 }
 
 /// Records changes that were found between calls, if there are any: as those of the observed calls that are open, else
-/// as external. Those at `late` paths the kernel had not told.
+/// as external.
 pub(crate) fn record_found(
     session: &Session,
     workspace: &dyn Workspace,
-    captured: Captured,
-    late: &[DirtyPath],
+    mut look: Look,
 ) -> Result<Option<Pending>, SessionError> {
-    let Captured { changes, contents, .. } = captured;
+    let Captured { changes, contents, .. } = std::mem::take(&mut look.captured);
     if changes.is_empty() {
         return Ok(None);
     }
     let state = session.state()?;
     let runs = state.slice::<AgentRuns>().cloned().unwrap_or_default();
     let is_late = |change: &&PlannedChange| {
-        late.iter().any(|late| match late {
+        look.late.iter().any(|late| match late {
             DirtyPath::Entry(path) => path == change.path(),
             DirtyPath::Subtree(path) => path == change.path() || change.path().is_below(path),
         })
     };
     let mut last = None;
     let root = workspace.root().map(PathBuf::from);
-    let changed_at = |path: &EntryPath| changed_at(root.as_deref()?, path).map(Timestamp);
+    let times = |path: &EntryPath| (look.after, look.changed_at(root.as_deref(), path));
     // Links come last: they are between files that are there.
     let (links, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| change.link().is_some());
-    let mut sorted = attribution::sorted(changes, &runs, changed_at);
+    let mut sorted = attribution::sorted(changes, &runs, times);
     match sorted.last_entry() {
         Some(mut last) => last.get_mut().extend(links),
-        None => sorted = attribution::sorted(links, &runs, changed_at),
+        None => sorted = attribution::sorted(links, &runs, times),
     }
-    for (Writers { in_doubt, calls }, changes) in sorted {
+    for (Writers { mut in_doubt, mut calls }, changes) in sorted {
+        if calls.is_empty() && !look.perhaps.is_empty() {
+            (in_doubt, calls) = (true, look.perhaps.clone());
+        }
         let mut recording = match calls[..] {
             [call] if !in_doubt => EventBuffer::of_observed(session, call, &runs.agent_of(call)),
             _ => EventBuffer::without_agent(session),

@@ -1,6 +1,7 @@
 //! Repositories to which agents' hooks report, through the program.
 
 mod accidents;
+mod asking;
 mod hooking;
 mod keeping;
 mod late;

@@ -1,12 +1,19 @@
 //! Entries that existed before a call, unrecorded: no undo removes them.
 
 use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Repository;
-use crate::rig::eventually;
+use crate::rig::{eventually, report_skip, told};
+
+/// A user who is not root.
+const OTHER: u32 = 65_534;
 
 fn undo(repository: &Repository, words: &[&str]) -> String {
     repository.program.run(&[&["undo", "repo", "--yes"], words].concat())
@@ -129,4 +136,51 @@ fn whole_requests_outlive_a_collection() {
     // An owner starts again.
     repository.claude("Stop", json!({}));
     assert_eq!(repository.session().content(&digest.parse().unwrap()).unwrap(), request.as_bytes());
+}
+
+#[test]
+fn undo_names_what_a_call_changed_before_it_shut_the_directory() {
+    if !rustix::process::geteuid().is_root() {
+        return report_skip("another user takes root");
+    }
+    let repository = Repository::unattached(&[("d/f.txt", "one\n"), ("d/g.txt", "two\n"), ("e.txt", "three\n")]);
+    let home = repository.root().parent().unwrap().to_owned();
+    let binary = home.join("foldspace");
+    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_foldspace")).arg(&binary).status().unwrap().success());
+    assert!(Command::new("chown").args(["-R", "65534:65534"]).arg(&home).status().unwrap().success());
+    let run = |words: &[&str], stdin: &Value| {
+        let mut program = Command::new(&binary);
+        program.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", &home).uid(OTHER).gid(OTHER);
+        program.current_dir(repository.root()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut program = program.args(words).spawn().unwrap();
+        program.stdin.take().unwrap().write_all(stdin.to_string().as_bytes()).unwrap();
+        told(&program.wait_with_output().unwrap())
+    };
+    let hook = |event: &str| {
+        let call = json!({ "tool_name": "Bash", "tool_input": { "command": "x" }, "tool_use_id": "t1" });
+        let mut payload = json!({ "session_id": "s1", "cwd": repository.root(), "hook_event_name": event });
+        payload.as_object_mut().unwrap().extend(call.as_object().unwrap().clone());
+        payload["tool_response"] = json!({ "stdout": "" });
+        assert_eq!(run(&["hook", "claude"], &payload), "\n[exit 0]");
+    };
+    let attached = run(&["attach", "."], &Value::Null);
+    assert!(attached.ends_with("[exit 0]"), "{attached}");
+    hook("PreToolUse");
+    repository.write("d/f.txt", "by the call\n");
+    repository.remove("d/g.txt");
+    repository.write("e.txt", "by the call\n");
+    let set_mode = |mode| fs::set_permissions(repository.root().join("d"), fs::Permissions::from_mode(mode)).unwrap();
+    set_mode(0);
+    hook("PostToolUse");
+    let undone = run(&["undo", "--yes"], &Value::Null);
+    assert!(undone.ends_with("[exit 1]"), "{undone}");
+    for path in ["d/f.txt", "d/g.txt"] {
+        assert!(undone.contains(&format!("left     {path}  a person may have changed it meanwhile")), "{undone}");
+    }
+    let advice = undone.split("--call ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    let forced = run(&["undo", "--call", advice, "--overwrite", "--yes"], &Value::Null);
+    assert!(forced.ends_with("[exit 0]"), "{forced}");
+    let files = ["d/f.txt", "d/g.txt", "e.txt"].map(|path| repository.read(path));
+    assert_eq!(files, ["one\n", "two\n", "three\n"]);
+    run(&["stop"], &Value::Null);
 }

@@ -1,0 +1,102 @@
+//! Looks at the disk that are not yet recorded.
+//!
+//! While an agent asks for a permission, a person may edit files. When the command began is known only at its end. So the
+//! disk is looked at several times a second, and what each look found is recorded with the next report.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Mutex;
+
+use super::capture::Captured;
+use super::plan::PlannedChange;
+use crate::backends::DirtyPath;
+use crate::backends::disk::changed_at;
+use crate::engine::clock::Timestamp;
+use crate::engine::id::Seq;
+use crate::engine::lock::lock;
+use crate::engine::path::EntryPath;
+use crate::reducers::VirtualFileSystem;
+
+/// Limits of held looks: their number, and the bytes of their contents.
+const LOOKS_MAX: usize = 500;
+const BYTES_MAX: usize = 64 << 20;
+
+/// What a look found.
+#[derive(Debug, Default)]
+pub(crate) struct Look {
+    pub(super) captured: Captured,
+    /// Changed paths of which the kernel had not told.
+    pub(super) late: Vec<DirtyPath>,
+    /// The beginning of the look before, if there was one. The changes are later.
+    pub(super) after: Option<Timestamp>,
+    /// Calls that may have made the changes, if no open call has.
+    pub(super) perhaps: Vec<Seq>,
+    /// Times of the changes, for a look that is held.
+    times: BTreeMap<EntryPath, Timestamp>,
+}
+
+impl Look {
+    pub(crate) fn new(captured: Captured, late: Vec<DirtyPath>) -> Self {
+        Self { captured, late, ..Self::default() }
+    }
+
+    pub(super) fn after(self, before: Option<Timestamp>) -> Self {
+        Self { after: before, ..self }
+    }
+
+    /// Returns the time of a change.
+    pub(super) fn changed_at(&self, root: Option<&Path>, path: &EntryPath) -> Option<Timestamp> {
+        self.times.get(path).copied().or_else(|| changed_at(root?, path).map(Timestamp))
+    }
+
+    fn bytes(&self) -> usize {
+        self.captured.contents.values().map(|content| content.len()).sum()
+    }
+}
+
+/// The looks of a workspace that are not recorded, and the time of the last one.
+#[derive(Debug, Default)]
+pub(super) struct HeldLooks(Mutex<Held>);
+
+#[derive(Debug, Default)]
+struct Held {
+    looks: Vec<Look>,
+    /// The beginning of the last look.
+    looked: Option<Timestamp>,
+}
+
+impl HeldLooks {
+    /// Returns true if no more looks should be held.
+    pub(super) fn is_full(&self) -> bool {
+        let held = lock(&self.0);
+        held.looks.len() >= LOOKS_MAX || held.looks.iter().map(Look::bytes).sum::<usize>() >= BYTES_MAX
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.0).looks.is_empty()
+    }
+
+    /// Adds what the held looks found to the recorded files.
+    pub(super) fn apply_to(&self, files: &mut VirtualFileSystem, now: Timestamp) {
+        for look in &lock(&self.0).looks {
+            look.captured.changes.iter().for_each(|change| change.apply_to(files, now));
+        }
+    }
+
+    /// Notes the beginning of a look that has succeeded, and returns that of the one before.
+    pub(super) fn looked(&self, began: Timestamp) -> Option<Timestamp> {
+        lock(&self.0).looked.replace(began)
+    }
+
+    /// Holds a look with the times of its changes.
+    pub(super) fn hold(&self, mut look: Look, root: Option<&Path>) {
+        let changed: Vec<EntryPath> = look.captured.changes.iter().map(PlannedChange::path).cloned().collect();
+        let dated = changed.into_iter().filter_map(|path| Some((path.clone(), look.changed_at(root, &path)?)));
+        look.times = dated.collect();
+        lock(&self.0).looks.push(look);
+    }
+
+    pub(super) fn take(&self) -> Vec<Look> {
+        std::mem::take(&mut lock(&self.0).looks)
+    }
+}
