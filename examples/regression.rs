@@ -86,9 +86,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // The first change after which a command fails, tried in temporary directories.
     let command = ShellCommand::shell("test $(cat limit.txt) -lt 50");
     let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
+    let rules = ShellRules { policy, ..ShellRules::default() };
     let spec = WorkspaceSpec::Host(HostOptions::default());
     let (good, bad) = (4, right.head()?);
-    let search = Bisection { session: right.clone(), spec: spec.clone(), home, command, policy, good, bad, jobs: 1 };
+    let search = Bisection { session: right.clone(), spec: spec.clone(), home, command, rules, good, bad, jobs: 1 };
     let seen = |ProbeRecord { seq, verdict, .. }: &ProbeRecord| println!("at {seq}: {verdict:?}");
     let BisectReport { found, probes, .. } = bisect(&search, &seen, &CancellationToken::new()).await?;
     println!("the first bad change is {:?}, found by {} probes", found.bad, probes.len());

@@ -2,13 +2,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::engine::peer::{self, field, proc_bytes, proc_text};
 
 /// The process on whose behalf commands run that no sandbox is around: this one, or another, which is looked at when it
 /// first asks for such a command.
@@ -51,22 +50,6 @@ pub(crate) fn name_and_value(variable: &OsStr) -> Option<(&OsStr, &OsStr)> {
     Some((OsStr::from_bytes(&bytes[..at]), OsStr::from_bytes(&bytes[at + 1..])))
 }
 
-const NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
-/// The parts of a process's status that say how much it may do.
-const POWERS: [&str; 11] = [
-    "Uid",
-    "Gid",
-    "Groups",
-    "CapInh",
-    "CapPrm",
-    "CapEff",
-    "CapBnd",
-    "CapAmb",
-    "NoNewPrivs",
-    "Seccomp",
-    "Seccomp_filters",
-];
-
 impl HostCaller {
     /// Another process, by its number and, where the kernel gives one, by a descriptor that stands for it.
     pub fn of(process: u32, pidfd: Option<OwnedFd>) -> Self {
@@ -96,18 +79,7 @@ impl HostCaller {
 
 impl CallerLookup {
     fn look(&self) -> Result<CallerProcess, String> {
-        if self.process == 0 {
-            return Err("it is in another process namespace".to_owned());
-        }
-        let proc = PathBuf::from(format!("/proc/{}", self.process));
-        let unseen = |error: io::Error| format!("it can't be looked at: {error}");
-        let difference = difference(&proc).map_err(unseen)?;
-        let caller = CallerProcess::read(self.process, &proc).map_err(unseen)?;
-        // Another process may have its number by now.
-        if self.pidfd.as_ref().is_some_and(|pidfd| has_ended(pidfd).unwrap_or(true)) {
-            return Err("it has ended".to_owned());
-        }
-        difference.map_or(Ok(caller), |what| Err(format!("its {what} differs")))
+        peer::check_process(self.process, self.pidfd.as_ref(), |proc| CallerProcess::read(self.process, proc))
     }
 }
 
@@ -118,9 +90,9 @@ fn refusal(why: &str) -> Arc<str> {
 
 impl CallerProcess {
     fn read(process: u32, proc: &Path) -> io::Result<Self> {
-        let status = text(&proc.join("status"))?;
+        let status = proc_text(&proc.join("status"))?;
         let umask = field(&status, "Umask").and_then(|mask| u32::from_str_radix(mask, 8).ok());
-        let environ = bytes(&proc.join("environ"))?;
+        let environ = proc_bytes(&proc.join("environ"))?;
         let environ = environ.split(|byte| *byte == 0).filter(|variable| !variable.is_empty());
         let cgroup = cgroup_of(proc).filter(|group| Some(group) != cgroup_of(Path::new("/proc/self")).as_ref());
         Ok(Self {
@@ -128,48 +100,17 @@ impl CallerProcess {
             environ: environ.map(|variable| OsString::from_vec(variable.to_vec())).collect(),
             umask,
             nice: process_stat(process)?.get(17).and_then(|nice| nice.parse().ok()),
-            limits: limits_of(&text(&proc.join("limits"))?),
+            limits: limits_of(&proc_text(&proc.join("limits"))?),
             cgroup: cgroup.unwrap_or_default(),
         })
     }
-}
-
-/// Names something in which a process differs from this one that bounds what it may do.
-fn difference(proc: &Path) -> io::Result<Option<String>> {
-    let own = Path::new("/proc/self");
-    for name in NAMESPACES {
-        let namespace = |proc: &Path| proc.join("ns").join(name).read_link();
-        match namespace(own) {
-            Ok(ours) if ours != namespace(proc)? => return Ok(Some(format!("{name} namespace"))),
-            // The kernel has no such namespaces.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Ok(_) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let root = |proc: &Path| proc.join("root").metadata().map(|root| (root.dev(), root.ino()));
-    if root(proc)? != root(own)? {
-        return Ok(Some("root directory".to_owned()));
-    }
-    let (theirs, ours) = (text(&proc.join("status"))?, text(&own.join("status"))?);
-    let differs = |name: &&&str| field(&theirs, name) != field(&ours, name);
-    Ok(POWERS.iter().find(differs).map(|name| (*name).to_owned()))
-}
-
-fn has_ended(pidfd: &OwnedFd) -> io::Result<bool> {
-    let mut fds = [PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)];
-    Ok(poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? > 0)
-}
-
-fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    status.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
 }
 
 /// Reads what the kernel states of a process: the name of its program, its state, its parent and so on. The name may have
 /// any characters.
 #[doc(hidden)]
 pub fn process_stat(process: u32) -> io::Result<Vec<String>> {
-    let stat = text(Path::new(&format!("/proc/{process}/stat")))?;
+    let stat = proc_text(Path::new(&format!("/proc/{process}/stat")))?;
     stat_values(&stat).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
@@ -194,18 +135,9 @@ fn limits_of(limits: &str) -> Vec<(u32, u64, u64)> {
 }
 
 fn cgroup_of(proc: &Path) -> Option<PathBuf> {
-    let groups = text(&proc.join("cgroup")).ok()?;
+    let groups = proc_text(&proc.join("cgroup")).ok()?;
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     Some(Path::new("/sys/fs/cgroup").join(group).join("cgroup.procs"))
-}
-
-fn text(path: &Path) -> io::Result<String> {
-    bytes(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-}
-
-#[expect(clippy::disallowed_methods, reason = "the kernel tells of processes in files")]
-fn bytes(path: &Path) -> io::Result<Vec<u8>> {
-    std::fs::read(path)
 }
 
 #[cfg(test)]

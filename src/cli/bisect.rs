@@ -8,8 +8,8 @@ use foldspace::backends::{EngineKind, HostOptions, PodmanOptions, ShellCommand, 
 use foldspace::hub::operations;
 use foldspace::tools::WorkspaceError;
 use foldspace::tools::{
-    BisectFound, BisectReport, BisectVerdict, Bisection, CommandPolicy, Predicate, ProbeRecord, bisect, bisect_slices,
-    first_position,
+    BisectFound, BisectReport, BisectVerdict, Bisection, CommandPolicy, Predicate, ProbeRecord, ShellRules, bisect,
+    bisect_slices, first_position,
 };
 use foldspace::view::{ObservedCalls, Position};
 use foldspace::{EntryPath, Seq, Session, VirtualFileSystem, WorkspaceSpec};
@@ -110,8 +110,9 @@ impl BisectArgs {
         }
         let (spec, home) = (self.spec(globals, &session)?, Home::of(globals)?);
         let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
+        let rules = ShellRules { policy, ..ShellRules::default() };
         let (ends, place, jobs) = ((Some(good), Some(bad)), home.path().to_owned(), usize::from(self.jobs));
-        let bisection = Bisection::of_session(session, self.command()?, policy, ends, place, jobs)?;
+        let bisection = Bisection::of_session(session, self.command()?, rules, ends, place, jobs)?;
         let bisection = Bisection { spec, ..bisection };
         if !out.is_json() {
             out.go_live_for_good()?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldspace::backends::{ShellCommand, unwatched};
-use foldspace::tools::{CommandPolicy, Probe};
+use foldspace::tools::{CommandPolicy, Probe, ShellRules};
 use foldspace::{EntryPath, Seq, Session};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +21,8 @@ use super::{Exit, Failure, Globals, Signals, live, open, output, text, workspace
 pub(super) fn shell_at(globals: &Globals, session: &Session, seq: Seq, timeout: Option<f64>) -> Result<Exit, Failure> {
     let (spec, home) = (workspace::spec_for_copy(globals, session)?, Home::of(globals)?);
     let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
-    let mut probe = Probe::open(session, &session.state_at(seq)?, &spec, home.path(), policy)?;
+    let rules = ShellRules { policy, ..ShellRules::default() };
+    let mut probe = Probe::open(session, &session.state_at(seq)?, &spec, home.path(), rules)?;
     let left_out = probe.left_out();
     if !left_out.is_empty() {
         let count = text::count(left_out.len() as u64, "entry");

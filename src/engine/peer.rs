@@ -1,11 +1,107 @@
-//! The process at the other end of a unix socket.
+//! The process at the other end of a unix socket, and whether it is in another sandbox than this one.
 
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 
-use nix::sys::socket::{UnixCredentials, getsockopt, sockopt::PeerCredentials};
+use nix::sys::socket::{UnixCredentials, getsockopt, sockopt::PeerCredentials, sockopt::PeerPidfd};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+const NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
+/// The parts of a process's status that say how much it may do.
+const POWERS: [&str; 11] = [
+    "Uid",
+    "Gid",
+    "Groups",
+    "CapInh",
+    "CapPrm",
+    "CapEff",
+    "CapBnd",
+    "CapAmb",
+    "NoNewPrivs",
+    "Seccomp",
+    "Seccomp_filters",
+];
 
 /// Returns the peer's process, as this process sees it, and its user. Process 0 is one of another pid namespace.
 pub(crate) fn credentials(stream: &UnixStream) -> io::Result<UnixCredentials> {
     Ok(getsockopt(stream, PeerCredentials)?)
+}
+
+/// Checks that the peer is in the same sandbox as this process.
+///
+/// # Errors
+/// The reason why it is not, or is not known to be.
+pub(crate) fn check_sandbox(stream: &UnixStream) -> Result<(), String> {
+    let unseen = |error: io::Error| format!("it can't be looked at: {error}");
+    let process = u32::try_from(credentials(stream).map_err(unseen)?.pid()).unwrap_or(0);
+    check_process(process, getsockopt(stream, PeerPidfd).ok().as_ref(), |_| Ok(()))
+}
+
+/// Checks that a process is in the same sandbox as this one, and reads something of it. `pidfd` stands for the process,
+/// whose number another one may get.
+///
+/// # Errors
+/// The reason why it is not, or is not known to be.
+pub(crate) fn check_process<T>(
+    process: u32,
+    pidfd: Option<&OwnedFd>,
+    read: impl FnOnce(&Path) -> io::Result<T>,
+) -> Result<T, String> {
+    if process == 0 {
+        return Err("it is in another process namespace".to_owned());
+    }
+    let proc = PathBuf::from(format!("/proc/{process}"));
+    let unseen = |error: io::Error| format!("it can't be looked at: {error}");
+    let difference = difference(&proc).map_err(unseen)?;
+    let found = read(&proc).map_err(unseen)?;
+    if pidfd.is_some_and(|pidfd| has_ended(pidfd).unwrap_or(true)) {
+        return Err("it has ended".to_owned());
+    }
+    difference.map_or(Ok(found), |what| Err(format!("its {what} differs")))
+}
+
+/// Names something in which a process differs from this one that bounds what it may do.
+fn difference(proc: &Path) -> io::Result<Option<String>> {
+    let own = Path::new("/proc/self");
+    for name in NAMESPACES {
+        let namespace = |proc: &Path| proc.join("ns").join(name).read_link();
+        match namespace(own) {
+            Ok(ours) if ours != namespace(proc)? => return Ok(Some(format!("{name} namespace"))),
+            // The kernel has no such namespaces.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Ok(_) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let root = |proc: &Path| proc.join("root").metadata().map(|root| (root.dev(), root.ino()));
+    if root(proc)? != root(own)? {
+        return Ok(Some("root directory".to_owned()));
+    }
+    let (theirs, ours) = (proc_text(&proc.join("status"))?, proc_text(&own.join("status"))?);
+    let differs = |name: &&&str| field(&theirs, name) != field(&ours, name);
+    Ok(POWERS.iter().find(differs).map(|name| (*name).to_owned()))
+}
+
+fn has_ended(pidfd: &OwnedFd) -> io::Result<bool> {
+    let mut fds = [PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)];
+    Ok(poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? > 0)
+}
+
+/// Returns a field of a process's status.
+pub(crate) fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
+}
+
+/// Reads a file in which the kernel states something of a process.
+#[expect(clippy::disallowed_methods, reason = "the kernel tells of processes in files")]
+pub(crate) fn proc_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    std::fs::read(path)
+}
+
+/// Reads such a file as text.
+pub(crate) fn proc_text(path: &Path) -> io::Result<String> {
+    proc_bytes(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }

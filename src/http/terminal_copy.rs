@@ -35,14 +35,12 @@ pub(super) async fn run_in_copy(
     teller: CallTeller,
 ) -> Result<ToolOutcome, HttpProblem> {
     let command = command_of(&call, window)?;
-    let forbidden = |why: Arc<str>| HttpProblem::new(ProblemKind::Forbidden, why.to_string());
-    let command = ShellCommand { caller: face.rules.caller.process().map_err(forbidden)?, ..command };
-    let mut policy = face.rules.policy.clone();
-    policy.auto_confirm |= request.auto_confirm;
-    policy.allow.extend(request.allow.iter().cloned());
-    policy.deny.extend(request.deny()?);
+    let mut rules = (*face.rules).clone();
+    rules.policy.auto_confirm |= request.auto_confirm;
+    rules.policy.allow.extend(request.allow.iter().cloned());
+    rules.policy.deny.extend(request.deny()?);
     let (session, home) = (face.session(&session).await?, face.hub().options().home.clone());
-    let mut probe = blocking(move || Probe::of_session(&session, at, &home, policy)).await??;
+    let mut probe = blocking(move || Probe::of_session(&session, at, &home, rules)).await??;
     let outputs = Outputs::default();
     // Nothing is recorded, so the call has no position.
     drop(teller.begun.send((0, Some(outputs.subscribe(OutputOptions { call: None, whole: true })))));

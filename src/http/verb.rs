@@ -20,7 +20,7 @@ use super::problem::{HttpProblem, ProblemKind};
 use super::request::{self, RequestHead};
 use crate::hub::joined;
 use crate::hub::operations::{
-    OperationAnswer, OperationContext, OperationEntry, OperationError, OperationRoute, described,
+    OperationAnswer, OperationContext, OperationEntry, OperationError, OperationRoute, admit, described,
 };
 
 pub(super) type MakeSchema = fn(&mut SchemaGenerator) -> Schema;
@@ -73,6 +73,9 @@ pub(super) fn own<V: HttpVerb>() -> HttpRoute {
         fields,
         answer: Box::new(|face, head, params| {
             async move {
+                if let Some(client) = &head.caller {
+                    admit(V::NAME, client)?;
+                }
                 let verb: V = serde_json::from_value(params)
                     .map_err(|error| unfit(OperationError::Parameters(error), V::ROUTE))?;
                 verb.answer(face, head).await

@@ -7,7 +7,7 @@ use super::{McpOptions, McpServer, ToolGroup};
 use crate::backends::{HostCaller, HostPath, WorkspaceSpec};
 use crate::engine::event::Isolation;
 use crate::hub::Hub;
-use crate::hub::operations::{NewMount, OperationError};
+use crate::hub::operations::{NewMount, OperationError, check_sandbox};
 use crate::tools::{
     AllowedRoots, CommandPolicy, CommandTime, DenyRule, MountSpec, PythonPlace, PythonRules, ShellRules,
 };
@@ -91,14 +91,13 @@ impl McpServer {
     #[doc(hidden)]
     pub fn for_process(hub: &Hub, caller: HostCaller, asked: Value) -> Result<Self, OperationError> {
         let asked: AttachRequest = serde_json::from_value(asked).map_err(OperationError::Parameters)?;
-        let roots = &asked.allow_roots;
-        let hub = match roots.is_empty() {
-            true => hub.clone(),
-            false => {
-                caller.process().map_err(|why| OperationError::refused(&*why))?;
-                hub.with_roots(AllowedRoots::new(roots.iter().map(|root| &root.0))?)
-            }
-        };
-        Ok(Self::new(hub, asked.options(caller)?))
+        let roots = AllowedRoots::new(asked.allow_roots.iter().map(|root| &root.0))?;
+        let names_one = !asked.allow_roots.is_empty() || !asked.mounts.is_empty();
+        let options = asked.options(caller)?;
+        let works_in_one = options.workspace.as_ref().is_some_and(|spec| spec.named_directory().is_some());
+        if names_one || works_in_one {
+            check_sandbox(&options.rules.caller)?;
+        }
+        Ok(Self::new(if roots.paths().is_empty() { hub.clone() } else { hub.with_roots(roots) }, options))
     }
 }

@@ -47,7 +47,7 @@ fn wanted(own: &Session, mut bisection: Bisection) -> Result<WantedProbe, Operat
         let what = format!("session {} may not use {SHELL}, so not bisect by a command either", own.name());
         return Err(OperationError::refused(what));
     }
-    bisection.policy.deny.extend(denied(&limits));
+    bisection.rules.policy.deny.extend(denied(&limits));
     let started = own.started().ok_or_else(|| SessionError::Unreadable { name: own.name().to_owned() })?;
     check_place(&WorkspaceSpec::of_session(started)?, &bisection)?;
     let is_own = own.id() == bisection.session.id();
@@ -79,7 +79,7 @@ async fn decided(
     own: &Session,
     (bisection, positions, allowed): WantedProbe,
 ) -> Result<Bisection, OperationError> {
-    let decision = bisection.policy.check(&bisection.command, &allowed);
+    let decision = bisection.rules.policy.check(&bisection.command, &allowed);
     let question = |programs| CommandQuestion {
         session: bisection.session.name().to_owned(),
         call: 0,

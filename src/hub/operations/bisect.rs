@@ -149,14 +149,14 @@ impl Bisect {
         command: ShellCommand,
     ) -> Result<BisectDocument, OperationError> {
         let session = context.session().await?;
-        let mut policy = context.caller.rules().policy.clone();
-        policy.auto_confirm |= self.auto_confirm;
-        policy.allow.extend(self.allow);
+        let mut rules = context.caller.rules().clone();
+        rules.policy.auto_confirm |= self.auto_confirm;
+        rules.policy.allow.extend(self.allow);
         let (home, jobs) = (context.hub.options().home.clone(), self.jobs);
         let bisection = reading(move || {
             let end = |end: Option<Position>| end.map(|end| end.resolve(&session)).transpose();
             let ends = (end(self.good)?, end(self.bad)?);
-            Ok(Bisection::of_session(session, command, policy, ends, home, jobs)?)
+            Ok(Bisection::of_session(session, command, rules, ends, home, jobs)?)
         });
         let bisection = context.caller.allow(bisection.await?).await?;
         let note = |record: &ProbeRecord| {

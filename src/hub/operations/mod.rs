@@ -35,6 +35,7 @@ mod show_session;
 mod show_slice;
 mod show_state;
 mod stat_entry;
+mod strangers;
 mod timeline;
 mod undo;
 mod verify;
@@ -101,6 +102,7 @@ pub use show_slice::ShowSlice;
 pub use show_state::{ShowState, ShownState, SliceDocument, StateDocument, state};
 pub(crate) use show_state::{known_slice, state_at};
 pub use stat_entry::StatEntry;
+pub(crate) use strangers::{admit, check_sandbox};
 pub use timeline::{ShowTimeline, TimelineBucket, TimelineDocument};
 pub use undo::{ExternalChange, PassedCall, Undo, UndoDocument, UndoneCall};
 pub use verify::{Verification, Verify};
@@ -271,14 +273,23 @@ impl OperationContext<'_> {
         Ok(session)
     }
 
-    /// Returns the hub with the directories that the caller allows itself, where it names some.
+    /// Returns the hub with the directories that the caller allows itself, or those of the server. A stranger has none.
     pub(crate) async fn hub_within(&self, roots: Vec<HostPath>) -> Result<Hub, OperationError> {
         if roots.is_empty() {
-            return Ok(self.hub.clone());
+            let is_stranger = check_sandbox(&self.caller.rules().caller).is_err();
+            return Ok(if is_stranger { self.hub.with_roots(AllowedRoots::default()) } else { self.hub.clone() });
         }
         self.caller.may_name_roots()?;
         let roots = reading(move || Ok(AllowedRoots::new(roots.iter().map(|root| &root.0))?)).await?;
         Ok(self.hub.with_roots(roots))
+    }
+
+    /// Checks that the caller may command the session's processes.
+    async fn check_commands(&self) -> Result<(), OperationError> {
+        match self.open().await?.tool_runner().workspace().unrecorded_shell() {
+            Some(shell) if !shell.properties().sandboxed => check_sandbox(&self.caller.rules().caller),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) async fn open(&self) -> Result<OpenSession, OperationError> {
@@ -375,6 +386,7 @@ fn row<O: Operation>() -> OperationEntry {
         output: SchemaGenerator::subschema_for::<O::Output>,
         run: |params, context| {
             async move {
+                admit(O::NAME, &context.caller.rules().caller)?;
                 let operation: O = serde_json::from_value(params).map_err(OperationError::Parameters)?;
                 Ok(Box::new(Answered::<O>(operation.run(context).await?)) as Box<dyn OperationAnswer>)
             }

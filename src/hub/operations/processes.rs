@@ -143,6 +143,7 @@ impl Operation for SendInput {
             (None, None) => Vec::new(),
         };
         let process = process(context, self.process).await?;
+        context.check_commands().await?;
         if let Some(window) = self.window {
             process.input.resize(window);
         }
@@ -191,6 +192,7 @@ impl Operation for SignalProcess {
             OperationError::invalid(format!("signal is {}, or a number from 1 to {SIGNAL_MAX}", names()))
         })?;
         let process = process(context, self.process).await?;
+        context.check_commands().await?;
         if !process.document().running {
             return Err(OperationError::refused(format!("process {} has ended", self.process)));
         }

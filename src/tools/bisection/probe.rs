@@ -17,6 +17,7 @@ use crate::engine::session::error::SessionError;
 use crate::engine::state::State;
 use crate::reducers::{Allowances, VirtualFileSystem, can_be_made, directories_above};
 use crate::tools::error::WorkspaceError;
+use crate::tools::policy::rules::ShellRules;
 use crate::tools::policy::{CommandPolicy, Decision};
 use crate::tools::words;
 use crate::tools::workspace::capture::{CaptureBudget, compare};
@@ -37,7 +38,7 @@ const LOOK: CaptureBudget = CaptureBudget { file_bytes: 0, step_bytes: 0, digest
 /// use std::sync::Arc;
 /// use foldspace::{
 ///     MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, ToolRunner, Tools, WorkspaceSpec,
-///     backends::{ShellCommand, unwatched}, tools::{CommandPolicy, Probe},
+///     backends::{ShellCommand, unwatched}, tools::{CommandPolicy, Probe, ShellRules},
 /// };
 /// # let directory = tempfile::tempdir()?;
 /// # let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -48,7 +49,8 @@ const LOOK: CaptureBudget = CaptureBudget { file_bytes: 0, step_bytes: 0, digest
 /// runtime.block_on(tools.call(ToolCall::new("write_file", params)))?;
 ///
 /// let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
-/// let mut probe = Probe::open(&session, &session.state()?, &WorkspaceSpec::Memory, directory.path(), policy)?;
+/// let rules = ShellRules { policy, ..ShellRules::default() };
+/// let mut probe = Probe::open(&session, &session.state()?, &WorkspaceSpec::Memory, directory.path(), rules)?;
 /// let cat = || ShellCommand::shell("cat a.txt && rm a.txt");
 /// let result = runtime.block_on(probe.run(cat(), unwatched(), Default::default()))?;
 /// assert_eq!(&result.stdout.kept[..], b"hello");
@@ -61,7 +63,7 @@ pub struct Probe {
     session: Session,
     spec: WorkspaceSpec,
     home: PathBuf,
-    policy: CommandPolicy,
+    rules: ShellRules,
     allowed: BTreeSet<String>,
     place: Throwaway,
     /// Files on the disk, without the commands' changes.
@@ -80,7 +82,7 @@ impl Probe {
         state: &State,
         spec: &WorkspaceSpec,
         home: &Path,
-        policy: CommandPolicy,
+        rules: ShellRules,
     ) -> Result<Self, WorkspaceError> {
         let tree = VirtualFileSystem::of(state);
         let place = filled(session, &tree, spec, home)?;
@@ -88,7 +90,7 @@ impl Probe {
             session: session.clone(),
             spec: spec.clone(),
             home: home.to_owned(),
-            policy,
+            rules,
             allowed: allowed_in(state),
             place,
             tree,
@@ -102,14 +104,9 @@ impl Probe {
     ///
     /// # Errors
     /// Errors of the session and the workspace.
-    pub fn of_session(
-        session: &Session,
-        seq: Seq,
-        home: &Path,
-        mut policy: CommandPolicy,
-    ) -> Result<Self, WorkspaceError> {
-        let spec = spec_of(session, home, &mut policy)?;
-        Self::open(session, &session.state_at(seq)?, &spec, home, policy)
+    pub fn of_session(session: &Session, seq: Seq, home: &Path, mut rules: ShellRules) -> Result<Self, WorkspaceError> {
+        let spec = spec_of(session, home, &mut rules.policy)?;
+        Self::open(session, &session.state_at(seq)?, &spec, home, rules)
     }
 
     /// Returns the position of the probe's files.
@@ -139,7 +136,7 @@ impl Probe {
         self.place.workspace()?.unrecorded_shell()
     }
 
-    /// Runs a command that the policy allows; there is no approver.
+    /// Runs a command that the policy allows; there is no approver. On the host it runs on behalf of the rules' caller.
     ///
     /// # Errors
     /// [`ShellError`]: the command is invalid or not allowed, or nothing can run here.
@@ -150,7 +147,7 @@ impl Probe {
         cancel: CancellationToken,
     ) -> Result<ShellResult, ShellError> {
         command.check()?;
-        match self.policy.check(&command, &self.allowed) {
+        match self.rules.policy.check(&command, &self.allowed) {
             Decision::Allow { .. } => {}
             Decision::Deny { reason } => return Err(ShellError::Blocked(reason)),
             Decision::Ask { programs } => {
@@ -160,6 +157,7 @@ impl Probe {
         let backend = self.place.workspace().map_or("probe", |workspace| workspace.backend_name());
         let nothing = || ShellError::Unavailable { backend, reason: "nothing can run in it".to_owned() };
         let shell = self.shell().ok_or_else(nothing)?;
+        command.caller = self.rules.caller_in(shell.as_ref())?;
         command.env.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
         shell.execute(command, watch, cancel).await
     }

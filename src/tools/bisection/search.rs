@@ -15,7 +15,7 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::tools::error::WorkspaceError;
 use crate::tools::off_thread::off_thread;
-use crate::tools::policy::CommandPolicy;
+use crate::tools::policy::rules::ShellRules;
 use crate::tools::predicate::Predicate;
 use crate::tools::workspace::plan::PlannedChange;
 
@@ -35,8 +35,8 @@ pub struct Bisection {
     /// Command that succeeds at the good position and fails at the bad one. Exit code 125 skips a position; 128 and
     /// above ends the search. A time-out counts as a failure.
     pub command: ShellCommand,
-    /// Policy for commands.
-    pub policy: CommandPolicy,
+    /// Rules for commands.
+    pub rules: ShellRules,
     /// Position at which the command succeeds.
     pub good: Seq,
     /// Later position at which it fails.
@@ -51,15 +51,15 @@ impl Bisection {
     pub fn of_session(
         session: Session,
         command: ShellCommand,
-        mut policy: CommandPolicy,
+        mut rules: ShellRules,
         (good, bad): (Option<Seq>, Option<Seq>),
         home: PathBuf,
         jobs: usize,
     ) -> Result<Self, WorkspaceError> {
-        let spec = spec_of(&session, &home, &mut policy)?;
+        let spec = spec_of(&session, &home, &mut rules.policy)?;
         let good = good.map_or_else(|| first_position(&session), Ok)?;
         let bad = bad.map_or_else(|| session.head(), Ok)?;
-        Ok(Self { session, spec, home, command, policy, good, bad, jobs })
+        Ok(Self { session, spec, home, command, rules, good, bad, jobs })
     }
 
     pub(crate) fn positions(&self) -> Result<usize, WorkspaceError> {
@@ -70,7 +70,7 @@ impl Bisection {
     /// Approves the command; only denials still apply.
     #[must_use]
     pub(crate) fn allowed(mut self) -> Self {
-        self.policy.auto_confirm = true;
+        self.rules.policy.auto_confirm = true;
         self
     }
 }
@@ -259,12 +259,12 @@ async fn probe(
     cancel: &CancellationToken,
 ) -> Result<(Probe, ProbeRecord), WorkspaceError> {
     let (session, spec, home) = (what.session.clone(), what.spec.clone(), what.home.clone());
-    let policy = what.policy.clone();
+    let rules = what.rules.clone();
     let made = off_thread((), WorkspaceError::Stopped, move || {
         let state = session.state_at(seq)?;
         match lane {
             Some(mut probe) => probe.move_to(&state).map(|()| probe),
-            None => Probe::open(&session, &state, &spec, &home, policy),
+            None => Probe::open(&session, &state, &spec, &home, rules),
         }
     });
     let mut probe = made.await?;

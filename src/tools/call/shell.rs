@@ -193,10 +193,7 @@ impl ToolShell<'_> {
 
     /// Returns the process whose command it is, where it is the host's.
     pub(super) fn caller(&self) -> Result<Option<Arc<CallerProcess>>, ToolError> {
-        if self.shell.properties().sandboxed {
-            return Ok(None);
-        }
-        Ok(self.context.machine.rules.caller.process().map_err(|why| ShellError::Blocked(why.to_string()))?)
+        Ok(self.rules().caller_in(self.shell.as_ref())?)
     }
 
     /// Returns the names of the variables that a command on the host inherits, and digests of their values, as JSON.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::CommandPolicy;
 use super::command_time::CommandTime;
 use super::python::PythonRules;
-use crate::backends::HostCaller;
+use crate::backends::{CallerProcess, HostCaller, Shell, ShellError};
 use crate::tools::call::approver::Asker;
 use crate::tools::workspace::capture::CaptureBudget;
 
@@ -29,4 +29,19 @@ pub struct ShellRules {
     pub start_docker: Option<Arc<str>>,
     /// The process on whose behalf commands run that no sandbox is around.
     pub caller: HostCaller,
+}
+
+crate::engine::debug_by!(ShellRules, |rules| policy: rules.policy);
+
+impl ShellRules {
+    /// Returns the process on whose behalf a command runs in a shell; none for this one, or in a sandbox.
+    ///
+    /// # Errors
+    /// [`ShellError::Blocked`]: the command would run outside of the sandbox that the process is in.
+    pub(crate) fn caller_in(&self, shell: &dyn Shell) -> Result<Option<Arc<CallerProcess>>, ShellError> {
+        if shell.properties().sandboxed {
+            return Ok(None);
+        }
+        self.caller.process().map_err(|why| ShellError::Blocked(why.to_string()))
+    }
 }

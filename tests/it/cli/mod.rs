@@ -34,6 +34,7 @@ mod run;
 mod serve;
 mod signals;
 mod store;
+mod strangers;
 mod terminal;
 mod time_limits;
 mod together;

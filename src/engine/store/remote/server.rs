@@ -18,6 +18,7 @@ use super::wire::{self, Message, StoreReply, StoreRequest, WireError, WireSnapsh
 use crate::engine::bus::Bus;
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::lock::lock;
+use crate::engine::peer;
 use crate::engine::session::error::SessionError;
 use crate::engine::session::sessions::Sessions;
 use crate::engine::store::index::CatalogueRow;
@@ -172,6 +173,10 @@ impl ServerInner {
             match head {
                 StoreRequest::Watch => return self.watch(stream, self.sessions.store().bus()),
                 StoreRequest::Submissions => return self.take_submissions(stream, reader),
+                StoreRequest::Remove(id) => {
+                    let allowed = check_writer(stream).map_err(|why| refused(&why));
+                    send(&mut &*stream, allowed.and_then(|()| self.remove(id)))?;
+                }
                 request => send(&mut &*stream, self.answer(request))?,
             }
         }
@@ -194,6 +199,7 @@ impl ServerInner {
 
     /// Records commits as they come, while another thread answers those that are durable.
     fn take_submissions(&self, stream: &UnixStream, mut reader: BufReader<&UnixStream>) -> io::Result<()> {
+        let may_write = check_writer(stream);
         self.writers.fetch_add(1, Ordering::AcqRel);
         let taken = std::thread::scope(|scope| {
             let (send, waiting) = crossbeam_channel::bounded(WAITING_MAX);
@@ -205,6 +211,7 @@ impl ServerInner {
             })?;
             while let Some(Message { head, tail }) = wire::read::<StoreRequest>(&mut reader)? {
                 let taken = match head {
+                    StoreRequest::Submit(_) if let Err(why) = &may_write => Err(refused(why)),
                     StoreRequest::Submit(commit) => commit.commit(tail).ok_or_else(nonsense),
                     _ => Err(nonsense()),
                 };
@@ -216,6 +223,11 @@ impl ServerInner {
         });
         self.writers.fetch_sub(1, Ordering::AcqRel);
         taken
+    }
+
+    fn remove(&self, session: [u8; 16]) -> Result<(StoreReply, Bytes)> {
+        self.sessions.remove(SessionId::from_bytes(session)).map_err(told)?;
+        Ok((StoreReply::Done, Bytes::new()))
     }
 
     fn answer(&self, request: StoreRequest) -> Result<(StoreReply, Bytes)> {
@@ -254,9 +266,10 @@ impl ServerInner {
                     head
                 }))
             }
-            StoreRequest::Remove(id) => self.sessions.remove(session(id)).map(|()| StoreReply::Done).map_err(told)?,
             StoreRequest::Usage => StoreReply::Json(serde_json::to_string(&store.usage()?).unwrap_or_default()),
-            StoreRequest::Submissions | StoreRequest::Submit(_) | StoreRequest::Watch => return Err(nonsense()),
+            StoreRequest::Submissions | StoreRequest::Submit(_) | StoreRequest::Watch | StoreRequest::Remove(_) => {
+                return Err(nonsense());
+            }
         };
         Ok((head, tail))
     }
@@ -296,6 +309,16 @@ fn told(error: SessionError) -> StoreError {
         SessionError::Store(error) => error,
         other => StoreError::Elsewhere { message: other.to_string(), hint: None },
     }
+}
+
+/// Refuses commits from another sandbox: an event may say in which directory of the host a session works.
+fn check_writer(stream: &UnixStream) -> std::result::Result<(), String> {
+    let what = "a client in another sandbox than the store's owner can only read";
+    peer::check_sandbox(stream).map_err(|why| format!("{what}: {why}"))
+}
+
+fn refused(message: &str) -> StoreError {
+    StoreError::Elsewhere { message: message.to_owned(), hint: None }
 }
 
 fn nonsense() -> StoreError {
