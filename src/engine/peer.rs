@@ -2,9 +2,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use nix::sys::socket::{UnixCredentials, getsockopt, sockopt::PeerCredentials, sockopt::PeerPidfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -55,34 +57,47 @@ pub(crate) fn check_process<T>(
     }
     let proc = PathBuf::from(format!("/proc/{process}"));
     let unseen = |error: io::Error| format!("it can't be looked at: {error}");
-    let difference = difference(&proc).map_err(unseen)?;
-    let found = read(&proc).map_err(unseen)?;
-    if pidfd.is_some_and(|pidfd| has_ended(pidfd).unwrap_or(true)) {
-        return Err("it has ended".to_owned());
+    if let Some(what) = difference(&proc).map_err(unseen)? {
+        return Err(format!("its {what} differs"));
     }
-    difference.map_or(Ok(found), |what| Err(format!("its {what} differs")))
+    let found = read(&proc).map_err(unseen)?;
+    // Another process may have its number by now.
+    match pidfd.is_some_and(|pidfd| has_ended(pidfd).unwrap_or(true)) {
+        true => Err("it has ended".to_owned()),
+        false => Ok(found),
+    }
 }
 
 /// Names something in which a process differs from this one that bounds what it may do.
 fn difference(proc: &Path) -> io::Result<Option<String>> {
-    let own = Path::new("/proc/self");
+    // This program does not change its own.
+    static OWN: OnceLock<Vec<(String, Vec<u8>)>> = OnceLock::new();
+    if OWN.get().is_none() {
+        let _ = OWN.set(bounds(Path::new("/proc/self"))?);
+    }
+    let (own, theirs) = (OWN.get().into_iter().flatten(), bounds(proc)?);
+    let differs = own.zip(theirs).find(|(own, theirs)| *own != theirs);
+    Ok(differs.map(|((name, _), _)| name.clone()))
+}
+
+/// Returns what bounds a process, by name, in an order.
+fn bounds(proc: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let mut bounds = Vec::new();
     for name in NAMESPACES {
-        let namespace = |proc: &Path| proc.join("ns").join(name).read_link();
-        match namespace(own) {
-            Ok(ours) if ours != namespace(proc)? => return Ok(Some(format!("{name} namespace"))),
+        let namespace = match proc.join("ns").join(name).read_link() {
+            Ok(namespace) => namespace.into_os_string().into_vec(),
             // The kernel has no such namespaces.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error),
-        }
+        };
+        bounds.push((format!("{name} namespace"), namespace));
     }
-    let root = |proc: &Path| proc.join("root").metadata().map(|root| (root.dev(), root.ino()));
-    if root(proc)? != root(own)? {
-        return Ok(Some("root directory".to_owned()));
-    }
-    let (theirs, ours) = (proc_text(&proc.join("status"))?, proc_text(&own.join("status"))?);
-    let differs = |name: &&&str| field(&theirs, name) != field(&ours, name);
-    Ok(POWERS.iter().find(differs).map(|name| (*name).to_owned()))
+    let root = proc.join("root").metadata()?;
+    bounds.push(("root directory".to_owned(), [root.dev().to_le_bytes(), root.ino().to_le_bytes()].concat()));
+    let status = proc_text(&proc.join("status"))?;
+    let power = |name: &str| (name.to_owned(), field(&status, name).unwrap_or_default().as_bytes().to_vec());
+    bounds.extend(POWERS.map(power));
+    Ok(bounds)
 }
 
 fn has_ended(pidfd: &OwnedFd) -> io::Result<bool> {

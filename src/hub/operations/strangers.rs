@@ -1,4 +1,4 @@
-//! What a client of the unix socket may ask for from another sandbox than the server's.
+//! Operations for clients of the unix socket in another sandbox than the server's.
 //!
 //! Such a client is a stranger: its namespaces, ids, capabilities or filters of system calls are not the server's. It
 //! must get no command on the host and no directory of the host. What is not named here is refused.
@@ -9,7 +9,7 @@ use crate::backends::HostCaller;
 /// Operations that a stranger may ask for. They read what is recorded, or work in a session that exists. Where they run a
 /// command, [`ShellRules`](crate::tools::ShellRules) refuse it on the host; where they take a directory, a stranger has
 /// no allowed ones.
-const HARMLESS: [&str; 63] = [
+const HARMLESS: [&str; 64] = [
     // Of what is recorded.
     "align_sessions",
     "blame_file",
@@ -56,6 +56,7 @@ const HARMLESS: [&str; 63] = [
     "bisect",
     "cancel_call",
     "clone_session",
+    "copy_mounts",
     "create_session",
     "fork_session",
     "make_call",

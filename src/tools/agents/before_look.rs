@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::observer::{Arrival, CODELESS, Observer, agent_name, id_of, note_of, record_of};
+use super::observer::{Arrival, CODELESS, Observer, agent_name, id_of, is_lost, note_of, record_of};
 use super::report::{HookKind, HookReport, ReportedCall, ReportedEnd};
 use crate::backends::agent_process::process_ended;
 use crate::engine::clock::Timestamp;
@@ -17,6 +17,7 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::reducers::{AgentRuns, ObservedCall, VirtualFileSystem};
 use crate::tools::call::error::ToolError;
+use crate::tools::call::tool_runner::ToolRunner;
 use crate::tools::off_thread::off_thread;
 use crate::tools::transcript::call_events::{ObservedEnd, push_end};
 use crate::tools::transcript::edits::stated_files;
@@ -50,6 +51,21 @@ pub(crate) async fn prepare_look(session: Session, root: PathBuf, arrivals: Vec<
         Ok::<_, SessionError>(())
     });
     prepared.await
+}
+
+impl ToolRunner {
+    /// Looks at the disk if a call waits for a permission, so that a person's changes stay apart from those of the call.
+    /// Returns false if none waits.
+    pub(crate) async fn look_while_asked(&self) -> Result<bool, ToolError> {
+        let _turn = self.session().turn().await;
+        let state = self.session().state()?;
+        let waits = |call: &ObservedCall| call.doubt && call.since.is_none() && !is_lost(call, self.session().now());
+        let is_asked = state.slice::<AgentRuns>().is_some_and(|runs| runs.open.values().any(waits));
+        if is_asked {
+            self.machine().hold_drift(self.session()).await?;
+        }
+        Ok(is_asked)
+    }
 }
 
 /// Returns true if nothing ends by a report. Such a report is recorded before a look at the disk if it comes late.

@@ -92,19 +92,6 @@ impl ToolRunner {
         self.close_lost().await
     }
 
-    /// Looks at the disk if a call waits for a permission, so that a person's changes stay apart from those of the call.
-    /// Returns false if none waits.
-    pub(crate) async fn look_while_asked(&self) -> Result<bool, ToolError> {
-        let _turn = self.session().turn().await;
-        let state = self.session().state()?;
-        let waits = |call: &ObservedCall| call.doubt && call.since.is_none() && !is_lost(call, self.session().now());
-        let is_asked = state.slice::<AgentRuns>().is_some_and(|runs| runs.open.values().any(waits));
-        if is_asked {
-            self.machine().hold_drift(self.session()).await?;
-        }
-        Ok(is_asked)
-    }
-
     /// Looks at the disk.
     pub(crate) async fn find_changes(&self) -> Result<(), ToolError> {
         let _turn = self.session().turn().await;
@@ -446,7 +433,7 @@ fn close_lost(session: &Session) -> Result<(), SessionError> {
     close_where(session, |call| is_lost(call, session.now()))
 }
 
-fn is_lost(call: &ObservedCall, now: Timestamp) -> bool {
+pub(super) fn is_lost(call: &ObservedCall, now: Timestamp) -> bool {
     call.began.0 < now.0.saturating_sub(OPEN_MAX_MILLIS) || process_ended(&call.process)
 }
 

@@ -21,7 +21,7 @@ use crate::reducers::VirtualFileSystem;
 const LOOKS_MAX: usize = 500;
 const BYTES_MAX: usize = 64 << 20;
 
-/// What a look found.
+/// Findings of a look.
 #[derive(Debug, Default)]
 pub(crate) struct Look {
     pub(super) captured: Captured,
