@@ -146,8 +146,7 @@ impl Calling<'_> {
                     continue;
                 }
                 () = tokio::time::sleep_until(last.unwrap_or_else(Instant::now)), if last.is_some() => {
-                    let late = "the call did not end in time; it is being cancelled";
-                    return Err(failed.unwrap_or_else(|| Failure::new(Exit::Interrupted, late)));
+                    return Err(failed.unwrap_or_else(does_not_end));
                 }
             };
             match event {
@@ -218,6 +217,10 @@ fn arrived(sent: Result<(), ClientError>) -> Result<(), ClientError> {
 
 fn taken_back() -> Failure {
     Failure::new(Exit::Interrupted, "interrupted before the call began")
+}
+
+fn does_not_end() -> Failure {
+    Failure::new(Exit::Interrupted, "the call did not end in time; it is being cancelled")
 }
 
 #[cfg(test)]
