@@ -234,9 +234,16 @@ export function RunCommand({ model, onClose }) {
     setAnswered(new Set());
     run(ofSession(model.session, "/calls"), { tool: "shell_execute", params: { command } });
   };
+  const [unanswered, setUnanswered] = useState(null);
   const answer = async (call, word, reason) => {
-    setAnswered(new Set([...answered, call]));
-    await post(ofSession(model.session, `/calls/${call}/answer`), reason ? { answer: word, reason } : { answer: word });
+    try {
+      await post(ofSession(model.session, `/calls/${call}/answer`), reason ? { answer: word, reason } : { answer: word });
+      setAnswered(new Set([...answered, call]));
+      setUnanswered(null);
+    } catch (error) {
+      // The call waits for another answer.
+      setUnanswered(error);
+    }
   };
   const questions = events.filter(({ event, data }) => event === "question" && !answered.has(data.call));
   const output = events.filter(({ event }) => event === "output").map(({ data }) => data.text ?? "").join("");
@@ -248,7 +255,7 @@ export function RunCommand({ model, onClose }) {
       <div class="row-buttons"><button class="primary" type="submit" disabled=${busy}>Run</button>${busy ? html`<button type="button" onClick=${stop}>Stop</button>` : html`<button type="button" onClick=${onClose}>Close</button>`}</div></form>
     ${busy && questions.map(({ data }) => html`<${Question} key=${data.call} question=${data} onAnswer=${answer} />`)}
     ${output && html`<pre class="code live-output" tabindex="0" aria-label="Output" data-scrolls>${ansi(output)}</pre>`}
-    <${Trouble} problem=${problem} />
+    <${Trouble} problem=${problem ?? unanswered} />
     ${outcome && html`<p role="status">${outcome.status === "ok" ? `Exit code ${outcome.result?.exit_code ?? 0}` : visible(outcome.text ?? outcome.status)}, ${duration(outcome.micros)}.</p>`}
   </${Dialog}>`;
 }

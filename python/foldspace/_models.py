@@ -221,6 +221,7 @@ class CallRequest(TypedDict):
     start_docker: NotRequired[str | None]
     python: NotRequired[PythonPlace | None]
     python_chars: NotRequired[int | None]
+    command_chars: NotRequired[int | None]
     keep_file_bytes: NotRequired[int | None]
     keep_step_bytes: NotRequired[int | None]
     all_output: NotRequired[bool]

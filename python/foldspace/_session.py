@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
 from html import escape
@@ -12,7 +13,15 @@ from foldspace._absolute import AbsoluteFiles
 from foldspace._http import Connection, events_of
 from foldspace._progress import Progress
 from foldspace._models import Annotation, Bisect, CallOutcome, Event, Merge, Rerun, Rewind
-from foldspace.errors import BackendError, CommandFailedError, ConnectionLostError, of_outcome, of_problem
+from foldspace.errors import (
+    BackendError,
+    CommandFailedError,
+    ConflictError,
+    ConnectionLostError,
+    NotFoundError,
+    of_outcome,
+    of_problem,
+)
 from foldspace._files import Files, ReadFiles, resumed, succeeded
 from foldspace._past import SessionPast
 from foldspace._process import Process, decoded
@@ -21,10 +30,9 @@ from foldspace.types import Ask, Command, Identified, Output, PositionLike, Ques
 
 _SESSION = "/v1/sessions/{session}"
 # What a call of `shell_execute` takes; a process takes more.
-_COMMAND_CHARS = 4096
+# Bytes that Linux takes of one argument.
+_COMMAND_BYTES = 131_071
 _STDIN_CHARS = 48_000
-# What a process takes, counted with care.
-_PROCESS_CHARS = 60_000
 _DAY = 86_400.0
 
 
@@ -139,10 +147,10 @@ class Session(SessionPast):
         if merge_output:
             command = _merged(command)
         text = _as_text(data)
-        chars = len(command) if isinstance(command, str) else sum(len(each) + 1 for each in command)
-        if text is None or chars > _COMMAND_CHARS:
-            if chars > _PROCESS_CHARS:
-                command, data = _by_input(command, data)
+        words = command if isinstance(command, str) else " ".join(command)
+        if len(words.encode()) > _COMMAND_BYTES:
+            (command, data), text = _by_input(command, data), None
+        if text is None:
             process = await self.start(command, cwd=cwd, env=env, timeout=timeout, input=True)
             result = await process.feed_and_collect(data, on_output)
         else:
@@ -218,7 +226,9 @@ class Session(SessionPast):
             question = Question(asked["command"], asked["programs"], asked["call"], asked)
             body = {"answer": ask(question)}
         template = _SESSION + "/calls/{call}/answer"
-        await self._connection.document("POST", template, body=body, session=self.id, call=asked["call"])
+        # Another client may have answered first, and the call may have ended.
+        with contextlib.suppress(ConflictError, NotFoundError):
+            await self._connection.document("POST", template, body=body, session=self.id, call=asked["call"])
 
     async def start(
         self,

@@ -18,7 +18,7 @@ pub(crate) const MAX_STDIN: usize = 64 * 1024;
 /// Bytes of input that a peer may have sent and the command not taken.
 pub(crate) const MAX_INPUT: usize = 64 * 1024;
 pub(crate) const MAX_WORDS_BYTES: usize = 1024 * 1024;
-pub(crate) const MAX_WORDS: usize = 4096;
+pub(crate) const MAX_WORDS: usize = 65_536;
 pub(crate) const MAX_LIMITS: u32 = 32;
 pub(crate) const MAX_CONNECTIONS: usize = 64;
 

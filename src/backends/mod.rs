@@ -63,7 +63,7 @@ pub use podman::{build_image, find_engine, remove_leftovers, sweep_sandboxes};
 #[cfg(feature = "python")]
 pub use python::PythonEvaluator;
 pub use shell::{
-    DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, MAX_COMMAND_CHARS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES, MAX_TIMEOUT,
+    DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, MAX_COMMAND_BYTES, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES, MAX_TIMEOUT,
     MAX_VARIABLES, MIN_TIMEOUT, OutputWatch, Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties,
     ShellResult, Which, unwatched,
 };

@@ -18,12 +18,10 @@ use crate::engine::event::CommandLine;
 use crate::engine::path::EntryPath;
 use crate::engine::session::output_stream::OutputStream;
 
-/// Characters that a command may have, all arguments together.
-pub const MAX_COMMAND_CHARS: usize = 4096;
+/// Bytes that a text for a shell, or one argument, may have: what Linux takes, without the NUL at its end.
+pub const MAX_COMMAND_BYTES: usize = (128 << 10) - 1;
 /// Bytes that a script may have.
 pub const MAX_SCRIPT_BYTES: usize = 1 << 20;
-/// Bytes that one argument may have on this system, whatever a shell allows.
-const ARGUMENT_MAX: usize = 128 << 10;
 /// Bytes of a command's standard input.
 pub const MAX_STDIN_BYTES: usize = 64 << 10;
 /// Variables that a command may be given.
@@ -116,7 +114,7 @@ pub enum EnvMode {
 /// let command = ShellCommand::shell("ls | wc -l");
 /// assert_eq!(command.command, CommandLine::Shell("ls | wc -l".to_owned()));
 /// assert!(command.check().is_ok());
-/// assert!(ShellCommand::shell("x".repeat(5000)).check().is_err());
+/// assert!(ShellCommand::shell("x".repeat(200_000)).check().is_err());
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct ShellCommand {
@@ -144,7 +142,7 @@ pub struct ShellCommand {
     pub merge_output: bool,
     /// Bytes of each stream that are kept at most.
     pub keep: usize,
-    /// Tells whether it holds code, which may be longer than [`MAX_COMMAND_CHARS`].
+    /// Holds code, which may be longer than other commands of a tool.
     pub is_code: bool,
     /// The process that asks for it, whose environment, umask, limits and niceness it has on the host; this process
     /// when nothing is said. Commands in containers have the container's.
@@ -190,7 +188,7 @@ impl ShellCommand {
     /// Checks it against the limits of every shell, before anything is done.
     pub fn check(&self) -> Result<(), ShellError> {
         let invalid = |what: String| Err(ShellError::Invalid(what));
-        let chars = self.command.chars();
+        let is_long = |text: &&String| text.len() > MAX_COMMAND_BYTES;
         match &self.command {
             CommandLine::Script { script, .. } if script.len() > MAX_SCRIPT_BYTES => {
                 return invalid(format!(
@@ -198,11 +196,17 @@ impl ShellCommand {
                     script.len()
                 ));
             }
-            CommandLine::Args(args) if args.iter().any(|arg| arg.len() >= ARGUMENT_MAX) => {
-                return invalid(format!("an argument has {ARGUMENT_MAX} bytes or more; pass it as a file"));
+            CommandLine::Shell(text) if is_long(&text) => {
+                return invalid(format!(
+                    "the command has {} bytes; Linux takes at most {MAX_COMMAND_BYTES}. Run it as a script, or from a file",
+                    text.len()
+                ));
             }
-            CommandLine::Shell(_) | CommandLine::Args(_) if chars > MAX_COMMAND_CHARS && !self.is_code => {
-                return invalid(format!("the command has {chars} characters; at most {MAX_COMMAND_CHARS} are allowed"));
+            CommandLine::Args(args) if let Some(long) = args.iter().find(is_long) => {
+                return invalid(format!(
+                    "an argument has {} bytes; Linux takes at most {MAX_COMMAND_BYTES}. Pass it in a file",
+                    long.len()
+                ));
             }
             CommandLine::Args(args) if args.first().is_none_or(String::is_empty) => {
                 return invalid("the command names no program".to_owned());
@@ -249,6 +253,12 @@ impl ShellCommand {
         let count = self.env.len();
         if count > MAX_VARIABLES {
             let what = format!("the environment has {count} variables; at most {MAX_VARIABLES} are allowed");
+            return Err(ShellError::Invalid(what));
+        }
+        let bytes = |(name, value): &(&String, &String)| name.len() + 1 + value.len();
+        if let Some(long) = self.env.iter().find(|variable| bytes(variable) > MAX_COMMAND_BYTES) {
+            let what =
+                format!("variable {:.80} has {} bytes; Linux takes at most {MAX_COMMAND_BYTES}", long.0, bytes(&long));
             return Err(ShellError::Invalid(what));
         }
         let is_bad =

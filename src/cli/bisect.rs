@@ -109,7 +109,7 @@ impl BisectArgs {
             return by_slice(&session, &predicate, good, bad, out);
         }
         let (spec, home) = (self.spec(globals, &session)?, Home::of(globals)?);
-        let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
+        let policy = CommandPolicy::typed();
         let rules = ShellRules { policy, ..ShellRules::default() };
         let (ends, place, jobs) = ((Some(good), Some(bad)), home.path().to_owned(), usize::from(self.jobs));
         let bisection = Bisection::of_session(session, self.command()?, rules, ends, place, jobs)?;

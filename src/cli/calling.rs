@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use foldspace::event::CommandLine;
-use foldspace::http::{CallEvent, CallRequest, CallStream, HttpClient, TerminalRequest};
+use foldspace::http::{CallEvent, CallRequest, CallStream, ClientError, HttpClient, TerminalRequest};
 use foldspace::tools::{ApprovalAnswer, CommandQuestion, ShellRules, nobody_to_ask};
 use foldspace::{Seq, ToolOutcome};
 use futures_util::FutureExt;
@@ -49,6 +49,7 @@ pub(super) fn request(tool: &str, params: Value, agent: Option<&str>, rules: &Sh
         no_time_limit: rules.time.is_unlimited(),
         start_docker: rules.start_docker.as_deref().map(str::to_owned),
         python: rules.python.place,
+        command_chars: Some(rules.policy.max_chars),
         python_chars: Some(rules.python.code_chars),
         keep_file_bytes: Some(rules.budget.file_bytes),
         keep_step_bytes: Some(rules.budget.step_bytes),
@@ -116,9 +117,9 @@ impl Calling<'_> {
         mut progress: impl FnMut(&str),
         mut begin: impl FnMut() -> Result<(), Failure>,
     ) -> Result<ToolOutcome, Failure> {
-        let (mut known, mut last) = (None, None);
+        let (mut known, mut last, mut failed) = (None, None, None);
         // A message to the owner while the call goes on: an answer, or the cancellation.
-        let mut errand: Fuse<BoxFuture<'_, ()>> = Fuse::terminated();
+        let mut errand: Fuse<BoxFuture<'_, Result<(), Failure>>> = Fuse::terminated();
         let mut questions = Vec::new();
         loop {
             if errand.is_terminated()
@@ -129,7 +130,14 @@ impl Calling<'_> {
             }
             let event = tokio::select! {
                 event = stream.next() => event?,
-                () = &mut errand => continue,
+                done = &mut errand => {
+                    // The call waits for what did not arrive. The end of the stream cancels it, too.
+                    let Err(failure) = done else { continue };
+                    let (Some(call), None) = (known, last) else { return Err(failed.unwrap_or(failure)) };
+                    (last, failed) = (Some(Instant::now() + LAST), Some(failure));
+                    errand = self.cancel_call(call).boxed().fuse();
+                    continue;
+                }
                 () = self.cancel.cancelled(), if last.is_none() => {
                     let Some(call) = known else { return Err(taken_back()) };
                     last = Some(Instant::now() + LAST);
@@ -138,7 +146,7 @@ impl Calling<'_> {
                     continue;
                 }
                 () = tokio::time::sleep_until(last.unwrap_or_else(Instant::now)), if last.is_some() => {
-                    return Err(Failure::new(Exit::Interrupted, "the call did not end in time; it is being cancelled"));
+                    return Err(failed.unwrap_or_else(does_not_end));
                 }
             };
             match event {
@@ -158,23 +166,20 @@ impl Calling<'_> {
                     }
                 }
                 CallEvent::Question(question) => questions.push(question),
-                CallEvent::Ended(outcome) => return Ok(*outcome),
+                CallEvent::Ended(outcome) => return failed.map_or(Ok(*outcome), Err),
             }
         }
     }
 
-    async fn cancel_call(&self, call: Seq) {
-        if let Err(error) = self.client.cancel(self.session, call).await {
-            tracing::debug!(%error, "the call could not be cancelled");
-        }
+    async fn cancel_call(&self, call: Seq) -> Result<(), Failure> {
+        arrived(self.client.cancel(self.session, call).await)
+            .map_err(|error| Failure::from(error).at(&format!("call {call} could not be cancelled")))
     }
 
     /// Asks the person here. Where there is none the command is refused.
-    async fn answer(&self, question: Value) {
-        let Ok(asked) = serde_json::from_value::<Asked>(question) else {
-            tracing::warn!("a question can't be understood");
-            return;
-        };
+    async fn answer(&self, question: Value) -> Result<(), Failure> {
+        let asked = serde_json::from_value::<Asked>(question)
+            .map_err(|error| Failure::failed(format!("the question about a command can't be understood: {error}")))?;
         let call = asked.call;
         let answer = match &self.rules.asker {
             None => ApprovalAnswer::Refuse(nobody_to_ask(&asked.programs, self.rules.advice.as_deref())),
@@ -198,12 +203,103 @@ impl Calling<'_> {
             ApprovalAnswer::Everything => ("everything", None),
             ApprovalAnswer::Refuse(reason) => ("refuse", Some(reason.as_str())),
         };
-        if let Err(error) = self.client.answer(self.session, call, word, reason).await {
-            tracing::warn!(%error, "an answer did not reach the call that waits for it");
-        }
+        arrived(self.client.answer(self.session, call, word, reason).await).map_err(|error| {
+            let what = format!("call {call} is cancelled, because the answer to its question was not taken");
+            Failure::from(error).at(&what)
+        })
     }
+}
+
+/// Leaves out the error of a message that came too late: nothing waits for it.
+fn arrived(sent: Result<(), ClientError>) -> Result<(), ClientError> {
+    sent.or_else(|error| if error.is_late() { Ok(()) } else { Err(error) })
 }
 
 fn taken_back() -> Failure {
     Failure::new(Exit::Interrupted, "interrupted before the call began")
+}
+
+fn does_not_end() -> Failure {
+    Failure::new(Exit::Interrupted, "the call did not end in time; it is being cancelled")
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::body::{Body, Bytes};
+    use axum::http::StatusCode;
+    use axum::routing::{delete, post};
+    use futures_util::stream::{self, StreamExt};
+    use serde_json::json;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// A server whose one call asks, and ends when it is cancelled or `answered` says so.
+    fn server(question: Value, answered: (StatusCode, Value)) -> (HttpClient, CancellationToken) {
+        let (over, cancelled) = (CancellationToken::new(), CancellationToken::new());
+        let (ends, cancels) = (over.clone(), cancelled.clone());
+        let calls = async move || {
+            let begun = format!("event: begun\ndata: {{\"call\": 2}}\n\nevent: question\ndata: {question}\n\n");
+            let outcome = json!({
+                "call": 2, "finished": 3, "status": "interrupted", "text": "it has ended", "result": null, "micros": 1,
+            });
+            let end = async move {
+                ends.cancelled().await;
+                Ok::<_, std::convert::Infallible>(Bytes::from(format!("event: outcome\ndata: {outcome}\n\n")))
+            };
+            Body::from_stream(stream::iter([Ok(Bytes::from(begun))]).chain(stream::once(end)))
+        };
+        let ends = over.clone();
+        let answer = async move || {
+            if answered.1["kind"] == "conflict" {
+                ends.cancel();
+            }
+            (answered.0, axum::Json(answered.1))
+        };
+        let cancel = async move || {
+            cancels.cancel();
+            over.cancel();
+            StatusCode::ACCEPTED
+        };
+        let router = Router::new()
+            .route("/v1/sessions/s/calls", post(calls))
+            .route("/v1/sessions/s/calls/2/answer", post(answer))
+            .route("/v1/sessions/s/calls/2", delete(cancel));
+        (HttpClient::within(router), cancelled)
+    }
+
+    async fn made(client: &HttpClient) -> Result<ToolOutcome, Failure> {
+        let (rules, cancel) = (ShellRules::default(), CancellationToken::new());
+        let request = request("shell_execute", json!({ "command": "x" }), None, &rules);
+        let call = Calling { client, session: "s", name: "s", request, rules: &rules, cancel };
+        tokio::time::timeout(PATIENCE, call.make(None, |_| {})).await.expect("the call has not ended")
+    }
+
+    fn problem(kind: &str) -> Value {
+        let reference = format!("urn:foldspace:problem:{kind}");
+        json!({ "type": reference, "kind": kind, "title": "no", "status": 422, "detail": "it is not taken" })
+    }
+
+    #[tokio::test]
+    async fn calling_answer_that_is_not_taken_ends_the_call() {
+        let asked = json!({ "call": 2, "command": "x", "programs": ["x"] });
+        let (client, cancelled) = server(asked.clone(), (StatusCode::UNPROCESSABLE_ENTITY, problem("unusable")));
+        let failure = made(&client).await.unwrap_err().to_string();
+        assert!(failure.contains("the answer to its question was not taken: it is not taken"), "{failure}");
+        assert!(cancelled.is_cancelled());
+        // Another client was faster.
+        let (client, cancelled) = server(asked, (StatusCode::CONFLICT, problem("conflict")));
+        assert_eq!(made(&client).await.unwrap().text, "it has ended");
+        assert!(!cancelled.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn calling_question_that_is_not_understood_ends_the_call() {
+        let (client, cancelled) = server(json!({ "call": 2, "command": 7 }), (StatusCode::NO_CONTENT, Value::Null));
+        let failure = made(&client).await.unwrap_err().to_string();
+        assert!(failure.contains("the question about a command can't be understood"), "{failure}");
+        assert!(cancelled.is_cancelled());
+    }
 }

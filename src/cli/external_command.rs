@@ -20,7 +20,7 @@ use super::{Exit, Failure, Globals, Signals, live, open, output, text, workspace
 /// Opens a prompt into a throw-away copy of the workspace as it was at a position.
 pub(super) fn shell_at(globals: &Globals, session: &Session, seq: Seq, timeout: Option<f64>) -> Result<Exit, Failure> {
     let (spec, home) = (workspace::spec_for_copy(globals, session)?, Home::of(globals)?);
-    let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
+    let policy = CommandPolicy::typed();
     let rules = ShellRules { policy, ..ShellRules::default() };
     let mut probe = Probe::open(session, &session.state_at(seq)?, &spec, home.path(), rules)?;
     let left_out = probe.left_out();

@@ -11,7 +11,7 @@ use foldspace::backends::{
 use foldspace::event::Isolation;
 use foldspace::store::MAX_AGENT_BYTES;
 use foldspace::tools::{
-    Asker, CaptureBudget, CommandPolicy, CommandTime, DenyRule, PythonPlace, PythonRules, ShellRules,
+    Asker, CaptureBudget, CommandPolicy, CommandTime, DenyRule, MAX_COMMAND_CHARS, PythonPlace, PythonRules, ShellRules,
 };
 use foldspace::{EntryPath, Session, WorkspaceSpec};
 use indicatif::ProgressBar;
@@ -191,6 +191,9 @@ pub(super) struct RuleArgs {
     /// Lets a call ask for up to SECS for its command, to 86,400 [default: FOLDSPACE_MAX_TIMEOUT, else 600]
     #[arg(long, value_name = "SECS", value_parser = most_time)]
     max_timeout: Option<CommandTime>,
+    /// Lets a command of a tool have N characters, to 131,072; execute_script takes longer texts [default: 4096]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=131_072))]
+    command_chars: Option<u32>,
     /// Starts the Docker daemon by CMD, for a command on the host that runs docker when no daemon answers
     #[arg(long, value_name = "CMD", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     start_docker: Option<String>,
@@ -241,7 +244,7 @@ pub(super) fn again(arg: Arg) -> Arg {
 /// Hides the options about questions and Python in commands that have none.
 pub(super) fn unasked(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
-        "allow" | "yes" | "max_timeout" | "python" | "python_chars" => arg.hide(true),
+        "allow" | "yes" | "max_timeout" | "command_chars" | "python" | "python_chars" => arg.hide(true),
         _ => arg,
     }
 }
@@ -360,16 +363,18 @@ impl RuleArgs {
         Ok(ShellRules { asker, ..self.unasked()? })
     }
 
-    /// Returns the rules for calls that are made again: the time that they ask for was allowed once.
+    /// Returns the rules for calls that are made again: the time that they ask for, and their length, was allowed once.
     pub(super) fn again(&self) -> Result<ShellRules, Failure> {
         let longest = CommandTime::up_to(MAX_TIMEOUT.as_secs_f64())?;
-        Ok(ShellRules { time: self.max_timeout.unwrap_or(longest), ..self.asking(None)? })
+        let mut rules = ShellRules { time: self.max_timeout.unwrap_or(longest), ..self.asking(None)? };
+        rules.policy.max_chars = MAX_COMMAND_CHARS;
+        Ok(rules)
     }
 
-    /// Returns the rules for typed commands, which need no question and have no time limit.
+    /// Returns the rules for typed commands, which need no question and have no limit of time or of a tool's text.
     pub(super) fn typed(&self) -> Result<ShellRules, Failure> {
         let longest = CommandTime::up_to(MAX_TIMEOUT.as_secs_f64())?;
-        Ok(self.rules(true, longest.unlimited()))
+        Ok(self.rules(CommandPolicy::typed(), longest.unlimited()))
     }
 
     /// Returns the rules for commands where no terminal can ask.
@@ -379,12 +384,14 @@ impl RuleArgs {
             None => variable(MAX_TIMEOUT_VARIABLE, most_time)?.unwrap_or_default(),
         };
         let auto_confirm = self.yes || variable(AUTO_CONFIRM_VARIABLE, switch)?.unwrap_or_default();
-        Ok(self.rules(auto_confirm, time))
+        let mut policy = CommandPolicy { auto_confirm, ..CommandPolicy::default() };
+        policy.max_chars = chars(self.command_chars).unwrap_or(policy.max_chars);
+        Ok(self.rules(policy, time))
     }
 
-    fn rules(&self, auto_confirm: bool, time: CommandTime) -> ShellRules {
+    fn rules(&self, mut policy: CommandPolicy, time: CommandTime) -> ShellRules {
         let defaults = CaptureBudget::default();
-        let mut policy = CommandPolicy { allow: self.allow.clone(), auto_confirm, ..CommandPolicy::default() };
+        policy.allow.extend(self.allow.iter().cloned());
         policy.deny.extend(self.deny.iter().cloned());
         let budget = CaptureBudget {
             file_bytes: self.keep_file_bytes.unwrap_or(defaults.file_bytes),
@@ -400,9 +407,12 @@ impl RuleArgs {
             PythonArg::InProcess => PythonPlace::InProcess,
             PythonArg::Container => PythonPlace::Container,
         });
-        let chars = self.python_chars.and_then(|chars| usize::try_from(chars).ok());
-        PythonRules { place, code_chars: chars.unwrap_or(PythonRules::default().code_chars) }
+        PythonRules { place, code_chars: chars(self.python_chars).unwrap_or(PythonRules::default().code_chars) }
     }
+}
+
+fn chars(asked: Option<u32>) -> Option<usize> {
+    asked.and_then(|chars| usize::try_from(chars).ok())
 }
 
 /// Reads a setting of the environment; none where it is not set, or empty.

@@ -12,7 +12,7 @@ use super::problem::{HttpProblem, ProblemKind};
 use crate::engine::error::ValueError;
 use crate::hub::OpenSession;
 use crate::hub::operations::check_agent;
-use crate::tools::{Asker, CommandTime, DenyRule, PythonPlace, ToolCall};
+use crate::tools::{Asker, CommandTime, DenyRule, MAX_COMMAND_CHARS, PythonPlace, ToolCall};
 
 /// Seconds that a call may take: the least and the most.
 pub(super) const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=86_400.0;
@@ -68,6 +68,11 @@ pub struct CallRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 48_000))]
     pub python_chars: Option<usize>,
+    /// Characters that its command may have, all arguments together; 1,048,576 by default. Linux takes 131,071 bytes of a
+    /// text or of one argument.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = MAX_COMMAND_CHARS))]
+    pub command_chars: Option<usize>,
     /// Bytes that are kept of a file which its command wrote, at most 4 GiB. A server keeps no more than it keeps when
     /// nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -130,6 +135,7 @@ impl CallRequest {
         let keeps_usual = self.keep_file_bytes.or(self.keep_step_bytes).is_none()
             && self.start_docker.is_none()
             && self.python.is_none()
+            && self.command_chars.is_none()
             && self.python_chars.is_none();
         let (deny, time) = (self.deny()?, self.time(face.rules.time)?);
         let has_no_rules = asker.is_none() && self.allow.is_empty() && !self.auto_confirm && keeps_usual;
@@ -141,6 +147,7 @@ impl CallRequest {
         rules.policy.allow.extend(self.allow.iter().cloned());
         rules.policy.deny.extend(deny);
         rules.policy.auto_confirm |= self.auto_confirm;
+        rules.policy.max_chars = self.command_chars.unwrap_or(MAX_COMMAND_CHARS).min(MAX_COMMAND_CHARS);
         rules.time = time;
         rules.start_docker = self.start_docker.as_deref().map(Arc::from).or(rules.start_docker);
         rules.python.place = self.python.or(rules.python.place);

@@ -58,6 +58,13 @@ pub enum ClientError {
     Odd(String),
 }
 
+impl ClientError {
+    /// Returns true for a message that came too late: its call has ended, or waits for no answer any more.
+    pub fn is_late(&self) -> bool {
+        matches!(self, Self::Refused(problem) if matches!(&*problem.kind, "not_found" | "conflict"))
+    }
+}
+
 impl Diagnostic for ClientError {
     fn kind(&self) -> ErrorKind {
         match self {

@@ -50,6 +50,7 @@ async fn made(api: &HttpClient, call: CallElsewhere<'_>) -> Result<ToolOutcome, 
         max_timeout_seconds: Some(time.most().as_secs_f64()),
         start_docker: start_docker.as_deref().map(str::to_owned),
         python: python.place,
+        command_chars: Some(policy.max_chars),
         python_chars: Some(python.code_chars),
         keep_file_bytes: Some(budget.file_bytes),
         keep_step_bytes: Some(budget.step_bytes),
@@ -61,7 +62,10 @@ async fn made(api: &HttpClient, call: CallElsewhere<'_>) -> Result<ToolOutcome, 
     loop {
         match stream.next().await? {
             CallEvent::Begun(seq) => begun = seq,
-            CallEvent::Question(_) => api.answer(&session, begun, "refuse", Some(NOBODY)).await?,
+            CallEvent::Question(_) => match api.answer(&session, begun, "refuse", Some(NOBODY)).await {
+                Err(error) if !error.is_late() => return Err(error),
+                _ => {}
+            },
             CallEvent::Ended(outcome) => return Ok(*outcome),
             _ => {}
         }

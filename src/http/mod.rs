@@ -62,7 +62,7 @@ use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
 use crate::hub::operations::{Caller, OperationError};
 use crate::hub::{Hub, HubError, OpenSession, blocking};
-use crate::tools::{ASK_THE_PERSON, ShellRules};
+use crate::tools::{ASK_THE_PERSON, MAX_COMMAND_CHARS, ShellRules};
 
 use elsewhere::ThroughApi;
 use guard::Guard;
@@ -166,6 +166,8 @@ impl HttpFace {
 
     fn of(hub: Hub, mut rules: ShellRules, are_hubs_rules: bool) -> Self {
         rules.advice.get_or_insert_with(|| ASK_THE_PERSON.into());
+        // Who calls here is a program or a person: a limit for models comes with the request.
+        rules.policy.max_chars = MAX_COMMAND_CHARS;
         hub.reach_hosts(Box::new(ThroughApi));
         let shared = AppState {
             are_hubs_rules,

@@ -34,7 +34,8 @@ const DAY: f64 = 86_400.0;
 #[schemars(rename = "NewProcess")]
 #[serde(deny_unknown_fields)]
 pub(super) struct StartProcess {
-    /// A text for `/bin/sh -c`, or a list of a program and its arguments: at most 65,536 characters.
+    /// A text for `/bin/sh -c`, or a list of a program and its arguments. Each has at most 131,071
+    /// bytes.
     #[schemars(with = "Value")]
     command: NewCommand,
     /// The directory to run it in, as for `shell_execute`.

@@ -9,7 +9,8 @@ use crate::engine::event::Isolation;
 use crate::hub::Hub;
 use crate::hub::operations::{NewMount, OperationError, check_sandbox};
 use crate::tools::{
-    AllowedRoots, CommandPolicy, CommandTime, DenyRule, MountSpec, PythonPlace, PythonRules, ShellRules,
+    AllowedRoots, CommandPolicy, CommandTime, DenyRule, MAX_COMMAND_CHARS, MountSpec, PythonPlace, PythonRules,
+    ShellRules,
 };
 
 /// The [`McpOptions`] of such a client, and the directories below which its mounts may be.
@@ -32,6 +33,7 @@ pub struct AttachRequest {
     pub max_timeout_seconds: f64,
     pub start_docker: Option<String>,
     pub python: Option<PythonPlace>,
+    pub command_chars: usize,
     pub python_chars: usize,
     pub keep_file_bytes: u64,
     pub keep_step_bytes: u64,
@@ -59,6 +61,7 @@ impl AttachRequest {
             max_timeout_seconds: time.most().as_secs_f64(),
             start_docker: start_docker.as_deref().map(str::to_owned),
             python: python.place,
+            command_chars: policy.max_chars,
             python_chars: python.code_chars,
             keep_file_bytes: budget.file_bytes,
             keep_step_bytes: budget.step_bytes,
@@ -70,8 +73,12 @@ impl AttachRequest {
             self.workspace.map(|(backend, options)| WorkspaceSpec::parse(&backend, &options)).transpose()?;
         let mounts = self.mounts.into_iter().map(NewMount::spec).collect::<Result<Vec<MountSpec>, _>>()?;
         let groups = self.groups.iter().map(|group| group.parse::<ToolGroup>()).collect::<Result<_, _>>()?;
-        let mut policy =
-            CommandPolicy { allow: self.allow, auto_confirm: self.auto_confirm, ..CommandPolicy::default() };
+        let mut policy = CommandPolicy {
+            max_chars: self.command_chars.min(MAX_COMMAND_CHARS),
+            allow: self.allow,
+            auto_confirm: self.auto_confirm,
+            ..CommandPolicy::default()
+        };
         for words in &self.deny {
             policy.deny.push(DenyRule::words(words)?);
         }

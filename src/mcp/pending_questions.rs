@@ -21,7 +21,7 @@ pub(super) const PARKED_MAX: usize = 8;
 const PARKED_FOR: Duration = Duration::from_secs(2 * 60);
 
 /// Time that a call may take whose command a person may have to allow first. The command has a limit of its own.
-const ASKING_MAX: Duration = Duration::from_secs(10 * 60);
+pub(super) const ASKING_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// A call in flight. Dropping it cancels it.
 pub(super) struct RunningCall {

@@ -10,6 +10,7 @@ use rmcp::service::RequestContext;
 use super::approver::{AsksAtOnce, can_ask};
 use super::calls::comes_back;
 use super::client::McpClient;
+use super::pending_questions::ASKING_MAX;
 use super::tool_list;
 use crate::backends::{ShellError, WorkspaceSpec};
 use crate::engine::event::{CommandDecided, PolicyDecision};
@@ -95,6 +96,7 @@ async fn decided(
         decided = Decided::of(decision, &rules, question) => decided,
         () = context.ct.cancelled() => return Err(OperationError::refused("the call was cancelled")),
         () = client.gone.cancelled() => return Err(OperationError::refused("the client is gone")),
+        () = tokio::time::sleep(ASKING_MAX) => return Err(OperationError::refused("the person did not answer in time")),
     };
     let Decided { decision, by, reason, .. } = decided;
     let why = if decision == PolicyDecision::Allow { String::new() } else { format!(": {reason}") };

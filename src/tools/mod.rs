@@ -16,7 +16,7 @@ mod rewind;
 #[cfg(feature = "transcripts")]
 mod transcript;
 mod undo;
-mod words;
+pub(crate) mod words;
 pub(crate) mod workspace;
 
 #[cfg(feature = "attach")]
@@ -66,12 +66,12 @@ pub use children::merge::{MergeOutcome, MergeReport, MergedChange, merge_child, 
 pub use children::subagents::{ChildContext, Subagent, SubagentOutcome, SubagentResult, Subagents, dispatch_subagents};
 pub use error::WorkspaceError;
 pub use mounts::{AllowedRoots, MountError, MountSpec, hydrate, previews};
-#[doc(hidden)]
-pub use policy::MAX_SCRIPT_CHARS;
 pub use policy::command_time::CommandTime;
 pub use policy::python::{PythonPlace, PythonRules};
 pub use policy::rules::ShellRules;
 pub use policy::{AllowedBy, CommandPolicy, Decision, DenyRule};
+#[doc(hidden)]
+pub use policy::{MAX_COMMAND_CHARS, MAX_SCRIPT_CHARS};
 pub use predicate::Predicate;
 #[doc(hidden)]
 pub use rerun::roots_of;

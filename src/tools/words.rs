@@ -17,6 +17,14 @@ pub(super) fn any_of(names: &[String]) -> String {
     listed(names, "or")
 }
 
+/// Returns a text, or of a long one the beginning.
+pub(crate) fn beginning(text: &str, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 /// Returns the reason in a regular expression's error: its last line, since the lines before draw the expression.
 pub fn regex_error(error: &impl std::fmt::Display) -> String {
     let error = error.to_string();
@@ -42,5 +50,6 @@ mod tests {
         let names = ["a", "b", "c"].map(str::to_owned);
         assert_eq!([all_of(&names[..1]), all_of(&names[..2]), all_of(&names)], ["a", "a and b", "a, b and c"]);
         assert_eq!(any_of(&names), "a, b or c");
+        assert_eq!([beginning("äö", 2), beginning("äöü", 2), beginning("", 0)], ["äö", "äö…", ""]);
     }
 }

@@ -1534,6 +1534,11 @@ export interface components {
             /** @description Characters that code in process may have, at most 48,000; 2,000 by default. */
             python_chars?: number | null;
             /**
+             * @description Characters that its command may have, all arguments together; 1,048,576 by default. Linux takes 131,071 bytes of a
+             *     text or of one argument.
+             */
+            command_chars?: number | null;
+            /**
              * Format: int64
              * @description Bytes that are kept of a file which its command wrote, at most 4 GiB. A server keeps no more than it keeps when
              *     nothing is said.
@@ -2277,7 +2282,7 @@ export interface components {
         NewAnswer: {
             /** @description The decision about the command. */
             answer: components["schemas"]["Choice"];
-            /** @description The reason of a no, for the author of the command. */
+            /** @description The reason of a no, for the author of the command. Its first 1,000 characters are kept. */
             reason?: string | null;
         };
         /** @description A host directory that is to be copied into a workspace. */
@@ -2312,7 +2317,10 @@ export interface components {
          *     them, and the rest with its end. It ends with the server.
          */
         NewProcess: {
-            /** @description A text for `/bin/sh -c`, or a list of a program and its arguments: at most 65,536 characters. */
+            /**
+             * @description A text for `/bin/sh -c`, or a list of a program and its arguments. Each has at most 131,071
+             *     bytes.
+             */
             command: unknown;
             /**
              * @description The directory to run it in, as for `shell_execute`.

@@ -126,17 +126,6 @@ export class Session implements AsyncDisposable {
   async run(command: Command, options: RunOptions = {}): Promise<CommandResult> {
     const { cwd = "", env = {}, stdin = "", timeout, check, signal } = options;
     const onOutput = outputOf(options);
-    const chars = typeof command === "string" ? command.length : command.join(" ").length;
-    if (chars > 4096) {
-      // A process takes more. It does not end with its reader.
-      const started = await this.start(command, { cwd, env, stdin, timeout, signal });
-      try {
-        return this.#checked(await started.collect({ onOutput, signal }), check);
-      } catch (error) {
-        if (signal?.aborted) await started.kill().catch(() => {});
-        throw error;
-      }
-    }
     const collected = new Collected(onOutput);
     const params = { command, cwd, env, stdin, ...(timeout === undefined ? {} : { timeout_seconds: Math.max(1, timeout) }) };
     const limits = { no_time_limit: timeout === undefined, timeout_seconds: 86_400, max_timeout_seconds: 86_400 };
@@ -174,7 +163,10 @@ export class Session implements AsyncDisposable {
   async #answer(question: { command: Command; programs: string[]; call: number }): Promise<void> {
     const reason = "the client asks nobody: give allow, autoConfirm or onQuestion";
     const answer = (await this.rules.onQuestion?.(question)) ?? "refuse";
-    await this.#post(`calls/${question.call}/answer`, answer === "refuse" ? { answer, reason } : { answer });
+    await this.#post(`calls/${question.call}/answer`, answer === "refuse" ? { answer, reason } : { answer }).catch((error) => {
+      // Another client may have answered first, and the call may have ended.
+      if (!["conflict", "not_found"].includes(error.kind)) throw error;
+    });
   }
 
   /** Starts a command that runs on in the background. */

@@ -30,7 +30,7 @@ for (const backend of backends) {
     assert.equal(await s.files.exists("streamed"), false);
     await s.files.remove("a", { recursive: true });
     await assert.rejects(s.files.read("a/b é.bin"), (error) => error instanceof FoldspaceError && error.kind === "not_found");
-    const long = `# ${"x".repeat(10_000)}\necho long`;
+    const long = `# ${"x".repeat(100_000)}\necho long`;
     assert.equal((await s.run(long)).stdout, "long\n");
   });
 

@@ -143,7 +143,7 @@ fn of_image(options: PodmanOptions, directory: Option<&str>) -> Result<Scratch, 
     })?;
     let spec = WorkspaceSpec::Podman(PodmanOptions { also_at: None, ..options });
     let scratch = Scratch::begin(Registry::standard(), &spec, "base")?;
-    let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
+    let policy = CommandPolicy::typed();
     let rules = ShellRules { policy, ..ShellRules::default() };
     let (session, workspace) = (scratch.session().clone(), std::sync::Arc::clone(scratch.workspace()));
     let tools = ToolRunner::with_rules(session, Tools::standard(), workspace, rules)?;

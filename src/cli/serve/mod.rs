@@ -18,7 +18,7 @@ use foldspace::http::{Access, HttpFace, HttpOptions, HttpServer, ServerLimits};
 use foldspace::hub::HubOptions;
 use foldspace::mcp::McpServer;
 use foldspace::store::{Durability, StoreServer};
-use foldspace::tools::{AllowedRoots, ShellRules};
+use foldspace::tools::{AllowedRoots, MAX_COMMAND_CHARS, ShellRules};
 use foldspace::{Hub, WorkspaceSpec};
 use futures_util::FutureExt;
 use tokio::net::TcpListener;
@@ -194,7 +194,9 @@ impl Serve {
         out: &mut Out,
     ) -> Result<Replicating, Failure> {
         let offer = self.offer.options(Vec::new())?;
-        let rules = ShellRules { advice: Some(foldspace::tools::ASK_THE_PERSON.into()), ..offer.rules.clone() };
+        let mut rules = ShellRules { advice: Some(foldspace::tools::ASK_THE_PERSON.into()), ..offer.rules.clone() };
+        // The limit of the option is for the models at /mcp.
+        rules.policy.max_chars = MAX_COMMAND_CHARS;
         let tools = all_tools()?.into();
         let hub = Hub::new(opened.sessions.clone(), HubOptions { rules, roots, tools, ..HubOptions::new(directory) });
         hub.watch_hosts();

@@ -5,11 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use super::cancel_call::not_in_flight;
 use super::{Operation, OperationContext, OperationError, OperationRoute};
+use crate::engine::error::ErrorKind;
 use crate::engine::id::Seq;
 use crate::hub::in_flight::AnswerTaken;
-use crate::tools::ApprovalAnswer;
+use crate::tools::{ApprovalAnswer, words};
 
-/// Characters of a reason.
+/// Characters of a reason that are kept. No answer is refused for its length: a call waits for it.
 const REASON_MAX: usize = 1000;
 
 /// Answers the question that a call waits for. The client that streams the call is told of it by a `question` event.
@@ -21,7 +22,7 @@ pub struct AnswerCall {
     pub call: Seq,
     /// The decision about the command.
     pub answer: CallAnswer,
-    /// The reason of a no, for the author of the command.
+    /// The reason of a no, for the author of the command. Its first 1,000 characters are kept.
     pub reason: Option<String>,
 }
 
@@ -48,19 +49,19 @@ impl Operation for AnswerCall {
 
     async fn run(self, context: &OperationContext<'_>) -> Result<(), OperationError> {
         let reason = self.reason.unwrap_or_else(|| "the answer was no".to_owned());
-        if reason.chars().count() > REASON_MAX {
-            return Err(OperationError::invalid(format!("a reason has at most {REASON_MAX} characters")));
-        }
         let answer = match self.answer {
             CallAnswer::Once => ApprovalAnswer::Once,
             CallAnswer::Session => ApprovalAnswer::Session,
             CallAnswer::Everything => ApprovalAnswer::Everything,
-            CallAnswer::Refuse => ApprovalAnswer::Refuse(reason),
+            CallAnswer::Refuse => ApprovalAnswer::Refuse(words::beginning(&reason, REASON_MAX)),
         };
         match context.hub.in_flight().answer(context.session().await?.id(), self.call, answer) {
             AnswerTaken::Yes => Ok(()),
             AnswerTaken::NoCall => Err(not_in_flight(self.call)),
-            AnswerTaken::NoQuestion => Err(OperationError::refused(format!("call {} waits for no answer", self.call))),
+            AnswerTaken::NoQuestion => {
+                let detail = format!("call {} waits for no answer", self.call);
+                Err(OperationError::Told { kind: ErrorKind::Conflict, detail, hint: None })
+            }
         }
     }
 }

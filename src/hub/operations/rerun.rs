@@ -17,8 +17,8 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::session::sessions::Sessions;
 use crate::tools::{
-    CallReport, CallVerdict, NormalRules, Rerun, RerunReport, RerunWorkspace, Scratch, ShellRules, WorkspaceError,
-    roots_of,
+    CallReport, CallVerdict, MAX_COMMAND_CHARS, NormalRules, Rerun, RerunReport, RerunWorkspace, Scratch, ShellRules,
+    WorkspaceError, roots_of,
 };
 use crate::view::{
     ChangeDocument, DivergenceDocument, Position, RerunCall, change_between, one_line, rerun_call, subject,
@@ -104,6 +104,8 @@ impl Operation for RerunCalls {
     async fn run(self, context: &OperationContext<'_>) -> Result<RerunDocument, OperationError> {
         let recorded = context.session().await?;
         let mut rules = ShellRules { asker: None, advice: Some(ADVICE.into()), ..context.caller.rules().clone() };
+        // The length of its commands was allowed once.
+        rules.policy.max_chars = MAX_COMMAND_CHARS;
         rules.policy.auto_confirm |= self.auto_confirm;
         rules.policy.allow.extend(self.allow.iter().cloned());
         let options = context.hub.options();

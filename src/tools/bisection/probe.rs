@@ -16,10 +16,10 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::state::State;
 use crate::reducers::{Allowances, VirtualFileSystem, can_be_made, directories_above};
+use crate::tools::call::approval::unallowed;
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
 use crate::tools::policy::{CommandPolicy, Decision};
-use crate::tools::words;
 use crate::tools::workspace::capture::{CaptureBudget, compare};
 use crate::tools::workspace::hard_links::links_at;
 use crate::tools::workspace::limits::{denied, limits_of};
@@ -151,7 +151,7 @@ impl Probe {
             Decision::Allow { .. } => {}
             Decision::Deny { reason } => return Err(ShellError::Blocked(reason)),
             Decision::Ask { programs } => {
-                return Err(ShellError::Blocked(format!("nothing allows {}", words::any_of(&programs))));
+                return Err(ShellError::Blocked(unallowed(&programs)));
             }
         }
         let backend = self.place.workspace().map_or("probe", |workspace| workspace.backend_name());

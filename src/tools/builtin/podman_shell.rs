@@ -22,7 +22,8 @@ pub struct PodmanShellTool;
 pub struct PodmanShellParams {
     /// Starts the container, runs a command in it, or stops it.
     action: PodmanShellAction,
-    /// The text for `/bin/sh -c`; only for exec. At most 4,096 characters.
+    /// The text for `/bin/sh -c`; only for exec. At most 4,096 characters, unless the server has
+    /// another limit.
     #[serde(default)]
     command: Option<String>,
     /// Time limit of the command in seconds, at least 1; 30 by default. Choose a longer one for builds and tests: at most

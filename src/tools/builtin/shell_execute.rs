@@ -26,7 +26,8 @@ pub struct ShellTool;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShellExecuteParams {
-    /// A text for `/bin/sh -c`, or a program with its arguments as a list. At most 4,096 characters.
+    /// A text for `/bin/sh -c`, or a program with its arguments as a list. At most 4,096 characters, unless
+    /// the server has another limit; execute_script takes longer texts.
     command: CommandParam,
     /// The directory to run it in: relative to the workspace root, below /workspace, or below /tmp. Without one it begins
     /// in the session's workdir, which is /workspace unless the workspace is described with another.

@@ -61,12 +61,19 @@ impl Decided {
 /// Advice to a model for a command that is not allowed: [`ShellRules::advice`] of a server, whose flags are not the model's.
 pub const ASK_THE_PERSON: &str = "ask the person who runs the server to allow it";
 
+/// Characters of the programs, or of the command, that a refusal names.
+pub(crate) const NAMES_SHOWN: usize = 100;
+
 /// Says why a command is refused where nobody can be asked.
 pub fn nobody(programs: &[String], advice: Option<&str>) -> String {
-    let names = words::any_of(programs);
     let advice =
         advice.unwrap_or("allow what is missing (--allow PROGRAM), or have every question answered with yes (--yes)");
-    format!("nothing allows {names}, and there is nobody to ask; {advice}")
+    format!("{}, and there is nobody to ask; {advice}", unallowed(programs))
+}
+
+/// Says that no rule allows programs. It shows the beginning of a long command.
+pub(crate) fn unallowed(programs: &[String]) -> String {
+    format!("nothing allows {}", words::beginning(&words::any_of(programs), NAMES_SHOWN))
 }
 
 fn by(because: AllowedBy) -> DecidedBy {

@@ -22,7 +22,6 @@ use crate::engine::id::Seq;
 use crate::engine::lock::lock;
 use crate::engine::session::error::SessionError;
 use crate::tools::builtin::shell_execute::{CommandSurroundings, ShellRun, ShellTool, no_shell, prepared};
-use crate::tools::policy::MAX_SCRIPT_CHARS;
 
 /// Processes of a session that run at once: the runner has connections for these and some calls.
 const RUNNING_MAX: usize = 48;
@@ -133,11 +132,6 @@ impl ErasedTool for StartTool {
             let again = || ToolError::new("the process was started already");
             let ProcessStart { command, cwd, env, stdin, input, window, timeout_seconds } =
                 lock(&self.start).take().ok_or_else(again)?;
-            let chars = command.to_string().chars().count();
-            if chars > MAX_SCRIPT_CHARS {
-                let what = format!("the command has {chars} characters; at most {MAX_SCRIPT_CHARS} are allowed");
-                return Err(ShellError::Invalid(what).into());
-            }
             let surroundings = CommandSurroundings {
                 cwd,
                 env,
@@ -148,7 +142,7 @@ impl ErasedTool for StartTool {
                 tty: false,
             };
             let (mut command, _) = prepared(context, command, surroundings)?;
-            (command.input, command.terminal, command.is_code) = (Some(input), window, true);
+            (command.input, command.terminal) = (Some(input), window);
             let Some(mut shell) = context.shell() else { return Err(no_shell(context, START)) };
             if self.count.fetch_add(1, Ordering::AcqRel) >= RUNNING_MAX {
                 self.count.fetch_sub(1, Ordering::AcqRel);

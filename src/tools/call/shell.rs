@@ -26,6 +26,7 @@ use crate::engine::session::output_stream::CommandOutput;
 use crate::reducers::Allowances;
 use crate::tools::policy::Decision;
 use crate::tools::policy::rules::ShellRules;
+use crate::tools::words;
 
 /// Characters of an evaluation's code that a decision shows; the whole is kept under its digest.
 const CODE_SHOWN: usize = 1000;
@@ -289,10 +290,6 @@ fn lossy(name: &[u8]) -> String {
 }
 
 pub(crate) fn beginning(command: &CommandLine) -> CommandLine {
-    let CommandLine::Args(words) = command else { return command.clone() };
-    let cut = |word: &String| match word.char_indices().nth(CODE_SHOWN) {
-        Some((end, _)) => format!("{}…", &word[..end]),
-        None => word.clone(),
-    };
-    CommandLine::Args(words.iter().map(cut).collect())
+    let CommandLine::Args(args) = command else { return command.clone() };
+    CommandLine::Args(args.iter().map(|arg| words::beginning(arg, CODE_SHOWN)).collect())
 }

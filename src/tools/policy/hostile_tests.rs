@@ -101,6 +101,19 @@ fn policy_hostile_repetition_is_never_allowed() {
 }
 
 #[test]
+fn policy_text_as_long_as_linux_takes_ends() {
+    let policy = CommandPolicy::typed();
+    for unit in
+        ["git status && ls | grep x; ", "f() { echo $(f); }; ", "echo $( ", "sudo env timeout 5 ", "echo rm | sh | "]
+    {
+        let text: String = unit.chars().cycle().take(crate::backends::MAX_COMMAND_BYTES).collect();
+        policy.check(&ShellCommand::shell(text), &BTreeSet::new());
+        let words = unit.split_whitespace().cycle().take(20_000);
+        policy.check(&ShellCommand::args(words), &BTreeSet::new());
+    }
+}
+
+#[test]
 fn policy_doubling_values_stay_bounded() {
     let mut text = "a=xxxxxxxxxx;".to_owned();
     text.push_str(&"a=$a$a$a$a;".repeat(300));

@@ -34,7 +34,10 @@ use crate::engine::event::CommandLine;
 use crate::engine::id::Digest;
 use crate::reducers::Allowances;
 
-const MAX_COMMAND_CHARS: usize = crate::backends::MAX_COMMAND_CHARS;
+/// Characters of a command that a model gives to a tool. A longer text is better as a script or a file.
+const USUAL_COMMAND_CHARS: usize = 4096;
+/// Limit for the characters of a command that a person or a program gives, all arguments together.
+pub const MAX_COMMAND_CHARS: usize = 1 << 20;
 /// Limit for a script's characters.
 pub const MAX_SCRIPT_CHARS: usize = 65_536;
 
@@ -90,7 +93,7 @@ pub struct CommandPolicy {
 
 impl Default for CommandPolicy {
     fn default() -> Self {
-        Self { max_chars: MAX_COMMAND_CHARS, deny: DenyRule::standard(), allow: Vec::new(), auto_confirm: false }
+        Self { max_chars: USUAL_COMMAND_CHARS, deny: DenyRule::standard(), allow: Vec::new(), auto_confirm: false }
     }
 }
 
@@ -130,6 +133,11 @@ pub enum AllowedBy {
 }
 
 impl CommandPolicy {
+    /// Returns the policy for what a person typed: it asks nothing, and a command may be as long as the system takes.
+    pub fn typed() -> Self {
+        Self { max_chars: MAX_COMMAND_CHARS, auto_confirm: true, ..Self::default() }
+    }
+
     /// Decides about a command, given its session's allowances.
     ///
     /// It considers only the command, its variables, standard input and directory: the same arguments give the same
@@ -162,10 +170,13 @@ impl CommandPolicy {
 
     fn check_text(&self, command: &ShellCommand) -> Judged<()> {
         let is_script = matches!(command.command, CommandLine::Script { .. });
-        let limit = if is_script { self.max_chars.max(MAX_SCRIPT_CHARS) } else { self.max_chars };
+        let (limit, advice) = match is_script {
+            true => (self.max_chars.max(MAX_SCRIPT_CHARS), "write it with write_file, and run the file"),
+            false => (self.max_chars, "give it to execute_script, or write its texts with write_file"),
+        };
         let chars = command.command.chars();
         if chars > limit && !command.is_code {
-            return Err(Denied(format!("it has {chars} characters; at most {limit} are allowed")));
+            return Err(Denied(format!("it has {chars} characters; at most {limit} are allowed: {advice}")));
         }
         let is_control = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
         let control = command.command.to_string().chars().find(|&c| is_control(c));

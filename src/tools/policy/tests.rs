@@ -143,12 +143,16 @@ fn policy_looks_into_shell_scripts() {
 fn policy_reason_names_limit_and_hint() {
     let policy = CommandPolicy::default();
     let long = "x".repeat(4_097);
-    assert_eq!(
-        reason(&policy, &ShellCommand::shell(long.as_str())),
-        "it has 4097 characters; at most 4096 are allowed"
-    );
+    let told = "it has 4097 characters; at most 4096 are allowed: give it to execute_script, or write its texts with \
+                write_file";
+    assert_eq!(reason(&policy, &ShellCommand::shell(long.as_str())), told);
     let pair = words(&["echo", &long[..4_093]]);
-    assert_eq!(reason(&policy, &ShellCommand::args(pair)), "it has 4097 characters; at most 4096 are allowed");
+    assert_eq!(reason(&policy, &ShellCommand::args(pair)), told);
+    assert!(matches!(check(&CommandPolicy::typed(), &long), Decision::Allow { .. }));
+    let script = ShellCommand::script("bash", "x".repeat(65_536));
+    assert!(
+        reason(&policy, &script).ends_with("at most 65536 are allowed: write it with write_file, and run the file")
+    );
     let removes = reason(&policy, &ShellCommand::shell("ls; sudo 'rm' -fr $HOME/*"));
     assert_eq!(
         removes,

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::super::words;
 use crate::engine::event::{CommandDecided, CommandLine, PolicyDecision};
 use crate::engine::id::Digest;
+use crate::tools::call::approval::NAMES_SHOWN;
 use crate::tools::call::approver::{ApprovalAnswer, Asker, Asking, CommandQuestion};
 use crate::tools::call::shell::beginning;
 use crate::tools::policy::rules::ShellRules;
@@ -38,7 +39,7 @@ impl Answers {
     }
 
     fn refusal(&self, question: &CommandQuestion, was_allowed: bool) -> String {
-        let names = words::all_of(&question.programs);
+        let names = words::beginning(&words::all_of(&question.programs), NAMES_SHOWN);
         let (was, is) = if question.programs.len() == 1 { ("was", "is") } else { ("were", "are") };
         let why = match was_allowed {
             true => format!("{was} allowed when this was recorded; here, without a sandbox, that does not count"),

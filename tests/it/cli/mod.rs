@@ -18,6 +18,7 @@ mod hosts;
 mod json;
 mod ledger;
 mod live;
+mod long_commands;
 mod look;
 mod merge;
 mod own_directory;

@@ -109,6 +109,55 @@ async fn call_question_is_streamed_and_anyone_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn call_question_of_any_length_takes_an_answer_of_its_length() {
+    let served = Server::begin().await;
+    hosted(&served).await;
+    for length in [1, 700, 870, 1_000, 4_096, 16 << 10, 64 << 10] {
+        let command = format!("echo $(frobnicate) {}", "a".repeat(length));
+        let client = served.client();
+        let mut stream = client.begin_call("demo", &shell(&command)).await.unwrap();
+        let outcome = loop {
+            match stream.next().await.unwrap() {
+                CallEvent::Question(question) => {
+                    let call = question["call"].as_u64().unwrap();
+                    assert_eq!(question["command"], json!(command));
+                    client.answer("demo", call, "refuse", Some(&command)).await.unwrap();
+                    let again = client.answer("demo", call, "once", None).await.unwrap_err();
+                    assert!(again.is_late(), "{again}");
+                }
+                CallEvent::Ended(outcome) => break outcome,
+                _ => {}
+            }
+        };
+        assert_eq!(outcome.status, CallStatus::Error);
+        assert!(outcome.text.contains("echo $(frobnicate) a") && outcome.text.len() < 1_100, "{}", outcome.text);
+        // Where nobody can be asked, the refusal is as short.
+        let plain = served.ask("POST", "/v1/sessions/demo/calls", Some(&json!(shell(&command)))).await.json();
+        assert!(plain["text"].as_str().unwrap().len() < 300, "{plain}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn call_takes_what_linux_takes_unless_it_asks_for_less() {
+    let served = Server::begin().await;
+    hosted(&served).await;
+    let command = |length: usize| format!(": {}", "a".repeat(length - 2));
+    let outcome = async |request| events(&served, request, true).await.1;
+    assert_eq!(outcome(shell(&command(131_071))).await["result"]["exit_code"], 0);
+    let long = outcome(shell(&command(131_072))).await;
+    assert!(long["text"].as_str().unwrap().contains("Linux takes at most 131071"), "{long}");
+    let bounded = CallRequest { command_chars: Some(4_096), ..shell(&command(4_097)) };
+    let long = outcome(bounded).await;
+    assert!(long["text"].as_str().unwrap().contains("give it to execute_script"), "{long}");
+    let body = json!({ "command": command(131_071), "auto_confirm": true });
+    let process = served.ask("POST", "/v1/sessions/demo/processes", Some(&body)).await;
+    assert_eq!(process.status, 201, "{process:?}");
+    let body = json!({ "command": command(131_072), "auto_confirm": true });
+    let process = served.ask("POST", "/v1/sessions/demo/processes", Some(&body)).await;
+    assert!(process.json()["detail"].as_str().unwrap().contains("Linux takes at most 131071"), "{process:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn call_in_flight_is_followed_by_others() {
     let served = Server::begin().await;
     hosted(&served).await;

@@ -272,6 +272,23 @@ async fn envd_streams_what_a_command_prints_and_its_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn envd_command_may_be_as_long_as_linux_takes() {
+    let e2b = E2b::begin(WorkspaceSpec::Host(HostOptions::default()), false, false).await;
+    let sandbox = e2b.create().await;
+    for (length, is_taken) in
+        [(1, true), (700, true), (4_097, true), (64 << 10, true), (131_071, true), (131_072, false)]
+    {
+        let text = format!("{}\n", ":".repeat(length - 1));
+        let start =
+            json!({ "process": { "cmd": "/bin/true", "args": ["-l", "-c", text] }, "stdin": false }).to_string();
+        let answer = e2b.envd(&sandbox, "/process.Process/Start", "application/connect+json", enveloped(&start)).await;
+        let told = messages(&answer.body);
+        let (_, end) = told.last().unwrap();
+        assert_eq!(end["error"].is_null(), is_taken, "{length}: {end}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn sandboxes_are_there_after_a_restart_and_end_in_time() {
     let e2b = E2b::begin(WorkspaceSpec::Memory, true, false).await;
     let (short, long) = (e2b.create().await, e2b.create().await);

@@ -92,6 +92,20 @@ fn elicitation_shows_whole_command() {
 }
 
 #[test]
+fn elicitation_of_any_length_is_answered() {
+    let program = Program::with_files();
+    let mut client = program.client_that(
+        json!({ "elicitation": {} }),
+        &["--session", "s", "--backend", "host", "--command-chars", "131072"],
+    );
+    for length in [1, 700, 870, 1_000, 4_096, 16 << 10, 64 << 10] {
+        let command = format!("echo $(frobnicate) {}", "a".repeat(length));
+        let refused = run(&mut client, &command, json!({ "action": "decline" }));
+        assert!(refused["content"][0]["text"].as_str().unwrap().contains("the person said no"), "{length}: {refused}");
+    }
+}
+
+#[test]
 fn elicitation_is_cancelled_with_its_call() {
     let program = Program::with_files();
     let mut client = asking(&program);

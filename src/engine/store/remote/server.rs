@@ -207,6 +207,8 @@ impl ServerInner {
             answering.spawn_scoped(scope, move || {
                 if let Err(error) = answer_in_order(stream, &waiting) {
                     tracing::debug!(%error, "commits of another process were not answered");
+                    // The other process waits for them. The end of the connection tells it.
+                    drop(stream.shutdown(Shutdown::Both));
                 }
             })?;
             while let Some(Message { head, tail }) = wire::read::<StoreRequest>(&mut reader)? {
