@@ -28,6 +28,8 @@ impl Fsck {
         };
         // Without opening the store, which would repair it.
         let report = match (self.accept_loss, self.repair) {
+            // A copy of a shared store, of which nothing was read yet.
+            _ if !directory.join("journal").is_dir() => FsckReport::default(),
             (true, _) => LocalStore::accept_loss(&directory)?,
             (false, true) => LocalStore::repair(&directory, &dropped)?,
             (false, false) => LocalStore::fsck(&directory, false)?,
