@@ -84,18 +84,10 @@ impl HttpFace {
     /// Answers the question of another host for this one; none where it asks nothing.
     pub(super) fn answer_host(&self, headers: &HeaderMap, access: &Access) -> Result<Option<String>, HttpProblem> {
         let (Some(asked), Access::Token { token, .. }) = (headers.get(ASK), access) else { return Ok(None) };
-        let refused = || {
-            HttpProblem::new(
-                ProblemKind::Forbidden,
-                "this host can't be asked so: its name, address or token is another",
-            )
-        };
+        let refused = || HttpProblem::new(ProblemKind::Forbidden, "this host has another token, name or address");
         let parts: Vec<_> = asked.to_str().unwrap_or_default().split(' ').map(str::to_owned).collect();
-        let (Ok([from, asked, proof]), Some(hosts)) =
-            (<[String; 3]>::try_from(parts), self.hub().sessions().store().hosts())
-        else {
-            return Err(refused());
-        };
+        let [from, asked, proof] = <[String; 3]>::try_from(parts).map_err(|_| refused())?;
+        let hosts = self.hub().sessions().store().hosts().ok_or_else(refused)?;
         // Its own name and address: an answer is no use to another host, which would pass the question on to this one.
         let asked = HostProof { token: token.clone(), from, to: hosts.own().clone(), asked, answered: String::new() };
         if !is(&proof, &asked.of("ask", ["", ""])) {

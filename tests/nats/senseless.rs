@@ -35,7 +35,9 @@ fn subject(session: SessionId) -> String {
 /// Publishes a message on a session's subject, `behind` a message as a writer would; returns its position.
 async fn publish(context: &Context, session: SessionId, behind: Option<u64>, payload: Vec<u8>) -> u64 {
     let mut headers = HeaderMap::new();
-    behind.map(|behind| headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, behind.to_string()));
+    if let Some(behind) = behind {
+        headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, behind.to_string());
+    }
     let sent = context.publish_with_headers(subject(session), headers, payload.into()).await.unwrap();
     sent.await.unwrap().sequence
 }
