@@ -2,9 +2,9 @@ use foldspace::store::{FsckReport, JournalProblem};
 use foldspace::{LocalStore, SessionId};
 use serde_json::json;
 
-use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, open, owner, text};
+use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, open, owner, shared_store, text};
 
-/// Checks every byte of the journal, and repairs it
+/// Checks every byte of the journal, and repairs it; of a store on NATS also each message of its sessions
 #[derive(Debug, clap::Args)]
 pub(super) struct Fsck {
     /// Moves damaged bytes into files beside the journal, and keeps everything that is whole
@@ -28,6 +28,8 @@ impl Fsck {
         };
         // Without opening the store, which would repair it.
         let report = match (self.accept_loss, self.repair) {
+            // A copy of a shared store, of which nothing was read yet.
+            _ if !directory.join("journal").is_dir() => FsckReport::default(),
             (true, _) => LocalStore::accept_loss(&directory)?,
             (false, true) => LocalStore::repair(&directory, &dropped)?,
             (false, false) => LocalStore::fsck(&directory, false)?,
@@ -38,9 +40,16 @@ impl Fsck {
             false => LocalStore::fsck(&directory, false)?.problems.len(),
         };
         let mut value = json!(report);
-        value["problems_left"] = json!(left);
-        out.show(&value, |out| show(&report, left, out))?;
-        Ok(if left == 0 && report.gaps.is_empty() { Exit::Ok } else { Exit::Failed })
+        let stream = shared_store::fsck(&directory, self.repair)?;
+        value["problems_left"] = json!(left + stream.left);
+        if let Some(problems) = stream.problems {
+            value["stream"] = problems;
+        }
+        out.show(&value, |out| {
+            show(&report, left, out)?;
+            stream.lines.iter().try_for_each(|line| out.line(line))
+        })?;
+        Ok(if left + stream.left == 0 && report.gaps.is_empty() { Exit::Ok } else { Exit::Failed })
     }
 
     /// Finds the sessions to drop events of.

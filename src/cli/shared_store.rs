@@ -97,13 +97,59 @@ fn plain(_: &str) -> Result<String, Failure> {
 }
 
 #[cfg(feature = "nats")]
+pub(super) use shared::fsck;
+
+/// Checks no messages: without the feature there is no shared store.
+#[cfg(not(feature = "nats"))]
+pub(super) fn fsck(_: &Path, _: bool) -> Result<StreamFindings, Failure> {
+    Ok(StreamFindings::default())
+}
+
+/// Findings in the messages of a shared store, for programs and in words.
+#[derive(Debug, Default)]
+pub(super) struct StreamFindings {
+    pub(super) problems: Option<serde_json::Value>,
+    /// Number of problems that are left.
+    pub(super) left: usize,
+    pub(super) lines: Vec<String>,
+}
+
+#[cfg(feature = "nats")]
 mod shared {
     use std::time::Duration;
 
     use foldspace::StoreError;
-    use foldspace::store::{NatsAddress, NatsStore, NatsStoreOptions, StoreHost};
+    use foldspace::store::{NatsAddress, NatsStore, NatsStoreOptions, StoreHost, StreamProblem};
 
     use super::*;
+
+    /// Checks the messages of the store of which a directory is a copy. With `repair` the senseless ones are cut off.
+    pub(in crate::cli) fn fsck(directory: &Path, repair: bool) -> Result<StreamFindings, Failure> {
+        let Some(address) = address(directory)? else { return Ok(StreamFindings::default()) };
+        let address: NatsAddress = address.parse().map_err(|error| Failure::usage(format!("{error}")))?;
+        let copy = tempfile::tempdir().map_err(|error| Failure::io("make", "a temporary directory", &error))?;
+        let problems = NatsStore::open(&address, copy.path(), NatsStoreOptions::default())?.fsck(repair)?;
+        let shown = |problem: &StreamProblem| {
+            let StreamProblem { session, sequence, what, .. } = problem;
+            format!("session {session}, message {sequence} of the cluster: {}", text::one_line(what, 300))
+        };
+        let mut lines: Vec<_> = problems.iter().map(shown).collect();
+        let lost = problems.iter().filter(|problem| problem.is_loss).count();
+        let senseless = problems.len() - lost;
+        let left = if repair { lost } else { problems.len() };
+        if repair && senseless > 0 {
+            lines.push(format!("repaired: {} cut off", text::count(senseless as u64, "senseless message")));
+        } else if senseless > 0 {
+            lines
+                .push("`foldspace fsck --repair` cuts off the senseless messages; sessions do without them".to_owned());
+        }
+        if lost > 0 {
+            lines.push("lost events come back with a backup of the stream only".to_owned());
+        }
+        let outcome = if left == 0 { "no damage is left".to_owned() } else { text::count(left as u64, "problem") };
+        lines.push(format!("on the cluster: {outcome}"));
+        Ok(StreamFindings { problems: Some(serde_json::json!(problems)), left, lines })
+    }
 
     impl HostArgs {
         /// Opens the store at an address, of which the directory is a copy.

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderName, ORIGIN, TRANSFER_ENCODING, UPGRADE,
+    AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderName, ORIGIN, SEC_WEBSOCKET_PROTOCOL, TRANSFER_ENCODING,
+    UPGRADE,
 };
 use axum::http::request::Parts;
-use axum::http::{Method, Request, StatusCode};
+use axum::http::{Method, Request, StatusCode, response};
 use axum::response::Response;
 use futures_util::{FutureExt, StreamExt, stream};
 use http::Uri;
@@ -20,8 +21,9 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
+use super::peers::{ANSWER, ASK, HostProof};
 use super::problem::{HttpProblem, ProblemKind};
-use super::{HttpFace, blocking};
+use super::{HttpFace, Token, blocking, guard};
 use crate::engine::id::SessionId;
 use crate::engine::store::{StoreError, StoreHost};
 
@@ -34,11 +36,12 @@ const PROBLEM_MAX: usize = 1 << 20;
 const LOOK: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A connection to another host, which has answered on it.
+/// A connection to another host, which has proved on it that it has the token.
 struct PeerConnection {
     /// Its name and port, as they are in its URL.
     authority: String,
     sender: SendRequest<Body>,
+    proof: HostProof,
 }
 
 /// A request that another host is to answer, with the connection to it.
@@ -46,7 +49,6 @@ pub(super) struct Forward {
     /// Its name.
     host: String,
     connection: PeerConnection,
-    own: String,
 }
 
 impl HttpFace {
@@ -60,20 +62,15 @@ impl HttpFace {
         let session = self.session(wanted).await?.id();
         loop {
             let Some((host, own, lease)) = self.other_host(session).await? else { return Ok(None) };
-            if let Some(connection) = connect(&host).await {
-                return Ok(Some(Forward { host: host.name, connection, own }));
-            }
+            let problem = match self.connect(&own, &host).await {
+                Ok(connection) => return Ok(Some(Forward { host: host.name, connection })),
+                Err(problem) => problem,
+            };
             if matches!(parts.method, Method::GET | Method::HEAD) && !parts.headers.contains_key(UPGRADE) {
                 return Ok(None);
             }
             if begun.elapsed() > lease * 2 {
-                let name = host.name;
-                let (what, hint) = match host.at {
-                    Some(at) => ("can't be reached from here", format!("see that {at} is reached")),
-                    None => ("says no address", format!("start it with --at URL, or use the session on {name}")),
-                };
-                let detail = format!("host {name} works in the session, and {what}");
-                return Err(HttpProblem::new(ProblemKind::OtherHost, detail).with_hint(hint));
+                return Err(problem);
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -93,12 +90,9 @@ impl HttpFace {
 impl HttpFace {
     /// Asks another host to do something with a session that this one has let go of.
     pub(super) async fn ask_host(&self, host: &StoreHost, path: &str, asked: &Value) -> Result<(), HttpProblem> {
-        let Some(connection) = connect(host).await else {
-            let detail = format!("host {} can't be reached at {}", host.name, host.at.as_deref().unwrap_or("any URL"));
-            return Err(HttpProblem::new(ProblemKind::OtherHost, detail)
-                .with_hint("start it with --at URL, and the URL must be reached from this host"));
-        };
-        let forward = Forward { host: host.name.clone(), connection, own: host.name.clone() };
+        let own = self.hub().sessions().store().hosts().map(|hosts| hosts.own().name.clone()).unwrap_or_default();
+        let connection = self.connect(&own, host).await?;
+        let forward = Forward { host: host.name.clone(), connection };
         let request = Request::post(path).header(CONTENT_TYPE, "application/json").body(());
         let (parts, ()) = request.map_err(|error| broken(&error))?.into_parts();
         let answer = forward.send(self, parts, Body::from(asked.to_string())).await?;
@@ -127,28 +121,56 @@ fn broken(error: &dyn std::fmt::Display) -> HttpProblem {
         .with_hint("look into the session's log before you do it again")
 }
 
-/// Connects to a host, if it is there and answers: the system takes connections for a process that stands still, too.
-async fn connect(host: &StoreHost) -> Option<PeerConnection> {
+fn unproved(host: &StoreHost, what: &str) -> HttpProblem {
+    let detail = format!("host {} at {} is not trusted: {what}", host.name, host.at.as_deref().unwrap_or_default());
+    HttpProblem::new(ProblemKind::OtherHost, detail).with_hint(
+        "start all hosts in one version with the same --token-file or FOLDSPACE_TOKEN; see who writes to NATS",
+    )
+}
+
+impl HttpFace {
+    /// Connects to a host that is there and proves that it has the token. The system accepts connections for a process
+    /// that stands still, too.
+    async fn connect(&self, own: &str, host: &StoreHost) -> Result<PeerConnection, HttpProblem> {
+        let token = self.hub().shared_with_hosts().and_then(|token| Token::new(token).ok());
+        let proof = HostProof::ask(token.ok_or_else(|| unproved(host, "this host has no token"))?, own, host)?;
+        let asked = tokio::time::timeout(CONNECT, ask(host, &proof)).await.ok().flatten();
+        let Some((authority, sender, answer)) = asked else {
+            let (name, at) = (&host.name, host.at.as_ref());
+            let hint = at.map_or(format!("start it with --at URL, or use its sessions on {name}"), |at| {
+                format!("see that {at} is reached")
+            });
+            let detail = format!("host {name} can't be reached from here");
+            return Err(HttpProblem::new(ProblemKind::OtherHost, detail).with_hint(hint));
+        };
+        let why = match (answer.status, answer.headers.contains_key(ANSWER)) {
+            (StatusCode::OK, true) => "its proof is wrong",
+            (StatusCode::OK, false) => "it does not prove that it has the token, as older versions do not",
+            _ => "its token, --host or --at is not what this host knows",
+        };
+        let proof = proof.answered(&answer.headers).ok_or_else(|| unproved(host, why))?;
+        Ok(PeerConnection { authority, sender, proof })
+    }
+}
+
+/// Asks a host for its proof; none if it is silent.
+async fn ask(host: &StoreHost, proof: &HostProof) -> Option<(String, SendRequest<Body>, response::Parts)> {
     let uri: Uri = host.at.as_ref()?.parse().ok()?;
     let place = (uri.host()?.trim_matches(['[', ']']).to_owned(), uri.port_u16().unwrap_or(80));
     let authority = uri.authority()?.to_string();
-    let answered = async {
-        let stream = TcpStream::connect(place).await.ok()?;
-        stream.set_nodelay(true).ok()?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
-        tokio::spawn(async move {
-            // Its error comes with the answer.
-            drop(connection.with_upgrades().await);
-        });
-        let request = Request::get("/healthz").header(HOST, &authority).body(Body::empty()).ok()?;
-        let answer = sender.send_request(request).await.ok()?;
-        let is_there = answer.status().is_success();
-        axum::body::to_bytes(Body::new(answer.into_body()), PROBLEM_MAX).await.ok()?;
-        sender.ready().await.ok()?;
-        is_there.then_some(sender)
-    };
-    let sender = tokio::time::timeout(CONNECT, answered).await.ok()??;
-    Some(PeerConnection { authority, sender })
+    let stream = TcpStream::connect(place).await.ok()?;
+    stream.set_nodelay(true).ok()?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
+    tokio::spawn(async move {
+        // Its error comes with the answer.
+        drop(connection.with_upgrades().await);
+    });
+    let request = Request::get("/healthz").header(HOST, &authority).header(ASK, proof.question());
+    let answer = sender.send_request(request.body(Body::empty()).ok()?).await.ok()?;
+    let (parts, body) = answer.into_parts();
+    axum::body::to_bytes(Body::new(body), PROBLEM_MAX).await.ok()?;
+    sender.ready().await.ok()?;
+    Some((authority, sender, parts))
 }
 
 /// Ends a body with an error once its host is gone.
@@ -167,15 +189,15 @@ impl Forward {
     /// Sends the request on, and gives the other host's answer.
     pub(super) async fn send(mut self, face: &HttpFace, mut parts: Parts, body: Body) -> Result<Response, HttpProblem> {
         let upgrade = parts.extensions.remove::<OnUpgrade>().filter(|_| parts.headers.contains_key(UPGRADE));
-        let request = self.request(face, &parts, body).map_err(|error| broken(&error))?;
+        let request = self.request(&parts, body).map_err(|error| broken(&error))?;
         let mut response = tokio::select! {
             answered = self.connection.sender.send_request(request) => answered.map_err(|error| broken(&error))?,
             () = face.gone(&self.host) => return Err(broken(&"it is gone")),
         };
         if response.status() == StatusCode::UNAUTHORIZED {
-            let detail = "the session's host does not take this host's token";
+            let detail = "the session's host has not accepted this host's proof";
             return Err(HttpProblem::new(ProblemKind::OtherHost, detail)
-                .with_hint("start all hosts with the same --token-file or FOLDSPACE_TOKEN"));
+                .with_hint("a proxy between the hosts must leave methods and paths as they are"));
         }
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             response.headers_mut().remove(CONNECTION);
@@ -189,20 +211,23 @@ impl Forward {
         Ok(response.map(Body::new))
     }
 
-    fn request(&self, face: &HttpFace, parts: &Parts, body: Body) -> Result<Request<Body>, http::Error> {
+    /// Makes the request for the other host. The client's token stays here.
+    fn request(&self, parts: &Parts, body: Body) -> Result<Request<Body>, http::Error> {
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+        let PeerConnection { authority, proof, .. } = &self.connection;
         let mut request = Request::builder().method(parts.method.clone()).uri(path);
-        let (own, keeps) = ([HOST, AUTHORIZATION, ORIGIN, TRANSFER_ENCODING], parts.headers.contains_key(UPGRADE));
+        let own = [HOST, AUTHORIZATION, ORIGIN, TRANSFER_ENCODING, SEC_WEBSOCKET_PROTOCOL];
+        let keeps = parts.headers.contains_key(UPGRADE);
         for (name, value) in &parts.headers {
             if !own.contains(name) && (*name != CONNECTION || keeps) {
                 request = request.header(name, value);
             }
         }
-        request = request.header(HOST, &self.connection.authority).header(FORWARDED, &self.own);
-        if let Some(token) = face.hub().shown_to_hosts() {
-            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        for name in guard::protocols(&parts.headers).filter(|name| !name.starts_with(guard::BEARER_PROTOCOL)) {
+            request = request.header(SEC_WEBSOCKET_PROTOCOL, name);
         }
-        request.body(body)
+        let credential = proof.credential(&parts.method, path);
+        request.header(HOST, authority).header(FORWARDED, &proof.from).header(AUTHORIZATION, credential).body(body)
     }
 }
 

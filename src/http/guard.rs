@@ -62,6 +62,10 @@ impl Guard {
         if uri.path() == "/healthz" || page::is_open(uri.path()) {
             return Ok(());
         }
+        if self.face.is_of_host(request, token) {
+            note_known(request);
+            return Ok(());
+        }
         let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let shown = shown.and_then(|value| value.split_once(' '));
         let shown = shown.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
@@ -101,7 +105,7 @@ impl Guard {
 }
 
 /// Begins the subprotocol by which a page shows its token: its script can send no header with a websocket's request.
-const BEARER_PROTOCOL: &str = "foldspace.bearer.";
+pub(super) const BEARER_PROTOCOL: &str = "foldspace.bearer.";
 
 /// Returns the token among the subprotocols of a websocket, where there is one and no `Authorization`.
 fn of_websocket(headers: &HeaderMap) -> Option<String> {

@@ -1,11 +1,12 @@
 //! The health and the figures of the server.
 
 use axum::http::{Method, Uri, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use super::metrics::write_replication;
+use super::peers::ANSWER;
 use super::problem::{HttpProblem, ProblemKind};
 use super::request::RequestHead;
 use super::verb::{HttpVerb, Media};
@@ -34,9 +35,11 @@ impl HttpVerb for Healthz {
     const ROUTE: OperationRoute = OperationRoute::at("GET", "server", "/healthz", 200);
     const GIVES: Media = &[("application/json", Some(SchemaGenerator::subschema_for::<HealthBody>))];
 
-    async fn answer(self, face: HttpFace, _: RequestHead) -> Result<Response, HttpProblem> {
+    async fn answer(self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
         let status = if face.shared.ending.is_cancelled() { "ending" } else { "ok" };
-        Ok(axum::Json(HealthBody { status, version: env!("CARGO_PKG_VERSION") }).into_response())
+        let body = axum::Json(HealthBody { status, version: env!("CARGO_PKG_VERSION") });
+        let proof = face.answer_host(&head.headers, &head.options.access)?;
+        Ok((AppendHeaders(proof.map(|proof| (ANSWER, proof))), body).into_response())
     }
 }
 

@@ -21,6 +21,7 @@ mod move_session;
 mod openapi;
 mod owner;
 mod page;
+mod peers;
 mod problem;
 mod processes;
 mod recorded;
@@ -68,6 +69,7 @@ use elsewhere::ThroughApi;
 use guard::Guard;
 use metrics::Metrics;
 use owner::Attending;
+use peers::HostAnswers;
 use problem::ProblemKind;
 use sign_in::Pages;
 use visit::OpenPages;
@@ -140,6 +142,7 @@ struct AppState {
     attending: Mutex<Attending>,
     replication: OnceLock<Box<dyn Fn() -> ReplicationStatus + Send + Sync>>,
     pages: Pages,
+    host_answers: HostAnswers,
     open_pages: OpenPages,
     since: Instant,
 }
@@ -179,6 +182,7 @@ impl HttpFace {
             attending: Mutex::default(),
             replication: OnceLock::new(),
             pages: Pages::default(),
+            host_answers: HostAnswers::default(),
             open_pages: OpenPages::default(),
             since: Instant::now(),
         };

@@ -70,7 +70,8 @@ impl Pages {
     }
 }
 
-fn secret() -> Result<String, HttpProblem> {
+/// Makes a random text that nobody can guess.
+pub(super) fn secret() -> Result<String, HttpProblem> {
     let mut random = [0; 32];
     let failed = |error| HttpProblem::new(ProblemKind::Broken, format!("the system gives no random bytes: {error}"));
     getrandom::fill(&mut random).map_err(failed)?;

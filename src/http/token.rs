@@ -30,7 +30,6 @@ impl Token {
     }
 
     /// Returns a secret for one purpose, from which the token can't be told.
-    #[cfg(feature = "e2b")]
     pub(super) fn derived(&self, purpose: &str) -> blake3::Hash {
         blake3::keyed_hash(self.0.as_bytes(), purpose.as_bytes())
     }

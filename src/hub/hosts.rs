@@ -118,16 +118,16 @@ impl Hub {
         });
     }
 
-    /// Sets the secret that other hosts ask for.
-    pub fn show_to_hosts(&self, token: &str) {
+    /// Sets the secret that all hosts of the store have. None of them sends it.
+    pub fn share_with_hosts(&self, token: &str) {
         // The first one is the server's.
-        drop(self.shared.shown_to_hosts.set(token.to_owned()));
+        drop(self.shared.shared_with_hosts.set(token.to_owned()));
     }
 
-    /// Returns the secret that other hosts ask for.
+    /// Returns the secret that all hosts of the store have.
     #[cfg(feature = "http")]
-    pub(crate) fn shown_to_hosts(&self) -> Option<&str> {
-        self.shared.shown_to_hosts.get().map(String::as_str)
+    pub(crate) fn shared_with_hosts(&self) -> Option<&str> {
+        self.shared.shared_with_hosts.get().map(String::as_str)
     }
 
     /// Stops what goes on in a session that another host has taken, and closes its workspace here.

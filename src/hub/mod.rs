@@ -136,7 +136,7 @@ struct HubInner {
     registrations: Arc<Registrations>,
     beginning: Beginning,
     processes: ProcessTable,
-    shown_to_hosts: OnceLock<String>,
+    shared_with_hosts: OnceLock<String>,
     other_hosts: OnceLock<Box<dyn hosts::OtherHosts>>,
     #[cfg(feature = "attach")]
     reports: attached::ReportOrder,
@@ -160,7 +160,7 @@ impl Hub {
             registrations,
             beginning,
             processes,
-            shown_to_hosts: OnceLock::new(),
+            shared_with_hosts: OnceLock::new(),
             other_hosts: OnceLock::new(),
             #[cfg(feature = "attach")]
             reports: Mutex::default(),

@@ -17,32 +17,37 @@ use crate::testing::eventually;
 use crate::writers::{Load, Machine, STREAM, session};
 
 /// A host: a process that serves a store's sessions, with a directory of its own.
-struct Host {
+pub(crate) struct Host {
     name: &'static str,
     store: String,
+    /// The address at which it listens.
+    pub(crate) place: String,
     process: Child,
     directory: TempDir,
 }
 
+/// The token of all hosts.
+pub(crate) const TOKEN: &str = "token-of-all-hosts-of-tests";
+
 impl Host {
     /// Starts one that knows these nodes.
-    fn start(cluster: &Cluster, name: &'static str, nodes: &[usize]) -> Self {
+    pub(crate) fn start(cluster: &Cluster, name: &'static str, nodes: &[usize]) -> Self {
         let (directory, store) = (tempfile::tempdir().unwrap(), cluster.store_address(nodes, STREAM));
         let place = format!("127.0.0.1:{}", free_port());
         let mut command = program(&directory, &store);
         command.args(["serve", "--http", &place, "--at", &format!("http://{place}"), "--host", name]);
         let log = std::fs::File::create(directory.path().join("serve.log")).unwrap();
         let process = command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
-        let mut host = Self { name, store, process, directory };
+        let mut host = Self { name, store, place, process, directory };
         eventually("the host listens", || {
             assert_eq!(host.process.try_wait().unwrap(), None, "{name} has ended");
-            std::net::TcpStream::connect(&place).is_ok()
+            std::net::TcpStream::connect(&host.place).is_ok()
         });
         host
     }
 
     /// Runs the program on this host.
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         finish(self.begin(arguments))
     }
 
@@ -105,7 +110,7 @@ impl Drop for Host {
 fn program(directory: &TempDir, store: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_foldspace"));
     command.arg("--data").arg(directory.path().join("data")).args(["--store", store]);
-    command.env("HOME", directory.path()).env("FOLDSPACE_TOKEN", "token-of-all-hosts-of-tests");
+    command.env("HOME", directory.path()).env("FOLDSPACE_TOKEN", TOKEN);
     command
 }
 
@@ -115,7 +120,7 @@ fn finish(mut child: Child) -> Output {
 }
 
 /// Begins the session on a host.
-fn begin_session(host: &Host) {
+pub(crate) fn begin_session(host: &Host) {
     let script = host.directory.path().join("empty.jsonl");
     std::fs::write(&script, "").unwrap();
     let begun = host.run(&["run", "--backend", "host", "--session", "work", script.to_str().unwrap()]);

@@ -15,9 +15,11 @@ mod checker;
 mod disk;
 mod faults;
 mod hosts;
+mod proofs;
 mod rig;
 #[path = "../rig/rounds.rs"]
 mod rounds;
+mod senseless;
 mod stored;
 #[path = "../../src/testing.rs"]
 mod testing;

@@ -298,12 +298,12 @@ impl Serve {
     ) -> Result<(), Failure> {
         if self.http.is_none() && !self.e2b.is_given() {
             if let Some(given) = token::given(self.token_file.as_deref())? {
-                face.hub().show_to_hosts(&given.text);
+                face.hub().share_with_hosts(&given.text);
             }
             return Ok(());
         }
         let ChosenToken { token, text, told } = token::chosen(self.token_file.as_deref(), directory)?;
-        face.hub().show_to_hosts(&text);
+        face.hub().share_with_hosts(&text);
         if let Some(address) = self.http {
             let (listener, place) = bound(address).await?;
             out.line(format!("serving on http://{place}"))?;

@@ -76,6 +76,12 @@ impl<'a> CommitView<'a> {
         self.first + u64::from(self.count) - 1
     }
 
+    /// Returns true if all of its events are there.
+    #[cfg(feature = "nats")]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.events().filter_map(Result::ok).count() == self.count as usize
+    }
+
     /// Returns true if its first event is the intent of a call.
     pub(crate) fn begins_call(&self) -> bool {
         self.call == Some(self.first)

@@ -45,7 +45,7 @@ pub use local::{Durability, GcReport, LocalStore, LocalStoreOptions};
 pub use loss::{Loss, LostEvents};
 pub use memory::MemoryStore;
 #[cfg(feature = "nats")]
-pub use nats::{AddressError, NatsAddress, NatsStore, NatsStoreOptions};
+pub use nats::{AddressError, NatsAddress, NatsStore, NatsStoreOptions, StreamProblem};
 pub use owner::StoreOwner;
 pub use pending::{Committed, Pending};
 pub use remote::{RemoteStore, StoreServer};

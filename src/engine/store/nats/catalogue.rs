@@ -163,5 +163,11 @@ fn note(known: &SessionList, key: &str, revision: u64, value: &[u8]) {
         let (begun, row) = value.split_first_chunk()?;
         Some((u64::from_le_bytes(*begun), CatalogueRow::decode(row)?.entry))
     };
-    set(known, session, KnownSession { revision, there: read() });
+    let there = read();
+    if there.is_none() && !value.is_empty() {
+        // Its writer's next word is read.
+        tracing::warn!(%session, revision, "an entry of the list of sessions makes no sense, and is passed over");
+        return;
+    }
+    set(known, session, KnownSession { revision, there });
 }

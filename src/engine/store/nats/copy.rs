@@ -1,12 +1,11 @@
 //! The local copy: what the cluster has of a session is added to it.
 
-use bytes::Bytes;
+use async_nats::Message;
 use futures_util::future::{BoxFuture, FutureExt};
 
 use super::NatsInner;
-use super::contents;
 use super::lane::Lane;
-use super::message::{SessionMessage, commit_of};
+use super::message::{Misfit, ReadCommit, ReadMessage, behind};
 use crate::engine::store::{EventStore, Result, StoreError};
 use crate::engine::{CommitView, Seq, SessionId};
 
@@ -72,8 +71,9 @@ impl NatsInner {
                 return Err(ReadError::Again("the last messages did not come".to_owned()));
             }
             for (at, message) in batch {
-                self.add(lane, at, message.payload).await.map_err(ReadError::Final)?;
+                self.add(lane, cursor.unwrap_or(0), (at, message)).await.map_err(ReadError::Final)?;
                 *cursor = Some(at);
+                lane.note_place(self.local.head(lane.kept_as).unwrap_or(0), at);
                 if self.local.head(lane.kept_as).is_ok_and(|head| head >= until) {
                     return Ok(());
                 }
@@ -82,46 +82,66 @@ impl NatsInner {
         Ok(())
     }
 
-    /// Adds a message to the local copy, unless that has it.
-    async fn add(&self, lane: &Lane, at: u64, payload: Bytes) -> Result<()> {
+    /// Adds a message to the local copy, unless that has it. Passes over one that can be no commit of the session.
+    async fn add(&self, lane: &Lane, before: u64, (at, message): (u64, Message)) -> Result<()> {
         let session = lane.session;
-        let odd = || self.cluster.failed(format!("has a message at {at} of session {session} that makes no sense"));
-        let (fork, encoded) = match SessionMessage::decode(payload).ok_or_else(odd)? {
-            SessionMessage::Commit { fork, encoded } => (fork, encoded),
-            SessionMessage::Apart { fork, digest } => {
-                (fork, contents::get(&self.cluster, &digest, &self.waiting).await?)
+        match self.added(lane, before, &message).await {
+            Ok(()) | Err(Misfit::Known(_)) => Ok(()),
+            Err(Misfit::Senseless(why)) => {
+                tracing::warn!(%session, at, why, "a message makes no sense and is passed over; `foldspace fsck` names it");
+                Ok(())
             }
-            SessionMessage::Removal => {
-                return match self.local.remove(session) {
+            Err(Misfit::Lost(what)) => {
+                Err(self.cluster.failed(format!("can't give session {session} from message {at} on: {what}")))
+            }
+            Err(Misfit::Failed(error)) => Err(error),
+        }
+    }
+
+    async fn added(&self, lane: &Lane, before: u64, message: &Message) -> Result<(), Misfit> {
+        let read = match ReadMessage::of((&self.cluster, &self.waiting), lane.session, message).await? {
+            ReadMessage::Commit(read) => *read,
+            ReadMessage::Removal => {
+                return match self.local.remove(lane.session) {
                     Err(StoreError::NoSession(_)) => Ok(()),
-                    other => other,
+                    other => Ok(other?),
                 };
             }
+            ReadMessage::CutOff(_) => return Ok(()),
         };
-        let mut commit = commit_of(session, fork, &encoded).ok_or_else(odd)?;
-        let view = CommitView::parse(&encoded).map_err(|_| odd())?;
-        let first = view.first;
-        if self.local.head(lane.kept_as).is_ok_and(|head| head >= first) {
-            return Ok(());
+        let head = self.local.head(lane.kept_as);
+        let is_removed = head.is_err() && behind(message).is_some_and(|behind| behind <= before);
+        if !is_removed {
+            read.check_next(&self.cluster, (head.unwrap_or(0), before), message).await?;
         }
-        if let Some(point) = fork {
+        if let Some(point) = read.fork {
             self.have(point.session, point.seq).await?;
         }
+        let ReadCommit { first, fork, encoded, mut commit, .. } = read;
         commit.session = lane.kept_as;
-        if lane.is_held() {
+        if lane.is_held()
+            && let Ok(view) = CommitView::parse(&encoded)
+        {
             self.note_taken(lane, &view);
         }
-        let recorded = match self.local.submit(commit) {
-            Ok(pending) => pending.first(),
+        let recorded = match self.local.submit(commit.clone()) {
+            // An earlier commit has its id.
+            Ok(pending) if pending.first() != first => {
+                commit.id = None;
+                self.local.submit(commit)
+            }
+            recorded => recorded,
+        };
+        match recorded {
             // It is removed, and its children have what is left of it.
             Err(StoreError::Buried(_) | StoreError::NoSession(_)) => return Ok(()),
-            Err(error) => return Err(error),
-        };
+            recorded => drop(recorded?),
+        }
         if let Some(point) = fork {
             // It may have been removed since, which it must not be before it has a child.
             self.have(point.session, Seq::MAX).await?;
         }
-        if recorded == first { Ok(()) } else { Err(odd()) }
+        Ok(())
     }
 
     /// Makes sure that the local copy has a session up to a position.

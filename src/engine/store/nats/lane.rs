@@ -11,6 +11,9 @@ use crate::engine::store::pending::{ExpectedAnswers, Ticket};
 use crate::engine::store::{Pending, StoreError};
 use crate::engine::{Commit, Seq, SessionId};
 
+/// Places in the stream that are remembered of a session: of many only every other one.
+const PLACES: usize = 256;
+
 /// A session's way to the cluster. One message is under way at a time, since the next expects its position.
 pub(super) struct Lane {
     pub(super) session: SessionId,
@@ -26,6 +29,7 @@ pub(super) struct Lane {
     is_ours: AtomicBool,
     /// The position from which on the cluster gets a snapshot again.
     pub(super) snapshot_due: tokio::sync::Mutex<Seq>,
+    places: Mutex<Vec<(Seq, u64)>>,
     queue: Mutex<LaneQueue>,
     pub(super) answers: Arc<ExpectedAnswers>,
 }
@@ -46,6 +50,7 @@ impl Lane {
             lost: Mutex::default(),
             is_ours: AtomicBool::new(false),
             snapshot_due: tokio::sync::Mutex::default(),
+            places: Mutex::default(),
             queue: Mutex::default(),
             answers: Arc::default(),
         }
@@ -71,6 +76,24 @@ impl Lane {
         let next = queue.commits.pop_front();
         queue.is_running = next.is_some();
         next
+    }
+
+    /// Notes a position in the stream up to which the session has no event behind `seq`.
+    pub(super) fn note_place(&self, seq: Seq, at: u64) {
+        let mut places = lock(&self.places);
+        if places.len() == PLACES {
+            let mut is_kept = false;
+            places.retain(|_| {
+                is_kept = !is_kept;
+                is_kept
+            });
+        }
+        places.push((seq, at));
+    }
+
+    /// Returns the last noted position up to which the session has no event behind `seq`.
+    pub(super) fn place_of(&self, seq: Seq) -> Option<u64> {
+        lock(&self.places).iter().rev().find(|(known, _)| *known <= seq).map(|(_, at)| *at)
     }
 
     /// Notes whether the last message is this store's.

@@ -87,6 +87,7 @@ impl NatsInner {
                     commit.time = time;
                     let committed = self.local.submit(commit)?.wait()?;
                     *cursor = Some(at);
+                    lane.note_place(committed.last, at);
                     lane.set_ours(true);
                     self.catalogue.moved(lane.session);
                     if begins {
@@ -95,7 +96,7 @@ impl NatsInner {
                     }
                     return Ok(committed);
                 }
-                Sent::Overtaken => *cursor = None,
+                Sent::Overtaken => drop(self.catch_up(lane, cursor).await?),
             }
         }
     }

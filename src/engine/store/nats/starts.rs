@@ -4,17 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::object_store::InfoErrorKind;
-use bytes::Bytes;
 use tokio::time::timeout;
 
 use super::NatsInner;
 use super::lane::Lane;
-use super::message::SessionMessage;
 use crate::engine::lock::lock;
 use crate::engine::store::index::{packed_snapshot, unpacked_snapshot};
 use crate::engine::store::local::late::LateStart;
 use crate::engine::store::{EventStore, Result, Snapshot, StoreError};
-use crate::engine::{CommitView, Digest, Seq, SessionId};
+use crate::engine::{Digest, Seq, SessionId};
 
 /// Bytes of a snapshot for each event since the last one.
 const BYTES_PER_EVENT: u64 = 100;
@@ -25,7 +23,7 @@ const PAST_AT_ONCE: u64 = 4096;
 
 /// A session at a snapshot.
 struct ClusterSnapshot {
-    /// A position in the stream: what is up to there is in the snapshot.
+    /// A position in the stream: what is up to there is in the snapshot, and more may be.
     at: u64,
     start: LateStart,
     snapshot: Snapshot,
@@ -85,41 +83,15 @@ impl NatsInner {
 
     async fn put_start(&self, lane: &Lane, snapshot: Snapshot) -> Result<u64, String> {
         let session = lane.session;
-        let (start, end) = {
-            let cursor = lane.cursor.lock().await;
-            let start = self.local.start_at(session, snapshot.seq).map_err(|error| error.to_string())?;
-            (start, cursor.ok_or("the end of the session is not known")?)
+        let start = {
+            let _cursor = lane.cursor.lock().await;
+            self.local.start_at(session, snapshot.seq).map_err(|error| error.to_string())?
         };
-        let at = self.position_of(session, snapshot.seq, end).await?;
+        let at = lane.place_of(snapshot.seq).ok_or("its place in the stream is not known")?;
         let value = ClusterSnapshot { at, start, snapshot }.encode().map_err(|error| error.to_string())?;
         let put = self.snapshots.put(session.to_string().as_str(), &mut &value[..]).await;
         put.map_err(|error| error.to_string())?;
         Ok(value.len() as u64)
-    }
-
-    /// Returns the last position in the stream, up to that one, before which a session has no event behind `seq`.
-    async fn position_of(&self, session: SessionId, seq: Seq, end: u64) -> Result<u64, String> {
-        let (mut low, mut high) = (0, end);
-        while low < high {
-            let middle = low + (high - low).div_ceil(2);
-            let next = self.cluster.stream.direct_get_next_for_subject(self.cluster.subject(session), Some(middle));
-            let next = next.await.map_err(|error| error.to_string())?;
-            if self.first_of(next.payload).await? <= seq { low = next.sequence } else { high = middle - 1 }
-        }
-        Ok(low)
-    }
-
-    async fn first_of(&self, payload: Bytes) -> Result<Seq, String> {
-        let encoded = match SessionMessage::decode(payload) {
-            Some(SessionMessage::Commit { encoded, .. }) => encoded,
-            Some(SessionMessage::Apart { digest, .. }) => {
-                let read = super::contents::get(&self.cluster, &digest, &self.waiting).await;
-                read.map_err(|error| error.to_string())?
-            }
-            Some(SessionMessage::Removal) => return Ok(Seq::MAX),
-            None => return Err("a message makes no sense".to_owned()),
-        };
-        CommitView::parse(&encoded).map(|commit| commit.first).map_err(|_| "a message is no commit".to_owned())
     }
 
     /// Begins the copy of a session with the snapshot that the cluster has of it, if it has one. What goes wrong with it
