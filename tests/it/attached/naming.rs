@@ -197,7 +197,7 @@ fn directory_whose_git_leads_elsewhere_is_not_attached() {
     repository.program.file("linked/.git", &format!("gitdir: {}\n", git_directory.display()));
     for directory in [repository.root(), linked] {
         let refused = repository.program.run(&["attach", &directory.to_string_lossy()]);
-        assert!(refused.contains("which is elsewhere") && refused.ends_with("[exit 1]"), "{refused}");
+        assert!(refused.contains("which is elsewhere") && refused.ends_with("[exit 6]"), "{refused}");
         assert!(refused.contains(&format!("name {elsewhere} itself")), "{refused}");
     }
     assert_eq!(repository.program.json(&["sessions"]), json!([]));

@@ -21,10 +21,12 @@ fn mode(path: &Path) -> u32 {
     path.symlink_metadata().unwrap().permissions().mode() & 0o7777
 }
 
-/// Lists what others may read or enter, without files of workspaces, whose modes are a session's.
+/// Lists what others may read or enter, without what is below the closed directory of the index, and files of workspaces,
+/// whose modes are a session's.
 fn open_below(path: &Path) -> Vec<String> {
     let mut find = Command::new("find");
-    find.arg(path).args(["-name", "files", "-prune", "-o", "-perm", "/077", "-print"]);
+    find.arg(path).args(["(", "-name", "files", "-o", "-path", "*/index/*", ")", "-prune", "-o"]);
+    find.args(["-perm", "/077", "-print"]);
     let listed = find.output().unwrap();
     assert!(listed.status.success(), "{listed:?}");
     String::from_utf8(listed.stdout).unwrap().lines().map(str::to_owned).collect()
@@ -86,7 +88,8 @@ fn files_of_an_open_data_directory_are_private() {
         r#"{"tool": "execute_script", "params": {"script": "stat -c %a \"$(dirname \"$0\")\"; echo >> a"}}"#,
     );
     open_handed(&program, &["run", &script, "--session", "box", "--backend", "host", "--env", "KEY=secret", "--yes"]);
-    assert!(program.printed(&["show", "box", "-1"]).contains("\n700\n"), "{}", program.printed(&["show", "box", "-1"]));
+    let shown = program.printed(&["show", "box", "2"]);
+    assert!(shown.contains("stdout\n    700\n"), "{shown}");
     open_handed(&program, &["exec", "box", "--sh", "--", "echo >> a"]);
     open_handed(&program, &["mcp", "--sticky"]);
     assert_eq!(open_below(&program.data()), [program.data().to_string_lossy()]);

@@ -329,7 +329,7 @@ async fn upload_to_a_signed_url_writes_the_signed_file_only() {
     };
     let form = "multipart/form-data; boundary=x";
     let several = send(form, format!("{}{}--x--", part("b1"), part("b2"))).await;
-    assert_eq!((several.status, &several.json()["code"]), (400, &json!("invalid_argument")), "{several:?}");
+    assert_eq!(several.status, 400, "{several:?}");
     for (media, body) in [(form, format!("{}--x--", part("../b3"))), ("application/octet-stream", "whole".to_owned())] {
         let written = send(media, body).await;
         assert_eq!((written.status, &written.json()[0]["path"]), (200, &json!("/workspace/a.txt")), "{written:?}");
