@@ -194,7 +194,7 @@ fn directory_whose_git_leads_elsewhere_is_not_attached() {
     repository.git(&["config", "core.worktree", &elsewhere]);
     let linked = repository.program.path("linked");
     let git_directory = repository.root().join(".git");
-    repository.program.file("linked/.git", &format!("gitdir: {}\n", git_directory.display()));
+    repository.program.file("linked/.git", format!("gitdir: {}\n", git_directory.display()));
     for directory in [repository.root(), linked] {
         let refused = repository.program.run(&["attach", &directory.to_string_lossy()]);
         assert!(refused.contains("which is elsewhere") && refused.ends_with("[exit 6]"), "{refused}");

@@ -150,7 +150,7 @@ fn base_may_be_a_commit_and_is_told_by_what_there_is() {
 
     // No program of the repository runs, and what this process was told about another one does not count.
     let marker = program.path("ran");
-    let hook = program.file(".git/hooks/post-index-change", &format!("#!/bin/sh\ntouch '{}'\n", marker.display()));
+    let hook = program.file(".git/hooks/post-index-change", format!("#!/bin/sh\ntouch '{}'\n", marker.display()));
     fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     git(&["config", "core.fsmonitor", &hook]);
     git(&["status"]);
