@@ -162,5 +162,5 @@ fn missing_object_is_not_fetched_by_any_git() {
     assert!(!asked(|_| ()));
     // As one before 2.45.
     assert!(!asked(|git| _ = git.env_remove("GIT_NO_LAZY_FETCH")));
-    assert!(asked(|git| _ = git.env_remove("GIT_NO_LAZY_FETCH").env_remove("GIT_ALLOW_PROTOCOL"))), "it would be");
+    assert!(asked(|git| _ = git.env_remove("GIT_NO_LAZY_FETCH").env_remove("GIT_ALLOW_PROTOCOL")), "it would be");
 }
