@@ -47,7 +47,7 @@ fn copy_in_a_directory_is_private() {
     };
     set("copy", 0o755);
     set("copy/pieces", 0o755);
-    program.printed(&["clone", "story", "other"]);
+    program.printed(&["clone", "story"]);
     open_handed(&program, &["replicate", "--to", &to("copy"), "--once"]);
     assert_eq!(open_below(&program.path("copy")), [program.path("copy").to_string_lossy()]);
 }
