@@ -2,7 +2,9 @@
 //! on it. Not sandboxed.
 
 use std::ffi::OsString;
+use std::fs::Permissions;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -219,7 +221,12 @@ impl CommandHost for HostPlace {
         let mut running = lock(&self.running);
         let directory = match running.scripts.take() {
             Some(directory) => directory,
-            None => tempfile::Builder::new().prefix("foldspace-").tempdir().map_err(|error| unavailable(&error))?,
+            // A command may have secrets.
+            None => tempfile::Builder::new()
+                .prefix("foldspace-")
+                .permissions(Permissions::from_mode(0o700))
+                .tempdir()
+                .map_err(|error| unavailable(&error))?,
         };
         let path = running.scripts.insert(directory).path().to_owned();
         Ok((path.clone(), path))

@@ -50,7 +50,7 @@ pub use disk::IgnoredLimits;
 pub use doctor::{DoctorReport, Finding, diagnose};
 pub use error::BackendError;
 #[doc(hidden)]
-pub use git::GitPlace;
+pub use git::{GitPlace, commit_in, write_commit};
 #[doc(hidden)]
 pub use host::HostPath;
 pub use host::{HostOptions, HostWorkspace};

@@ -1,8 +1,8 @@
 //! Files that the program reads and writes outside its data.
 
-use std::fs::{File, Permissions};
+use std::fs::{DirBuilder, File};
 use std::io::{self, BufReader, Read, Seek};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use super::Failure;
@@ -59,7 +59,7 @@ fn regular(path: &Path) -> Result<File, Failure> {
 }
 
 /// Writes a file under another name and renames it when it is complete; a special file, such as a pipe, is written in
-/// place.
+/// place. Only its owner may read a new one, for it may have a history; another keeps its permissions.
 #[expect(clippy::disallowed_methods, reason = "a face writes the files that it is told to")]
 pub(super) fn write<T>(path: &Path, write: impl FnOnce(&mut File) -> Result<T, Failure>) -> Result<T, Failure> {
     let failed = |error| Failure::io("write", path.display(), &error);
@@ -69,9 +69,10 @@ pub(super) fn write<T>(path: &Path, write: impl FnOnce(&mut File) -> Result<T, F
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // The other error names a file that the person does not know.
     directory.metadata().map_err(failed)?;
-    let mut unfinished = tempfile::Builder::new();
-    let unfinished = unfinished.permissions(Permissions::from_mode(0o666));
-    let mut file = unfinished.tempfile_in(directory).map_err(failed)?;
+    let mut file = tempfile::NamedTempFile::new_in(directory).map_err(failed)?;
+    if let Ok(known) = path.metadata() {
+        file.as_file().set_permissions(known.permissions()).map_err(failed)?;
+    }
     let written = write(file.as_file_mut())?;
     file.as_file().sync_all().map_err(failed)?;
     file.persist(path).map_err(|error| failed(error.error))?;
@@ -81,4 +82,10 @@ pub(super) fn write<T>(path: &Path, write: impl FnOnce(&mut File) -> Result<T, F
 #[expect(clippy::disallowed_methods, reason = "a face writes where it is told to")]
 pub(super) fn make_directory(path: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(path).map_err(|error| Failure::io("create", path.display(), &error))
+}
+
+/// Makes a directory, and missing ones above it, for its owner only.
+#[expect(clippy::disallowed_methods, reason = "a face writes files of the data directory")]
+pub(super) fn make_private(directory: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }

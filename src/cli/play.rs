@@ -65,10 +65,18 @@ async fn show(lines: Vec<CastLine>, window: WindowSize, speed: f64) -> Result<Ex
     Ok(exit)
 }
 
-/// Leaves out the strings that a terminal is told beside what it shows: they reach the clipboard, and more.
+/// Private modes that change only what is shown: the cursor, wrapping, margins, the other screen.
+const SHOWN_MODES: [&str; 11] = ["5", "6", "7", "12", "25", "47", "69", "1047", "1048", "1049", "2026"];
+/// Characters of a sequence that is passed on, at most.
+const SEQUENCE_MAX: usize = 512;
+
+/// Passes on what draws. Strings for the terminal reach the clipboard and more, questions are answered on standard input,
+/// and modes of the keyboard and the mouse stay.
 #[derive(Default)]
 struct StringFilter {
     state: StringState,
+    /// The escape or control sequence so far, without its beginning.
+    sequence: String,
 }
 
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
@@ -76,41 +84,90 @@ enum StringState {
     #[default]
     Shown,
     Escape,
+    Control,
     Inside,
     EscapeInside,
 }
 
 impl StringFilter {
     fn pass(&mut self, text: &str) -> String {
-        use StringState::{Escape, EscapeInside, Inside, Shown};
         let mut shown = String::with_capacity(text.len());
         for c in text.chars() {
-            self.state = match (self.state, c) {
-                (Shown, '\x1b') => Escape,
-                (Shown | Escape, '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}') => Inside,
-                (Escape, ']' | 'P' | 'X' | '^' | '_') => Inside,
-                (Escape, '\x1b') => Escape,
-                (Escape, c) => {
-                    shown.extend(['\x1b', c]);
-                    Shown
-                }
-                (Shown, c) => {
-                    shown.push(c);
-                    Shown
-                }
-                // CAN and SUB end any sequence, BEL those of systems.
-                (Inside | EscapeInside, '\x07' | '\x18' | '\x1a' | '\u{9c}') | (EscapeInside, '\\') => Shown,
-                (Inside, '\x1b') => EscapeInside,
-                (Inside, _) => Inside,
-                (EscapeInside, '[') => {
-                    shown.push_str("\x1b[");
-                    Shown
-                }
-                (EscapeInside, '\x1b') => EscapeInside,
-                (EscapeInside, _) => Inside,
-            };
+            self.state = self.after(c, &mut shown);
         }
         shown
+    }
+
+    /// Returns the state after a character, and adds what it lets through.
+    fn after(&mut self, c: char, shown: &mut String) -> StringState {
+        use StringState::{Control, Escape, EscapeInside, Inside, Shown};
+        match (self.state, c) {
+            // CAN and SUB end any sequence, BEL those of systems.
+            (Inside | EscapeInside, '\x07' | '\x18' | '\x1a' | '\u{9c}') | (EscapeInside, '\\') => Shown,
+            (Inside | EscapeInside, '\x1b') => EscapeInside,
+            (EscapeInside, '[') | (_, '\u{9b}') => self.begin(Control),
+            (Inside | EscapeInside, _) => Inside,
+            (_, '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}') => Inside,
+            (_, '\x18' | '\x1a' | '\u{80}'..='\u{9f}') => Shown,
+            (_, '\x1b') => self.begin(Escape),
+            // ENQ is a question.
+            (state, '\x05') => state,
+            // A terminal carries out a control in the middle of a sequence, and stays in it.
+            (state, '\0'..='\x1f') => {
+                shown.push(c);
+                state
+            }
+            (state @ (Escape | Control), '\x7f') => state,
+            (Escape, '[') if self.sequence.is_empty() => self.begin(Control),
+            (Escape, ']' | 'P' | 'X' | '^' | '_') if self.sequence.is_empty() => Inside,
+            (state @ Escape, ' '..='/') | (state @ Control, ' '..='?') => {
+                self.sequence.extend((self.sequence.len() <= SEQUENCE_MAX).then_some(c));
+                state
+            }
+            (Escape, '0'..='~') => self.end("\x1b", c, escape_draws, shown),
+            (Control, '@'..='~') => self.end("\x1b[", c, control_draws, shown),
+            (_, c) => {
+                shown.push(c);
+                Shown
+            }
+        }
+    }
+
+    fn begin(&mut self, state: StringState) -> StringState {
+        self.sequence.clear();
+        state
+    }
+
+    fn end(&self, begun: &str, last: char, draws: fn(&str, char) -> bool, shown: &mut String) -> StringState {
+        if self.sequence.len() <= SEQUENCE_MAX && draws(&self.sequence, last) {
+            shown.extend([begun, &self.sequence]);
+            shown.push(last);
+        }
+        StringState::Shown
+    }
+}
+
+/// Returns true for cursors, lines, a reset, and the character sets.
+fn escape_draws(between: &str, last: char) -> bool {
+    match between {
+        "" => matches!(last, '7' | '8' | 'D' | 'E' | 'H' | 'M' | 'c'),
+        between => matches!(between, "(" | ")" | "*" | "+" | "#"),
+    }
+}
+
+fn control_draws(parameters: &str, last: char) -> bool {
+    let is_plain = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b';' | b':'));
+    match (parameters.strip_prefix('?'), last) {
+        (Some(modes), 'h' | 'l') => modes.split(';').all(|mode| SHOWN_MODES.contains(&mode)),
+        (Some(which), 'J' | 'K') => is_plain(which),
+        (Some(_), _) => false,
+        (None, 'h' | 'l') => parameters == "4",
+        (None, 'p') => parameters == "!",
+        (None, 'q') => parameters.strip_suffix(' ').is_some_and(is_plain),
+        (None, '@'..='M' | 'P' | 'S' | 'T' | 'X' | 'Z' | '`' | 'a' | 'b' | 'd'..='g' | 'm' | 'r' | 's' | 'u') => {
+            is_plain(parameters)
+        }
+        (None, _) => false,
     }
 }
 
@@ -130,5 +187,89 @@ mod tests {
         let parts = ["a\x1b[1mb\x1b]52;c;eHh4\x07c\x1b", "]0;title\x1b", "\\d\x1bPq#0\x1b\\e\u{9d}x\u{9c}f\x1b(B"];
         let shown: String = parts.iter().map(|part| filter.pass(part)).collect();
         assert_eq!(shown, "a\x1b[1mbcdef\x1b(B");
+    }
+
+    fn passed(text: &str) -> String {
+        let mut filter = StringFilter::default();
+        let whole = filter.pass(text);
+        let (mut filter, mut bytes) = (StringFilter::default(), [0; 4]);
+        let apart: String = text.chars().map(|c| filter.pass(c.encode_utf8(&mut bytes))).collect();
+        assert_eq!(whole, apart, "{text:?}");
+        whole
+    }
+
+    #[test]
+    fn playing_leaves_out_strings_after_controls_within_their_beginning() {
+        for control in (0..0x20).chain([0x7f]).map(char::from).filter(|c| !matches!(c, '\x18' | '\x1a' | '\x1b')) {
+            for begun in ["]52;c;cHdu", "]2;PWN", "Pq#0", "_Gx", "^x", "Xx"] {
+                let shown = passed(&format!("a\x1b{control}{begun}\x1b\\b"));
+                let left: String = shown.chars().filter(|c| !c.is_control()).collect();
+                assert_eq!(left, "ab", "{control:?} {begun}");
+                assert!(!shown.contains('\x1b'), "{control:?} {begun}");
+            }
+            let bold: String = passed(&format!("\x1b{control}[1{control}m")).replace(control, "");
+            assert_eq!(bold, "\x1b[1m", "{control:?}");
+        }
+        for cancel in ["\x18", "\x1a"] {
+            assert_eq!(passed(&format!("a\x1b{cancel}]b\x1b[1{cancel}mc")), "a]bmc");
+        }
+    }
+
+    #[test]
+    fn playing_asks_the_terminal_nothing() {
+        let questions = [
+            "[c",
+            "[0c",
+            "[>c",
+            "[=c",
+            "[5n",
+            "[6n",
+            "[?6n",
+            "[?996n",
+            "[x",
+            "[1x",
+            "[14t",
+            "[18t",
+            "[21t",
+            "[?25$p",
+            "[4$p",
+            "[1;1;1;1;1;1*y",
+            "[>q",
+            "[>0q",
+            "[?u",
+            "[?4m",
+            "[?1$p",
+            "Z",
+            " F",
+            "%@",
+            "[i",
+            "[5i",
+            "[?1;3;0S",
+        ];
+        // What it sends for keys and the mouse stays as it is, too.
+        let modes =
+            ["[?1000h", "[?1003;1006h", "[?1004h", "[?2004h", "[?2048h", "[?1h", "=", "[>4;2m", "[>1u", "[2h", "[20h"];
+        for asked in questions.into_iter().chain(modes) {
+            for begun in ["\x1b".to_owned(), "\x1b\n".to_owned(), "\x1b]0;t\x1b".to_owned()] {
+                if begun.len() > 2 && !asked.starts_with('[') {
+                    continue;
+                }
+                let shown = passed(&format!("{begun}{asked}"));
+                assert_eq!(shown.trim(), "", "{begun:?}{asked}");
+            }
+            if let Some(asked) = asked.strip_prefix('[') {
+                assert_eq!(passed(&format!("\u{9b}{asked}")), "", "{asked}");
+            }
+        }
+        assert_eq!(passed("a\x05b\u{9a}c\x1b[1\u{9b}6nd"), "abcd");
+        assert_eq!(passed(&format!("\x1b[{}m", "1;".repeat(400))), "");
+    }
+
+    #[test]
+    fn playing_passes_on_what_draws() {
+        let drawn = "\x1b[H\x1b[2J\x1b[?1049h\x1b[?25l\x1b[?12;25h\x1b[1;31mred\x1b[0m\x1b[38;2;1;2;3mx\x1b[38:2::1:2:3my\x1b[m\
+                     \x1b[10;20r\x1b[3A\x1b[4B\x1b[5C\x1b[6D\x1b[7G\x1b[8d\x1b[K\x1b[1K\x1b[2L\x1b[3M\x1b[4P\x1b[5@\x1b[6X\x1b[s\x1b[u\
+                     \x1b7\x1b8\x1bM\x1bD\x1bE\x1b(0lqk\x1b(B\x1b)0\x1b#8\x1b[2 q\x1b[!p\x1b[4h\x1b[?7l\x1bc\tü\r\n";
+        assert_eq!(passed(drawn), drawn);
     }
 }

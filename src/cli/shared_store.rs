@@ -75,9 +75,8 @@ pub(super) fn note(globals: &Globals, directory: &Path) -> Result<(), Failure> {
 }
 
 /// Only this user may read it: an address may have a password.
-#[expect(clippy::disallowed_methods, reason = "the note is a file of the data directory")]
 fn write(directory: &Path, address: &str) -> io::Result<()> {
-    std::fs::create_dir_all(directory)?;
+    super::files::make_private(directory)?;
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
     writeln!(file, "{address}")?;
     file.persist(directory.join(NOTE))?;

@@ -17,6 +17,7 @@ use hyper_util::service::TowerToHyperService;
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerPidfd;
 use rustix::fs::{Mode, OFlags};
+use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
@@ -29,8 +30,9 @@ use crate::backends::HostCaller;
 /// The limits of a server.
 #[derive(Debug, Clone)]
 pub struct ServerLimits {
-    /// Connections at once on each listener; more wait in the kernel's queue. Over TCP, clients without the token have three
-    /// quarters of them at most: for one more, the oldest is closed.
+    /// Connections at once on each listener, at most a third of the files that this process may open; more wait in the
+    /// kernel's queue. Over TCP, clients without the token have three quarters of them at most: for one more, the oldest is
+    /// closed.
     pub connections: usize,
     /// Time for the first byte of a client that has to show the token.
     pub first: Duration,
@@ -116,7 +118,9 @@ impl HttpServer {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         N: Future<Output = io::Result<Accepted<S>>>,
     {
-        let room = ConnectionShare::new(self.limits.connections);
+        let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
+        let share = files.map_or(usize::MAX, |files| (files / 3).max(1));
+        let room = ConnectionShare::new(self.limits.connections.min(share));
         loop {
             let next = async {
                 let (stream, caller) = accept().await?;

@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, OFlags};
@@ -63,7 +64,7 @@ impl KeptIndex {
         let bytes = encode(&bound_to(root)?, at, index);
         make_private(self.path.parent().unwrap_or_else(|| Path::new("/")))?;
         let begun = self.path.with_extension("new");
-        File::create(&begun)?.write_all(&bytes)?;
+        File::options().write(true).create(true).truncate(true).mode(0o600).open(&begun)?.write_all(&bytes)?;
         std::fs::rename(&begun, &self.path)
     }
 }

@@ -1,6 +1,7 @@
 //! A git repository around a workspace's directory, as git itself tells of it. Nothing is written there.
 
 mod baseline;
+mod commit_files;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -9,11 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 pub(crate) use baseline::CleanFiles;
+pub use commit_files::{commit_in, write_commit};
 
 use crate::engine::id::Digest;
-
-/// Settings for every call: no program that the repository names runs for a look at it.
-const QUIET: [&str; 4] = ["-c", "core.fsmonitor=false", "-c", "core.quotePath=false"];
+use crate::engine::store::git_command;
 
 /// The place of a worktree in its repository's history.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +47,8 @@ impl GitRepository {
     /// Finds the repository that a directory is in; none where it is in none.
     ///
     /// # Errors
-    /// git's words, for example that the directory belongs to another user.
+    /// git's words, for example that the directory belongs to another user. The worktree that the repository names does not
+    /// have the directory.
     pub(crate) fn find(directory: &Path) -> io::Result<Option<Self>> {
         let asked = ["rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir", "--show-object-format"];
         if !is_below_git(directory) {
@@ -62,9 +63,17 @@ impl GitRepository {
             lines = alone.collect::<io::Result<_>>()?;
         }
         let path = |at: usize| directory.join(OsStr::from_bytes(&lines[at]));
+        let top = path(0);
+        // The repository may come from elsewhere: it must not lead to other files.
+        if !directory.canonicalize()?.starts_with(&top) {
+            let top = top.display();
+            let detail =
+                format!("git has it in the worktree {top}, which is elsewhere (core.worktree); name {top} itself");
+            return Err(io::Error::other(detail));
+        }
         Ok(Some(Self {
             directory: directory.to_owned(),
-            top: path(0),
+            top,
             git_directory: path(1),
             common_directory: path(2).canonicalize()?,
             is_sha1: lines[3] == b"sha1",
@@ -89,10 +98,7 @@ impl GitRepository {
 
     /// Returns the id of a commit.
     pub(crate) fn commit(&self, revision: &str) -> io::Result<String> {
-        let wanted = format!("{revision}^{{commit}}");
-        let printed = run(&self.directory, &["rev-parse", "--verify", "--quiet", "--end-of-options", &wanted], None);
-        let printed = printed.map_err(|_| io::Error::other(format!("there is no commit {revision}")))?;
-        Ok(String::from_utf8_lossy(printed.trim_ascii()).into_owned())
+        commit_in(&self.directory, revision)
     }
 
     /// Lists the files of a commit, with the ids of their blobs.
@@ -151,18 +157,18 @@ fn paths(printed: &[u8]) -> Vec<Vec<u8>> {
     printed.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(<[u8]>::to_vec).collect()
 }
 
-/// Runs git in a directory, and returns what it prints. It takes no locks, and fetches nothing.
-#[expect(clippy::disallowed_methods, reason = "git reads its own formats")]
+/// Runs git in a directory, and returns what it prints.
 fn run(directory: &Path, arguments: &[&str], input: Option<Vec<u8>>) -> io::Result<Vec<u8>> {
-    let mut git = Command::new("git");
-    // What this process was given about another repository does not count.
-    let is_identity = |name: &[u8]| name.starts_with(b"GIT_AUTHOR_") || name.starts_with(b"GIT_COMMITTER_");
-    let is_other = |name: &[u8]| name.starts_with(b"GIT_") && !is_identity(name);
-    for (name, _) in std::env::vars_os().filter(|(name, _)| is_other(name.as_bytes())) {
-        git.env_remove(name);
-    }
-    git.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_NO_LAZY_FETCH", "1").env("LC_ALL", "C");
-    git.arg("-C").arg(directory).args(QUIET).args(arguments);
+    output_of(git_in(directory, arguments), input)
+}
+
+fn git_in(directory: &Path, arguments: &[&str]) -> Command {
+    let mut git = git_command();
+    git.arg("-C").arg(directory).args(arguments);
+    git
+}
+
+fn output_of(mut git: Command, input: Option<Vec<u8>>) -> io::Result<Vec<u8>> {
     git.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
     let mut process = git.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let writer = process.stdin.take().zip(input);

@@ -94,3 +94,73 @@ fn tracked_though_ignored_lists_those_only() {
     fs::write(made.path().join("c.log"), "1").unwrap();
     assert_eq!(found(made.path()).tracked_though_ignored(&[]).unwrap(), [b"a.log"]);
 }
+
+#[test]
+fn repository_whose_worktree_is_elsewhere_is_refused() {
+    let (made, elsewhere) = (repository(&[("src/a", "1")]), tempfile::tempdir().unwrap());
+    let (top, other) = (made.path().canonicalize().unwrap(), elsewhere.path().canonicalize().unwrap());
+    let worktree = |place: &Path| git(&top, &["config", "core.worktree", &place.to_string_lossy()]);
+    fs::create_dir(top.join("src/below")).unwrap();
+    for wrong in [&other, &top.join("src")] {
+        worktree(wrong);
+        let refused = GitRepository::find(&top).unwrap_err().to_string();
+        assert!(refused.contains(&format!("name {} itself", wrong.display())), "{refused}");
+    }
+    assert_eq!(found(&top.join("src/below")).top, top.join("src"), "it has that directory");
+    // A repository that another directory's `.git` names is the same.
+    worktree(&other);
+    let linked = tempfile::tempdir().unwrap();
+    fs::write(linked.path().join(".git"), format!("gitdir: {}", top.join(".git").display())).unwrap();
+    GitRepository::find(linked.path()).unwrap_err();
+    worktree(&top);
+    assert_eq!(found(&top).top, top);
+    fs::create_dir(elsewhere.path().join("in")).unwrap();
+    std::os::unix::fs::symlink(&top, elsewhere.path().join("in/link")).unwrap();
+    assert_eq!(found(&elsewhere.path().join("in/link/src")).top, top, "a link to the worktree is the worktree");
+}
+
+#[test]
+fn git_runs_no_program_of_a_repository() {
+    let made = repository(&[("a", "1")]);
+    let marker = made.path().join("ran");
+    let script = format!("#!/bin/sh\necho \"$0\" >> '{}'\n", marker.display());
+    for name in ["fsmonitor", "hooks/post-index-change", "hooks/reference-transaction", "hooks/post-checkout"] {
+        let path = made.path().join(".git").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, &script).unwrap();
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    git(made.path(), &["config", "core.fsmonitor", &made.path().join(".git/fsmonitor").to_string_lossy()]);
+    git(made.path(), &["status"]);
+    assert!(fs::remove_file(&marker).is_ok(), "a git that was not told otherwise runs them");
+    let repository = found(made.path());
+    CleanFiles::of(&repository).unwrap();
+    repository.place().unwrap();
+    let (commit, into) = (repository.commit("HEAD").unwrap(), tempfile::tempdir().unwrap());
+    write_commit(made.path(), &commit, into.path()).unwrap();
+    assert_eq!(fs::read_to_string(into.path().join("a")).unwrap(), "1");
+    repository.write_note("notes", &commit, "a note").unwrap();
+    assert!(!marker.exists(), "{}", fs::read_to_string(&marker).unwrap());
+}
+
+#[test]
+fn missing_object_is_not_fetched_by_any_git() {
+    let made = repository(&[("a", "1")]);
+    let marker = made.path().join("asked");
+    git(made.path(), &["config", "core.repositoryFormatVersion", "1"]);
+    git(made.path(), &["config", "extensions.partialClone", "origin"]);
+    git(made.path(), &["config", "remote.origin.url", &made.path().to_string_lossy()]);
+    git(made.path(), &["config", "remote.origin.promisor", "true"]);
+    git(made.path(), &["config", "remote.origin.uploadpack", &format!("touch '{}'; false", marker.display())]);
+    git(made.path(), &["config", "protocol.file.allow", "always"]);
+    let asked = |change: fn(&mut Command)| {
+        let mut git = git_in(made.path(), &["cat-file", "-p", "0123456789012345678901234567890123456789"]);
+        change(&mut git);
+        assert!(!git.output().unwrap().status.success());
+        fs::remove_file(&marker).is_ok()
+    };
+    assert!(!asked(|_| ()));
+    // As one before 2.45.
+    assert!(!asked(|git| _ = git.env_remove("GIT_NO_LAZY_FETCH")));
+    assert!(asked(|git| _ = git.env_remove("GIT_NO_LAZY_FETCH").env_remove("GIT_ALLOW_PROTOCOL")), "it would be");
+}

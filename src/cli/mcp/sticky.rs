@@ -8,7 +8,7 @@ use std::time::Duration;
 use foldspace::backends::{STARTED, process_stat};
 use foldspace::event::Digest;
 
-use crate::cli::{Failure, Globals, open, output};
+use crate::cli::{Failure, Globals, files, open, output};
 
 /// Time within which another connection of the same parent is told of.
 const SOON: Duration = Duration::from_secs(60);
@@ -71,7 +71,7 @@ impl Parent {
             );
         }
         // Without the note there is only no hint.
-        let _ = std::fs::create_dir_all(&notes).and_then(|()| std::fs::write(&note, ""));
+        let _ = files::make_private(&notes).and_then(|()| std::fs::write(&note, ""));
         for old in std::fs::read_dir(&notes).into_iter().flatten().flatten().map(|entry| entry.path()) {
             if !is_recent(&old) {
                 let _ = std::fs::remove_file(old);

@@ -1,9 +1,10 @@
 //! The files with which a run of another program begins again.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use foldspace::backends::PodmanOptions;
+use foldspace::backends::{PodmanOptions, commit_in, write_commit};
 use foldspace::tools::{AllowedRoots, CommandPolicy, ForeignRun, MountSpec, Scratch, ShellRules, hydrate};
 use foldspace::{Registry, ToolCall, ToolRunner, Tools, WorkspaceSpec};
 use tempfile::TempDir;
@@ -159,33 +160,12 @@ fn of_image(options: PodmanOptions, directory: Option<&str>) -> Result<Scratch, 
 
 /// Returns the commit of that name, in the repository of the current directory.
 fn commit_of(name: &str) -> Option<String> {
-    let commit = format!("{name}^{{commit}}");
-    git(&["rev-parse", "--verify", "--quiet", "--end-of-options", &commit], None).ok()
+    commit_in(Path::new("."), name).ok()
 }
 
-/// Writes the files of a commit into a directory, by an index of its own: the repository stays as it is.
 fn checked_out(commit: &str) -> Result<TempDir, Failure> {
-    let io = |error: std::io::Error| Failure::io("make", "a temporary directory", &error);
-    let (index, files) = (tempfile::tempdir().map_err(io)?, tempfile::tempdir().map_err(io)?);
-    let index = index.path().join("index");
-    let top = git(&["rev-parse", "--show-toplevel"], None).or_else(|_| git(&["rev-parse", "--git-dir"], None))?;
-    git(&["-C", &top, "read-tree", commit], Some(&index))?;
-    let prefix = format!("--prefix={}/", files.path().display());
-    git(&["-C", &top, "checkout-index", "--all", "--quiet", &prefix], Some(&index))?;
+    let made = tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir();
+    let files = made.map_err(|error| Failure::io("make", "a temporary directory", &error))?;
+    write_commit(Path::new("."), commit, files.path()).map_err(|error| Failure::io("check out", commit, &error))?;
     Ok(files)
-}
-
-#[expect(clippy::disallowed_methods, reason = "git reads its own repositories")]
-fn git(arguments: &[&str], index: Option<&Path>) -> Result<String, Failure> {
-    let mut command = Command::new("git");
-    command.args(arguments).stdin(std::process::Stdio::null());
-    command.envs(index.map(|index| ("GIT_INDEX_FILE", index)));
-    let output = command.output().map_err(|error| Failure::io("run", "git", &error))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned()),
-        false => {
-            let why = text::one_line(&String::from_utf8_lossy(&output.stderr), 300);
-            Err(Failure::new(Exit::Failed, format!("git {} failed: {why}", arguments.join(" "))))
-        }
-    }
 }

@@ -4,6 +4,7 @@ mod batch;
 mod content;
 mod decompress;
 mod error;
+mod git_command;
 mod hosts;
 mod index;
 mod journal;
@@ -37,6 +38,7 @@ pub use batch::EventBatch;
 pub(crate) use content::chunks_of;
 pub(crate) use error::Result;
 pub use error::StoreError;
+pub(crate) use git_command::git_command;
 pub use hosts::{SessionClaim, SessionHosts, StoreHost};
 #[cfg(test)]
 pub(crate) use journal::disk;

@@ -80,8 +80,12 @@ pub(super) async fn upload(
     let uploads = match boundary(media) {
         Some(boundary) => {
             let mut uploads = parts(&arrived(body).await?, &boundary)?;
-            if let (Some(path), [only]) = (&path, uploads.as_mut_slice()) {
-                only.path.clone_from(path);
+            // A URL may be signed for this path only.
+            if let Some(path) = &path {
+                if uploads.len() > 1 {
+                    return Err(Wrong::invalid("`path` names one file, and the body has several"));
+                }
+                uploads.iter_mut().for_each(|upload| upload.path.clone_from(path));
             }
             uploads
         }

@@ -26,8 +26,9 @@ use crate::hub::operations::{ListFiles, Operation, StatEntry};
 use crate::tools::{FileWork, ToolOutcome};
 use crate::view::EntryDocument;
 
-/// Directories that the clients of a server watch by asking.
+/// Limits for directories that clients watch by asking: of a server, and of one sandbox.
 const WATCHERS_MAX: usize = 1000;
+const WATCHERS_OF_SANDBOX: usize = 100;
 
 pub(super) async fn serve(
     State(api): Api,
@@ -172,7 +173,8 @@ impl FileCall {
         let id = E2bApi::fresh_name("watch-")?;
         let watch = Arc::new(AsyncMutex::new(Some(watch)));
         let mut watchers = lock(&self.api.watchers);
-        if watchers.len() >= WATCHERS_MAX {
+        let own = watchers.values().filter(|watcher| watcher.sandbox == self.sandbox.name()).count();
+        if watchers.len() >= WATCHERS_MAX || own >= WATCHERS_OF_SANDBOX {
             return Err(Wrong::new(StatusCode::TOO_MANY_REQUESTS, "too many directories are watched; stop some"));
         }
         watchers.insert(id.clone(), DirectoryWatcher { sandbox: self.sandbox.name().to_owned(), place, watch });

@@ -184,3 +184,25 @@ fn detach_removes_what_was_recorded_only_when_it_is_told_to() {
     assert_eq!(document(&repository, &["sessions"]), json!([]));
     assert_eq!(repository.read("a.txt"), "one\n");
 }
+
+#[test]
+fn directory_whose_git_leads_elsewhere_is_not_attached() {
+    let repository = Repository::unattached(&[("a.txt", "a\n")]);
+    let elsewhere = repository.program.path("elsewhere");
+    repository.program.file("elsewhere/shadow", "secret\n");
+    let elsewhere = elsewhere.to_string_lossy().into_owned();
+    repository.git(&["config", "core.worktree", &elsewhere]);
+    let linked = repository.program.path("linked");
+    let git_directory = repository.root().join(".git");
+    repository.program.file("linked/.git", format!("gitdir: {}\n", git_directory.display()));
+    for directory in [repository.root(), linked] {
+        let refused = repository.program.run(&["attach", &directory.to_string_lossy()]);
+        assert!(refused.contains("which is elsewhere") && refused.ends_with("[exit 6]"), "{refused}");
+        assert!(refused.contains(&format!("name {elsewhere} itself")), "{refused}");
+    }
+    assert_eq!(repository.program.json(&["sessions"]), json!([]));
+    // Its user may want that directory.
+    let attached = repository.program.json(&["attach", &elsewhere]);
+    assert_eq!(attached["name"], "elsewhere");
+    assert_eq!(here(&repository, &["cat", "-s", "elsewhere", "shadow"]), "secret\n[exit 0]");
+}

@@ -25,6 +25,7 @@ mod own_directory;
 mod owner;
 mod places;
 mod positions;
+mod privacy;
 mod pulling;
 mod readable;
 mod replay;

@@ -112,6 +112,28 @@ fn serve_tcp_token_is_private() {
 }
 
 #[test]
+fn serve_with_few_files_answers_beside_idle_connections() {
+    let program = Program::new();
+    let mut serving = ServeProcess::begin(&program, &["--http", "127.0.0.1:0"], |command| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -n 48; exec \"$@\"", "sh"]).arg(command.get_program()).args(command.get_args());
+        shell.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        *command = shell;
+        command.current_dir(program.path("")).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    });
+    let address = serving.line().strip_prefix("serving on http://").unwrap().to_owned();
+    let connect = || std::net::TcpStream::connect(&address).unwrap();
+    let mut idle: Vec<_> = (0..120).map(|_| connect()).collect();
+    // Each has 30 seconds for its head; an older one may be closed for it already.
+    idle.iter_mut().for_each(|stream| drop(stream.write(b"G")));
+    let stream = connect();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    assert_eq!(asked(stream, "GET", "/healthz", None, "").0, 200);
+    assert_eq!(serving.ask("GET", "/healthz", None).0, 200);
+    drop(idle);
+}
+
+#[test]
 fn serve_non_loopback_needs_explicit_option() {
     let program = Program::new();
     let refused = program.run(&["serve", "--http", "0.0.0.0:0"]);

@@ -2,12 +2,15 @@
 
 use std::io::Write;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use bytes::Bytes;
 use foldspace::WorkspaceSpec;
 use foldspace::backends::HostOptions;
 use foldspace::http::{E2bApi, E2bOptions, Token};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use sha2::Digest;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::rig::{Answer, Server, TOKEN, eventually_async, sent, taken};
@@ -56,6 +59,18 @@ impl E2b {
     async fn call(&self, sandbox: &(String, String), path: &str, body: Value) -> Answer {
         self.envd(sandbox, path, "application/json", body.to_string()).await
     }
+}
+
+/// The signature of a URL for a file, as the SDKs make it.
+fn signature(path: &str, operation: &str, user: &str, (_, token): &(String, String)) -> String {
+    let digest = sha2::Sha256::digest(format!("{path}:{operation}:{user}:{token}"));
+    let text = format!("v1_{}", STANDARD_NO_PAD.encode(digest));
+    text.replace('+', "%2B").replace('/', "%2F")
+}
+
+/// A part of a form with a file of this name; the name is its contents, too.
+fn part(name: &str) -> String {
+    format!("--x\r\ncontent-disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\n{name}\r\n")
 }
 
 fn enveloped(message: &str) -> Vec<u8> {
@@ -236,8 +251,6 @@ async fn envd_refuses_messages_that_are_wrong() {
 async fn envd_writes_all_files_of_an_upload_though_its_client_leaves() {
     let e2b = E2b::begin(WorkspaceSpec::Memory, false, false).await;
     let sandbox = e2b.create().await;
-    let part =
-        |name: &str| format!("--x\r\ncontent-disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\na\r\n");
     let media = "multipart/form-data; boundary=x";
     let wrong = format!("{}{}--x--", part("first"), part("../.."));
     assert_eq!(e2b.envd(&sandbox, "/files", media, wrong).await.status, 400);
@@ -320,4 +333,60 @@ async fn sandboxes_are_there_after_a_restart_and_end_in_time() {
     let told: Vec<_> = listed.as_array().unwrap().iter().map(|one| (&one["sandboxID"], &one["state"])).collect();
     let (long, paused) = (json!(long.0), json!(paused.0));
     assert_eq!(told, [(&long, &json!("running")), (&paused, &json!("paused"))]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn upload_to_a_signed_url_writes_the_signed_file_only() {
+    let e2b = E2b::begin(WorkspaceSpec::Memory, false, false).await;
+    let sandbox = e2b.create().await;
+    let query = format!("path=a.txt&username=user&signature={}", signature("a.txt", "write", "user", &sandbox));
+    let send = async |media: &'static str, body: String| {
+        let headers = [("host", "localhost"), ("content-type", media)];
+        e2b.raw("POST", &format!("/files?{query}"), body, &headers).await
+    };
+    let form = "multipart/form-data; boundary=x";
+    let several = send(form, format!("{}{}--x--", part("b1"), part("b2"))).await;
+    assert_eq!(several.status, 400, "{several:?}");
+    for (media, body) in [(form, format!("{}--x--", part("../b3"))), ("application/octet-stream", "whole".to_owned())] {
+        let written = send(media, body).await;
+        assert_eq!((written.status, &written.json()[0]["path"]), (200, &json!("/workspace/a.txt")), "{written:?}");
+    }
+    let listed = e2b.call(&sandbox, "/filesystem.Filesystem/ListDir", json!({ "path": "" })).await.json();
+    let names: Vec<_> = listed["entries"].as_array().unwrap().iter().map(|entry| &entry["name"]).collect();
+    assert_eq!(names, ["a.txt"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn signature_for_one_file_fits_no_other_use() {
+    let e2b = E2b::begin(WorkspaceSpec::Memory, false, false).await;
+    let sandbox = e2b.create().await;
+    let headers = [("host", "localhost"), ("content-type", "application/octet-stream")];
+    let signed = signature("x:write:y", "read", "", &sandbox);
+    let read = format!("/files?path=x:write:y&signature={signed}");
+    assert_eq!(e2b.raw("GET", &read, "", &headers).await.status, 404, "the URL is good, and the file is not there");
+    let write = format!("/files?path=x&username=y:read:&signature={signed}");
+    assert_eq!(e2b.raw("POST", &write, "D", &headers).await.status, 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sandbox_uses_up_no_watchers_of_others() {
+    let e2b = E2b::begin(WorkspaceSpec::Memory, false, false).await;
+    let (greedy, other) = (e2b.create().await, e2b.create().await);
+    let watch = async |sandbox: &(String, String)| {
+        e2b.call(sandbox, "/filesystem.Filesystem/CreateWatcher", json!({ "path": "" })).await
+    };
+    let mut made = Vec::new();
+    let refused = loop {
+        let answer = watch(&greedy).await;
+        if answer.status != 200 {
+            break answer;
+        }
+        made.push(answer.json()["watcherId"].clone());
+        assert!(made.len() < 1_000, "one sandbox has all watchers of the server");
+    };
+    assert_eq!((refused.status, &refused.json()["code"]), (429, &json!("resource_exhausted")), "{refused:?}");
+    assert_eq!(watch(&other).await.status, 200);
+    let stop = json!({ "watcherId": made[0] });
+    assert_eq!(e2b.call(&greedy, "/filesystem.Filesystem/RemoveWatcher", stop).await.status, 200);
+    assert_eq!(watch(&greedy).await.status, 200);
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::rig::Program;
+use crate::rig::{Program, told};
 
 const DIRECTORY: &str = "/their/shop";
 
@@ -147,6 +147,18 @@ fn base_may_be_a_commit_and_is_told_by_what_there_is() {
     assert!(made.contains("kept as session kept"), "{made}");
     assert_eq!(program.printed(&["cat", "kept", "base/calc.py", "--at", "5"]), "return a - b\n");
     assert_eq!(git(&["status", "--short", "--untracked-files=no"]), status, "the repository stays as it is");
+
+    // No program of the repository runs, and what this process was told about another one does not count.
+    let marker = program.path("ran");
+    let hook = program.file(".git/hooks/post-index-change", format!("#!/bin/sh\ntouch '{}'\n", marker.display()));
+    fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    git(&["config", "core.fsmonitor", &hook]);
+    git(&["status"]);
+    fs::remove_file(&marker).expect("a git that was not told otherwise runs it");
+    let mut again = program.command(&["import", &transcript, "--re-run", "--base", "commit:base", "--backend", "host"]);
+    let again = told(&again.arg("--yes").env("GIT_DIR", "/nowhere").output().unwrap());
+    assert!(again.contains("calls: ") && !marker.exists(), "{again}");
+    git(&["config", "--unset", "core.fsmonitor"]);
 
     let refused = [
         (&["--base", "nothing", "--backend", "host"][..], "there is no directory, and no commit here, nothing"),

@@ -1,8 +1,7 @@
 //! A settings file, with the backup beside it.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::cli::files;
@@ -36,13 +35,13 @@ impl SettingsFile {
         if let Some(directory) = self.path.parent() {
             files::make_directory(directory)?;
         }
-        write(&self.target()?, text, self.permissions())
+        write(&self.target()?, text)
     }
 
     /// Keeps a copy of the file, if there is one, and no copy yet.
     pub(super) fn keep_backup(&self) -> Result<(), Failure> {
         match (&self.text, &self.backup) {
-            (Some(text), None) => write(&beside(&self.path), text, self.permissions()),
+            (Some(text), None) => write(&beside(&self.path), text),
             _ => Ok(()),
         }
     }
@@ -74,10 +73,6 @@ impl SettingsFile {
             None => Ok(self.path.clone()),
         }
     }
-
-    fn permissions(&self) -> Option<Permissions> {
-        self.path.metadata().ok().map(|metadata| Permissions::from_mode(metadata.permissions().mode() & 0o7777))
-    }
 }
 
 fn beside(path: &Path) -> PathBuf {
@@ -86,13 +81,9 @@ fn beside(path: &Path) -> PathBuf {
     name.into()
 }
 
-fn write(path: &Path, text: &str, permissions: Option<Permissions>) -> Result<(), Failure> {
-    let failed = |error| Failure::io("write", path.display(), &error);
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
     files::write(path, |file| {
-        if let Some(permissions) = permissions {
-            file.set_permissions(permissions).map_err(failed)?;
-        }
-        file.write_all(text.as_bytes()).map_err(failed)
+        file.write_all(text.as_bytes()).map_err(|error| Failure::io("write", path.display(), &error))
     })
 }
 

@@ -7,12 +7,12 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::Mutex;
 
 use bytes::Bytes;
 
-use super::super::{Result, StoreError};
+use super::super::{Result, StoreError, git_command};
 use crate::engine::Digest;
 use crate::engine::lock::lock;
 
@@ -118,14 +118,9 @@ struct BlobReader {
 }
 
 impl BlobReader {
-    #[expect(clippy::disallowed_methods, reason = "git reads its own formats")]
     fn start(git_directory: &Path, what: &str) -> io::Result<Self> {
-        let mut git = Command::new("git");
-        // Nothing is fetched from elsewhere, and what this process was given about another repository does not count.
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"GIT_")) {
-            git.env_remove(name);
-        }
-        git.env("GIT_NO_LAZY_FETCH", "1").current_dir("/").arg("--git-dir").arg(git_directory);
+        let mut git = git_command();
+        git.current_dir("/").arg("--git-dir").arg(git_directory);
         git.args(["cat-file", what]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = git.spawn()?;
         let (ask, answers) = (process.stdin.take(), process.stdout.take());

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::NatsInner;
+use crate::engine::store::journal::disk::{JournalDisk, OsDisk};
 use crate::engine::store::{EventStore, LocalStore};
 use crate::engine::{Seq, SessionId};
 
@@ -37,6 +38,6 @@ pub(super) fn save(inner: &NatsInner) {
 
 #[expect(clippy::disallowed_methods, reason = "it is a file of the store")]
 fn write(directory: &Path, kept: &BTreeMap<SessionId, (Seq, u64)>) -> std::io::Result<()> {
-    std::fs::write(directory.join(NEW), serde_json::to_vec(kept)?)?;
+    OsDisk.create(&directory.join(NEW))?.write_all_at(&serde_json::to_vec(kept)?, 0)?;
     std::fs::rename(directory.join(NEW), directory.join(FILE))
 }

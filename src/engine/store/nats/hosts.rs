@@ -19,6 +19,7 @@ use crate::engine::commit::Commit;
 use crate::engine::event::{Event, SessionTaken};
 use crate::engine::lock::lock;
 use crate::engine::store::hosts::COPY_FILE;
+use crate::engine::store::journal::disk::{JournalDisk, OsDisk};
 use crate::engine::store::{LocalStore, Result, SessionClaim, SessionHosts, StoreError, StoreHost};
 use crate::engine::{Clock, CommitId, SessionId};
 
@@ -169,7 +170,7 @@ fn copy_of(directory: &Path) -> std::io::Result<String> {
         Ok(name) if !name.is_empty() => Ok(name),
         _ => {
             let name = fresh();
-            std::fs::write(&path, &name)?;
+            OsDisk.create(&path)?.write_all_at(name.as_bytes(), 0)?;
             Ok(name)
         }
     }

@@ -93,15 +93,12 @@ impl Claimant<'_> {
 
 /// Returns the segments that a manifest names.
 pub(super) async fn segments(target: &CopyTarget, manifest: &CopyManifest) -> CopyResult<BTreeMap<u32, CopiedSegment>> {
-    let mut segments: Vec<CopiedSegment> = match &manifest.sealed {
+    let sealed = match &manifest.sealed {
         None => Vec::new(),
-        Some(list) => manifest::decode(&target.get(list).await?).map_err(|what| {
-            let problems = vec![format!("{} can't be read: {what}", list.name)];
-            ReplicationError::Damaged { url: target.url.clone(), problems }
-        })?,
+        Some(list) => manifest::decode(&target.get(list).await?)
+            .map_err(|what| target.damaged(format!("{} can't be read: {what}", list.name)))?,
     };
-    segments.extend(manifest.last.clone());
-    Ok(segments.into_iter().map(|segment| (segment.number, segment)).collect())
+    manifest.segments(sealed).map_err(|what| target.damaged(what))
 }
 
 /// Locks a data directory for the one process that copies it to an address, and returns its name as a writer.

@@ -1,8 +1,11 @@
 //! The manifest of a copy, and the list of its sealed segments. Pure; docs/FORMAT.md describes them.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::engine::store::journal::segment::FIRST;
 use crate::engine::{Digest, Timestamp};
 
 pub(super) const FORMAT: u32 = 1;
@@ -83,6 +86,46 @@ impl CopyManifest {
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         let last = self.last.iter().flat_map(|last| &last.pieces);
         self.sealed.iter().chain(last).map(|piece| piece.name.as_str())
+    }
+
+    /// Returns the problem of the manifest itself; none of one that a writer makes.
+    pub(super) fn problem(&self) -> Option<&'static str> {
+        // The names of objects have 8 digits of the epoch.
+        let is_epoch = (1..=u64::from(u32::MAX)).contains(&self.epoch);
+        let checks = [
+            (is_epoch, "its epoch is none"),
+            (self.sealed.is_none() || self.last.is_some(), "it names a list of segments, and no last one"),
+        ];
+        checks.into_iter().find_map(|(holds, problem)| (!holds).then_some(problem))
+    }
+
+    /// Returns the segments, by their numbers: those of the list `sealed`, and the last. Fails with the problem of
+    /// segments that no writer makes.
+    pub(super) fn segments(&self, sealed: Vec<CopiedSegment>) -> Result<BTreeMap<u32, CopiedSegment>, String> {
+        let (followed, mut names) = (sealed.len(), BTreeSet::new());
+        names.extend(self.sealed.iter().map(|list| list.name.clone()));
+        let mut segments = BTreeMap::new();
+        for (place, segment) in sealed.into_iter().chain(self.last.clone()).enumerate() {
+            let number = segment.number;
+            let bytes = segment.pieces.iter().try_fold(0_u64, |all, piece| all.checked_add(piece.bytes));
+            let is_last = place == followed;
+            let checks = [
+                (FIRST as usize + place == number as usize, "is not the next one"),
+                (segment.sealed != is_last, "is sealed, and the last one, or neither"),
+                (!(segment.packed && is_last), "is packed, and the last one"),
+                // Positions in a segment have 32 bits.
+                (bytes.is_some_and(|bytes| (1..=u64::from(u32::MAX)).contains(&bytes)), "has no bytes, or too many"),
+                (
+                    segment.pieces.iter().all(|piece| names.insert(piece.name.clone())),
+                    "has an object that is listed twice",
+                ),
+            ];
+            if let Some((_, problem)) = checks.iter().find(|(holds, _)| !holds) {
+                return Err(format!("segment {number} {problem}"));
+            }
+            segments.insert(number, segment);
+        }
+        Ok(segments)
     }
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::claim;
 use super::error::{CopyResult, ReplicationError};
+use super::journal_file::JournalFile;
 use super::manifest::{CopiedSegment, CopyManifest};
 use super::target::CopyTarget;
 use crate::engine::event::{digests_in, references_of};
@@ -19,6 +20,8 @@ use crate::engine::store::lock::StoreLock;
 use crate::engine::store::{EventStore, LocalStore, LocalStoreOptions, StoreError, index};
 use crate::engine::{CommitView, Digest, EventRef, Timestamp};
 
+/// Limit for problems that are named: after so many the rest is not read.
+const PROBLEMS_MAX: usize = 20;
 /// Tries to read a copy whose objects go away because it is being replaced.
 const TRIES: usize = 5;
 
@@ -63,7 +66,11 @@ pub(super) async fn restore_from(data: &Path, target: &CopyTarget, at: Option<Ti
     let unfinished = data.join("journal.restoring");
     let made = async {
         let manifest = fetch(target, &unfinished).await?;
-        finish(target, &unfinished, at).map(|(report, only_in_git)| (manifest, report, only_in_git))
+        let (report, only_in_git) = finish(target, &unfinished, at)?;
+        if JournalFile::identity(&unfinished)? != manifest.journal {
+            return Err(target.damaged("its segments are another journal's than the manifest says".to_owned()));
+        }
+        Ok((manifest, report, only_in_git))
     };
     let made = made.await.inspect_err(|_| drop(index::remove_all(&unfinished)));
     let (manifest, mut report, only_in_git) = made?;
@@ -138,6 +145,9 @@ async fn fetch_segment(
     let file = OsDisk.create(&path).map_err(StoreError::io("create", &path))?;
     let mut at = 0;
     for piece in &segment.pieces {
+        if problems.len() >= PROBLEMS_MAX {
+            break;
+        }
         match target.get(piece).await {
             Ok(bytes) => file.write_all_at(&bytes, at).map_err(StoreError::io("write", &path))?,
             Err(error) if error.is_missing() => {

@@ -1,6 +1,7 @@
 //! The object storage of a copy.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions, set_permissions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,8 @@ use crate::engine::store::journal::disk::{JournalDisk, OsDisk};
 
 const MANIFEST: &str = "manifest";
 const PIECES: &str = "pieces";
+/// Limit for an object's bytes, which are read as a whole.
+const OBJECT_MAX: u64 = 256 << 20;
 /// Tries to read an object, and the pause after the first; each further one is twice as long.
 const TRIES: u32 = 6;
 const PAUSE: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 200 });
@@ -30,18 +33,22 @@ pub(super) struct CopyTarget {
     pub(super) url: String,
     store: Arc<dyn ObjectStore>,
     prefix: Path,
-    /// File that is locked while the manifest is replaced, where the storage has no conditional writes.
-    lock: Option<PathBuf>,
+    /// Directory of the copy, if it is in one. A file in it is locked while the manifest is replaced: there are no
+    /// conditional writes.
+    directory: Option<PathBuf>,
     /// Words for errors about the credentials, where they are not given.
     keys: &'static str,
 }
 
 impl CopyTarget {
-    /// Opens the storage at `s3://BUCKET/PREFIX` or `file://DIRECTORY`, and creates the directory. The environment says
-    /// how S3 is reached.
+    /// Opens the storage at `s3://BUCKET/PREFIX` or `file://DIRECTORY`, and creates the directory. Only its owner may
+    /// read the pieces. The environment says how S3 is reached.
     pub(super) fn open(url: &str) -> CopyResult<Self> {
         if let Some(directory) = directory_of(url) {
-            OsDisk.create_dir(directory).map_err(StoreError::io("create", directory))?;
+            let pieces = directory.join(PIECES);
+            let made =
+                OsDisk.create_dir(&pieces).and_then(|()| set_permissions(&pieces, Permissions::from_mode(0o700)));
+            made.map_err(StoreError::io("create", &pieces))?;
         }
         Self::open_existing(url)
     }
@@ -54,16 +61,16 @@ impl CopyTarget {
                 return Err(ReplicationError::NoCopy(url));
             }
             let store = LocalFileSystem::new_with_prefix(directory).map_err(|error| wrong(error.to_string()))?;
-            let lock = Some(directory.join("lock"));
-            return Ok(Self { url, store: Arc::new(store.with_fsync(true)), prefix: Path::default(), lock, keys: "" });
+            let (store, directory) = (Arc::new(store.with_fsync(true)), Some(directory.to_owned()));
+            return Ok(Self { url, store, prefix: Path::default(), directory, keys: "" });
         }
         let opened = open_s3(given).map_err(wrong)?;
-        Ok(Self { url, store: opened.store, prefix: opened.prefix, lock: None, keys: opened.keys })
+        Ok(Self { url, store: opened.store, prefix: opened.prefix, directory: None, keys: opened.keys })
     }
 
     #[cfg(test)]
     pub(super) fn of(store: Arc<dyn ObjectStore>) -> Self {
-        Self { url: "memory://".to_owned(), store, prefix: Path::default(), lock: None, keys: "" }
+        Self { url: "memory://".to_owned(), store, prefix: Path::default(), directory: None, keys: "" }
     }
 
     fn piece_path(&self, name: &str) -> Path {
@@ -79,12 +86,25 @@ impl CopyTarget {
         move |source| ReplicationError::Storage { action, name, url, source: Arc::new(source) }
     }
 
+    pub(super) fn damaged(&self, problem: String) -> ReplicationError {
+        ReplicationError::Damaged { url: self.url.clone(), problems: vec![problem] }
+    }
+
     pub(super) async fn put(&self, name: String, bytes: Vec<u8>) -> CopyResult<CopiedPiece> {
         let piece = CopiedPiece { bytes: bytes.len() as u64, digest: Digest::of(&bytes), name };
         let payload = PutPayload::from(Bytes::from(bytes));
-        let put = self.store.put(&self.piece_path(&piece.name), payload).await;
-        put.map_err(self.failed("write", &piece.name))?;
+        let path = self.piece_path(&piece.name);
+        self.store.put(&path, payload).await.map_err(self.failed("write", &piece.name))?;
+        self.make_private(&path)?;
         Ok(piece)
+    }
+
+    /// Leaves a file to its owner: it was made with the modes of this process's mask.
+    fn make_private(&self, path: &Path) -> CopyResult<()> {
+        let Some(directory) = &self.directory else { return Ok(()) };
+        let file = directory.join(path.as_ref());
+        set_permissions(&file, Permissions::from_mode(0o600)).map_err(StoreError::io("close", &file))?;
+        Ok(())
     }
 
     /// Reads a piece and checks it; several times, if the storage fails or cuts it short.
@@ -95,8 +115,7 @@ impl CopyTarget {
             if bytes.len() as u64 == piece.bytes && piece.digest.is_of(&bytes) {
                 return Ok(bytes);
             }
-            let problem = format!("{} does not fit its digest", piece.name);
-            Err(ReplicationError::Damaged { url: self.url.clone(), problems: vec![problem] })
+            Err(self.damaged(format!("{} does not fit its digest", piece.name)))
         };
         patiently(checked).await
     }
@@ -104,6 +123,9 @@ impl CopyTarget {
     async fn read(&self, path: &Path, name: &str) -> CopyResult<(Bytes, UpdateVersion)> {
         let found = self.store.get(path).await.map_err(self.failed("read", name))?;
         let version = UpdateVersion { e_tag: found.meta.e_tag.clone(), version: found.meta.version.clone() };
+        if found.meta.size > OBJECT_MAX {
+            return Err(self.damaged(format!("{name} has {} bytes, more than any object of a copy", found.meta.size)));
+        }
         let bytes = found.bytes().await.map_err(self.failed("read", name))?;
         Ok((bytes, version))
     }
@@ -126,10 +148,7 @@ impl CopyTarget {
     /// Returns the manifest, and the version to replace it by; none if there is none.
     pub(super) async fn manifest(&self) -> CopyResult<Option<(CopyManifest, UpdateVersion)>> {
         let path = self.manifest_path();
-        let wrong = |what: String| {
-            let problems = vec![format!("the manifest can't be read: {what}")];
-            ReplicationError::Damaged { url: self.url.clone(), problems }
-        };
+        let wrong = |what: String| self.damaged(format!("the manifest can't be read: {what}"));
         let (bytes, version) = match patiently(|| self.read(&path, MANIFEST)).await {
             Err(error) if error.is_missing() => return Ok(None),
             read => read?,
@@ -137,6 +156,9 @@ impl CopyTarget {
         let manifest: CopyManifest = manifest::decode(&bytes).map_err(wrong)?;
         if manifest.format != manifest::FORMAT {
             return Err(wrong(format!("it is of format {}; this program reads {}", manifest.format, manifest::FORMAT)));
+        }
+        if let Some(problem) = manifest.problem() {
+            return Err(self.damaged(format!("the manifest makes no sense: {problem}")));
         }
         Ok(Some((manifest, version)))
     }
@@ -160,8 +182,8 @@ impl CopyTarget {
     async fn try_swap(&self, manifest: &CopyManifest, before: Option<UpdateVersion>) -> CopyResult<UpdateVersion> {
         let path = self.manifest_path();
         let conflict = || ReplicationError::Conflict { url: self.url.clone() };
-        let _locked = self.lock.as_deref().map(locked).transpose()?;
-        let mode = match (before, &self.lock) {
+        let _locked = self.directory.as_deref().map(locked).transpose()?;
+        let mode = match (before, &self.directory) {
             (None, _) => PutMode::Create,
             (Some(before), None) => PutMode::Update(before),
             (Some(before), Some(_)) => {
@@ -176,7 +198,7 @@ impl CopyTarget {
         let payload = PutPayload::from(Bytes::from(manifest::encode(manifest)));
         let options = PutOptions { mode, ..PutOptions::default() };
         match self.store.put_opts(&path, payload, options).await {
-            Ok(put) => Ok(put.into()),
+            Ok(put) => self.make_private(&path).map(|()| put.into()),
             Err(Error::Precondition { .. } | Error::AlreadyExists { .. }) => Err(conflict()),
             Err(error) => match self.failed("write", MANIFEST)(error) {
                 error if error.is_missing() => Err(conflict()),
@@ -265,8 +287,9 @@ async fn patiently<T, F: Future<Output = CopyResult<T>>>(read: impl Fn() -> F) -
 }
 
 #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-fn locked(path: &std::path::Path) -> CopyResult<File> {
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+fn locked(directory: &std::path::Path) -> CopyResult<File> {
+    let path = directory.join("lock");
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
     let locked = file.and_then(|file| file.lock().map(|()| file));
-    Ok(locked.map_err(StoreError::io("lock", path))?)
+    Ok(locked.map_err(StoreError::io("lock", &path))?)
 }

@@ -16,12 +16,13 @@ use object_store::{
 };
 use tempfile::TempDir;
 
+use super::manifest::{self, CopiedSegment, CopyManifest};
 use super::restore::restore_from;
 use super::target::CopyTarget;
 use super::{CopiedTo, ReplicationError, Replicator, ReplicatorOptions, RestoreReport};
 use crate::engine::event::EventsLost;
 use crate::engine::store::{EventStore, LocalStore, LocalStoreOptions};
-use crate::engine::{Commit, SessionId, Timestamp};
+use crate::engine::{Commit, Digest, SessionId, Timestamp};
 
 /// Storage of a process that is killed at a request, which is carried out or not.
 #[derive(Debug)]
@@ -398,4 +399,85 @@ fn restore_refuses_a_directory_with_a_store() {
     copy(data.path(), &storage).unwrap();
     let refused = wait(restore_from(data.path(), &CopyTarget::of(storage), None));
     assert!(matches!(refused, Err(ReplicationError::Occupied(_))));
+}
+
+/// Changes the manifest and the list of sealed segments, whose digests fit again.
+fn change(storage: &Arc<InMemory>, change: impl FnOnce(&mut CopyManifest, &mut Vec<CopiedSegment>)) {
+    let read = |name: &str| wait(async { storage.get(&Path::from(name)).await.unwrap().bytes().await.unwrap() });
+    let mut manifest: CopyManifest = manifest::decode(&read("manifest")).unwrap();
+    let list = format!("pieces/{}", manifest.sealed.as_ref().unwrap().name);
+    let mut segments: Vec<CopiedSegment> = manifest::decode(&read(&list)).unwrap();
+    let before = segments.clone();
+    change(&mut manifest, &mut segments);
+    if let Some(sealed) = manifest.sealed.as_mut().filter(|_| segments != before) {
+        let bytes = manifest::encode(&segments);
+        (sealed.bytes, sealed.digest) = (bytes.len() as u64, Digest::of(&bytes));
+        wait(storage.put(&Path::from(list), bytes.into())).unwrap();
+    }
+    wait(storage.put(&Path::from("manifest"), manifest::encode(&manifest).into())).unwrap();
+}
+
+#[test]
+fn manifest_that_makes_no_sense_is_refused() {
+    type Change = fn(&mut CopyManifest, &mut Vec<CopiedSegment>);
+    fn last(manifest: &mut CopyManifest) -> &mut CopiedSegment {
+        manifest.last.as_mut().unwrap()
+    }
+    let changes: [(&str, Change); 17] = [
+        ("segment 0 is not the next one", |_, list| list[0].number = 0),
+        ("segment 0 is not the next one", |manifest, list| {
+            (manifest.sealed, last(manifest).number) = (None, 0);
+            list.clear();
+        }),
+        ("segment 3 is not the next one", |manifest, _| manifest.sealed = None),
+        ("segment 1 is not the next one", |_, list| list[1].number = 1),
+        ("segment 4294967295 is not the next one", |manifest, _| last(manifest).number = u32::MAX),
+        ("segment 2 is sealed", |_, list| list[1].sealed = false),
+        ("segment 3 is sealed", |manifest, _| last(manifest).sealed = true),
+        ("segment 3 is packed", |manifest, _| last(manifest).packed = true),
+        ("segment 3 has no bytes", |manifest, _| last(manifest).pieces.clear()),
+        ("segment 1 has no bytes", |_, list| list[0].pieces.iter_mut().for_each(|piece| piece.bytes = 0)),
+        ("segment 3 has no bytes, or too many", |manifest, _| last(manifest).pieces[0].bytes = 1 << 62),
+        ("segment 1 has no bytes, or too many", |_, list| {
+            list[0].pieces[0].bytes = u64::MAX;
+            let again = list[0].pieces[0].clone();
+            list[0].pieces.push(again);
+        }),
+        ("segment 3 has an object that is listed twice", |manifest, _| {
+            let segment = last(manifest);
+            segment.pieces = vec![segment.pieces[0].clone(); 1_000];
+        }),
+        ("segment 2 has an object that is listed twice", |_, list| list[1].pieces = list[0].pieces.clone()),
+        ("its epoch is none", |manifest, _| manifest.epoch = u64::MAX),
+        ("it names a list of segments, and no last one", |manifest, _| manifest.last = None),
+        ("its segments are another journal's", |manifest, _| manifest.journal = "0".repeat(32)),
+    ];
+    let data = tempfile::tempdir().unwrap();
+    append(data.path(), small(), 40);
+    for (expected, made) in changes {
+        let storage = Arc::new(InMemory::new());
+        copy(data.path(), &storage).unwrap();
+        change(&storage, made);
+        let refused = restored(&storage, None).unwrap_err();
+        assert!(matches!(&refused, ReplicationError::Damaged { .. }), "{expected}: {refused}");
+        assert!(refused.to_string().contains(expected), "{expected}: {refused}");
+        // A writer that took it up would go on from there.
+        copy(data.path(), &storage).unwrap_err();
+    }
+}
+
+#[test]
+fn restore_of_a_copy_without_its_objects_names_the_first_only() {
+    let (data, storage) = (tempfile::tempdir().unwrap(), Arc::new(InMemory::new()));
+    append(data.path(), small(), 1);
+    copy(data.path(), &storage).unwrap();
+    let path = Path::from("manifest");
+    let bytes = wait(async { storage.get(&path).await.unwrap().bytes().await.unwrap() });
+    let mut manifest: CopyManifest = manifest::decode(&bytes).unwrap();
+    let piece = manifest.last.as_ref().unwrap().pieces[0].clone();
+    let missing = |at: u32| manifest::CopiedPiece { name: format!("0000000f-{at:08x}"), bytes: 1, ..piece.clone() };
+    manifest.last.as_mut().unwrap().pieces = (0..5_000).map(missing).collect();
+    wait(storage.put(&path, manifest::encode(&manifest).into())).unwrap();
+    let refused = restored(&storage, None).unwrap_err().to_string();
+    assert_eq!(refused.matches("is missing").count(), 20, "{refused}");
 }
