@@ -20,7 +20,7 @@ use crate::engine::event::{
     CallObserved, CallStatus, ChangesUnknown, DeleteEntry, Isolation, Node, Origin, RunBegan, RunNoted, SessionStarted,
     WriteFile, WriteMode,
 };
-use crate::engine::id::Seq;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::registry::Registry;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::Sessions;
@@ -132,6 +132,11 @@ impl RunRecorder {
             records,
             unreadable,
         })
+    }
+
+    /// Removes a run that was copied, unless it has subagents.
+    pub(super) fn done_with(&self, session: SessionId, run: &str) -> Result<(), TranscriptError> {
+        if self.parents.contains(run) { Ok(()) } else { Ok(self.sessions.remove(session)?) }
     }
 
     /// Returns the place where a subagent left its parent: the call that names it, or the last one that had begun.
