@@ -5,7 +5,7 @@ use super::{Failure, Out, text};
 /// The most paths of one kind that are listed.
 pub(super) const SHOWN: usize = 50;
 /// Characters of a path that are shown.
-const PATH_CHARS: usize = 300;
+const PATH_CHARS: usize = 200;
 
 /// Prints what a way back could not restore, and what it removed for good.
 pub(super) fn tell_not_back(left: &[EntryPath], lost: &[EntryPath], out: &mut Out) -> Result<(), Failure> {

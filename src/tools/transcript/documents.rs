@@ -193,3 +193,36 @@ impl SampleArchive {
 fn damaged(path: &Path, error: &zip::result::ZipError) -> TranscriptError {
     unknown(path, &format!("the archive can't be read: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::tools::transcript::source::FoundRuns;
+
+    #[test]
+    fn archive_of_samples_is_read_twice() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("run.eval");
+        let mut archive = zip::ZipWriter::new(std::fs::File::create(&path).unwrap());
+        let sample = |number: usize| format!(r#"{{"id":{number},"epoch":1,"events":[]}}"#);
+        let mut bytes = 0;
+        for number in 0..50 {
+            archive.start_file(format!("samples/{number}.json"), zip::write::SimpleFileOptions::default()).unwrap();
+            archive.write_all(sample(number).as_bytes()).unwrap();
+            bytes += sample(number).len() as u64;
+        }
+        archive.finish().unwrap();
+        let (mut found, mut documents) = (FoundRuns::default(), Documents::default());
+        found.add_all(&path).unwrap();
+        assert_eq!(found.0.len(), 50);
+        for source in found.0 {
+            assert_eq!(source.read(&mut documents, &mut |_| Ok(())).unwrap(), 0);
+        }
+        let (_, opened) = documents.archive.unwrap();
+        assert_eq!(opened.bytes, bytes, "each once more, from one open archive");
+        let (_, runs) = documents.runs.unwrap();
+        assert_eq!(runs, [Value::Null], "one sample is in memory, and was taken");
+    }
+}

@@ -229,7 +229,7 @@ pub fn import_transcripts(
         };
         let mut run = recorder.record(source, name)?;
         let copied = copy_session(run.session, recorder.sessions(), sessions)?;
-        recorder.done_with(run.session, &run.run)?;
+        recorder.relieve()?;
         (run.name, run.events, run.added) = (copied.name, copied.events, copied.added);
         imported.push(run);
     }

@@ -20,7 +20,7 @@ use crate::engine::event::{
     CallObserved, CallStatus, ChangesUnknown, DeleteEntry, Isolation, Node, Origin, RunBegan, RunNoted, SessionStarted,
     WriteFile, WriteMode,
 };
-use crate::engine::id::{Seq, SessionId};
+use crate::engine::id::Seq;
 use crate::engine::registry::Registry;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::Sessions;
@@ -28,6 +28,8 @@ use crate::engine::session::snapshot::SnapshotPolicy;
 use crate::engine::store::{Durability, LocalStore, LocalStoreOptions, Pending};
 use crate::reducers::{AgentRun, AgentRuns};
 
+/// Runs in the store.
+const RUNS_HELD: usize = 1000;
 /// Bytes of memory of the calls of a run, by their ids, and of each beside its id.
 const CALLS_MAX: usize = 24 << 20;
 const EACH: usize = 300;
@@ -45,6 +47,7 @@ pub(super) struct RunRecorder {
     /// Runs with subagents, by their ids.
     parents: BTreeSet<String>,
     documents: Documents,
+    count: usize,
     _directory: TempDir,
 }
 
@@ -65,7 +68,7 @@ impl RunRecorder {
         let clock = Arc::new(StepClock::new(Timestamp(0), 0));
         let sessions = Sessions::new(Arc::new(store), Registry::standard(), clock, policy)?;
         let (recorded, documents) = (BTreeMap::new(), Documents::default());
-        Ok(Self { sessions, recorded, parents, documents, _directory: directory })
+        Ok(Self { sessions, recorded, parents, documents, count: 0, _directory: directory })
     }
 
     pub(super) fn sessions(&self) -> &Sessions {
@@ -134,9 +137,14 @@ impl RunRecorder {
         })
     }
 
-    /// Removes a run that was copied, unless it has subagents.
-    pub(super) fn done_with(&self, session: SessionId, run: &str) -> Result<(), TranscriptError> {
-        if self.parents.contains(run) { Ok(()) } else { Ok(self.sessions.remove(session)?) }
+    /// Forgets the recorded runs where none has subagents, from time to time: a store grows with them.
+    pub(super) fn relieve(&mut self) -> Result<(), TranscriptError> {
+        self.count += 1;
+        if self.count == RUNS_HELD && self.recorded.is_empty() {
+            *self = Self::new(std::mem::take(&mut self.parents))?;
+        }
+        self.count %= RUNS_HELD;
+        Ok(())
     }
 
     /// Returns the place where a subagent left its parent: the call that names it, or the last one that had begun.

@@ -19,7 +19,7 @@ use super::{KNOWN, SourceRun, TranscriptFormat, aider, claude, codex, copilot, g
 /// Lines at the beginning that are searched for the format.
 const HEAD_LINES: usize = 256;
 /// Runs of an import, and bytes of a fact about one: all are in memory until the last is imported.
-const RUNS_MAX: usize = 100_000;
+const RUNS_MAX: usize = 50_000;
 const FACT_MAX: usize = 4096;
 /// Bytes read from the start of a file to detect its format.
 const SNIFFED: u64 = 4096;
