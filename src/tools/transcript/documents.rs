@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::error::TranscriptError;
-use super::json_piece::{Piece, read_document};
+use super::json_piece::{PieceError, TEXT_MAX, parsed};
 use super::source::{limit, open, reading, unknown};
 use super::{SourceRun, TranscriptFormat, atif, gemini, inspect, messages, mini, opencode, swe_agent};
 
@@ -124,11 +124,17 @@ pub(super) fn state_directory(path: &Path, messages: &mut Value) -> Result<(), T
 
 /// Reads a document.
 pub(super) fn document(path: &Path) -> Result<Value, TranscriptError> {
-    match read_document(BufReader::new(open(path)?)).map_err(reading(path))? {
-        Piece::Value(value) => Ok(value),
-        Piece::Damaged(error) => Err(unknown(path, &format!("it is no JSON: {error}"))),
-        Piece::Refused(reason) => Err(limit(path, reason)),
-    }
+    whole(path, "it", open(path)?)
+}
+
+fn whole(path: &Path, name: &str, input: impl Read) -> Result<Value, TranscriptError> {
+    let mut text = Vec::new();
+    input.take(TEXT_MAX + 1).read_to_end(&mut text).map_err(reading(path))?;
+    parsed("document", &text).map_err(|error| match error {
+        PieceError::Damaged(error) => unknown(path, &format!("{name} is no JSON: {error}")),
+        PieceError::Refused(reason) if name == "it" => limit(path, reason),
+        PieceError::Refused(reason) => limit(path, format!("{name}: {reason}")),
+    })
 }
 
 /// An Inspect log that is an archive.
@@ -182,11 +188,7 @@ impl SampleArchive {
                 format!("its samples have more than {PER_BYTE} times its own size, and 1 GiB; extract them first");
             return Err(limit(path, reason));
         }
-        match read_document(BufReader::new(file.take(size))).map_err(reading(path))? {
-            Piece::Value(value) => Ok(Some(value)),
-            Piece::Damaged(error) => Err(unknown(path, &format!("{name} is no JSON: {error}"))),
-            Piece::Refused(reason) => Err(limit(path, format!("{name}: {reason}"))),
-        }
+        whole(path, &name, file.take(size)).map(Some)
     }
 }
 

@@ -12,7 +12,7 @@ use super::documents::{
     DocumentPlace, Documents, SampleArchive, document, id_in, id_in_path, runs_in, state_directory,
 };
 use super::error::TranscriptError;
-use super::json_piece::{Piece, TEXT_MAX, read_line};
+use super::json_piece::{PieceError, TEXT_MAX, parsed};
 use super::step::{KeptByCall, StepReceiver, TranscriptStep};
 use super::{KNOWN, SourceRun, TranscriptFormat, aider, claude, codex, copilot, gemini, messages, openhands};
 
@@ -346,21 +346,32 @@ pub(super) fn limit(path: &Path, reason: String) -> TranscriptError {
 struct JsonLines {
     path: PathBuf,
     file: BufReader<File>,
+    line: Vec<u8>,
 }
 
 impl JsonLines {
     fn open(path: &Path) -> Result<Self, TranscriptError> {
-        Ok(Self { path: path.to_owned(), file: BufReader::with_capacity(1 << 20, open(path)?) })
+        Ok(Self { path: path.to_owned(), file: BufReader::with_capacity(1 << 20, open(path)?), line: Vec::new() })
     }
 
     /// Returns the next line that is not blank; an inner `None` if it is not a JSON object. A partial last line is left
     /// for the next import.
     fn next(&mut self) -> Result<Option<Option<Value>>, TranscriptError> {
-        match read_line(&mut self.file).map_err(reading(&self.path))? {
-            Some(Piece::Value(value)) => Ok(Some(Some(value).filter(Value::is_object))),
-            Some(Piece::Damaged(_)) => Ok(Some(None)),
-            Some(Piece::Refused(reason)) => Err(limit(&self.path, reason)),
-            None => Ok(None),
+        loop {
+            self.line.clear();
+            let read = (&mut self.file).take(TEXT_MAX + 1).read_until(b'\n', &mut self.line);
+            if read.map_err(reading(&self.path))? == 0 {
+                return Ok(None);
+            }
+            if self.line.trim_ascii().is_empty() {
+                continue;
+            }
+            let value = match parsed("line", &self.line) {
+                Err(PieceError::Refused(reason)) => return Err(limit(&self.path, reason)),
+                parsed => parsed.ok().filter(Value::is_object),
+            };
+            let is_cut = value.is_none() && self.line.last() != Some(&b'\n');
+            return Ok(if is_cut { None } else { Some(value) });
         }
     }
 }
