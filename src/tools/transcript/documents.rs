@@ -205,9 +205,9 @@ mod tests {
 
     #[test]
     fn archive_of_samples_is_read_twice() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("run.eval");
-        let mut archive = zip::ZipWriter::new(std::fs::File::create(&path).unwrap());
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_owned();
+        let mut archive = zip::ZipWriter::new(file.as_file_mut());
         let sample = |number: usize| format!(r#"{{"id":{number},"epoch":1,"events":[]}}"#);
         let mut bytes = 0;
         for number in 0..50 {
