@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use super::error::TranscriptError;
 use super::json_piece::{PieceError, TEXT_MAX, parsed};
-use super::source::{limit, open, reading, unknown};
 use super::{SourceRun, TranscriptFormat, atif, gemini, inspect, messages, mini, opencode, swe_agent};
 
 /// Bytes that the samples of an archive may have: so many for each byte of the archive, and some more.
@@ -29,8 +28,8 @@ pub(super) struct DocumentRun {
 /// The document that was read last: runs of one document are read one after the other.
 #[derive(Default)]
 pub(super) struct Documents {
-    archive: Option<(Arc<Path>, SampleArchive)>,
-    runs: Option<(DocumentPlace, Vec<Value>)>,
+    pub(super) archive: Option<(Arc<Path>, SampleArchive)>,
+    pub(super) runs: Option<(DocumentPlace, Vec<Value>)>,
 }
 
 impl Documents {
@@ -137,6 +136,24 @@ fn whole(path: &Path, name: &str, input: impl Read) -> Result<Value, TranscriptE
     })
 }
 
+#[expect(clippy::disallowed_methods, reason = "an import reads files that a person names")]
+pub(super) fn open(path: &Path) -> Result<File, TranscriptError> {
+    File::open(path).map_err(reading(path))
+}
+
+pub(super) fn reading(path: &Path) -> impl Fn(std::io::Error) -> TranscriptError {
+    let path = path.to_owned();
+    move |source| TranscriptError::Read { path: path.clone(), source }
+}
+
+pub(super) fn unknown(path: &Path, reason: &str) -> TranscriptError {
+    TranscriptError::Unknown { path: path.to_owned(), reason: reason.to_owned() }
+}
+
+pub(super) fn limit(path: &Path, reason: String) -> TranscriptError {
+    TranscriptError::Limit { path: path.to_owned(), reason }
+}
+
 /// An Inspect log that is an archive.
 pub(super) struct SampleArchive {
     path: PathBuf,
@@ -144,7 +161,7 @@ pub(super) struct SampleArchive {
     model: Value,
     /// Bytes that the samples may have, and those read so far.
     bytes_max: u64,
-    bytes: u64,
+    pub(super) bytes: u64,
 }
 
 impl SampleArchive {
@@ -194,37 +211,4 @@ impl SampleArchive {
 
 fn damaged(path: &Path, error: &zip::result::ZipError) -> TranscriptError {
     unknown(path, &format!("the archive can't be read: {error}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::Write;
-
-    use super::*;
-    use crate::tools::transcript::source::FoundRuns;
-
-    #[test]
-    fn archive_of_samples_is_read_twice() {
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        let path = file.path().to_owned();
-        let mut archive = zip::ZipWriter::new(file.as_file_mut());
-        let sample = |number: usize| format!(r#"{{"id":{number},"epoch":1,"events":[]}}"#);
-        let mut bytes = 0;
-        for number in 0..50 {
-            archive.start_file(format!("samples/{number}.json"), zip::write::SimpleFileOptions::default()).unwrap();
-            archive.write_all(sample(number).as_bytes()).unwrap();
-            bytes += sample(number).len() as u64;
-        }
-        archive.finish().unwrap();
-        let (mut found, mut documents) = (FoundRuns::default(), Documents::default());
-        found.add_all(&path).unwrap();
-        assert_eq!(found.0.len(), 50);
-        for source in found.0 {
-            assert_eq!(source.read(&mut documents, &mut |_| Ok(())).unwrap(), 0);
-        }
-        let (_, opened) = documents.archive.unwrap();
-        assert_eq!(opened.bytes, bytes, "each once more, from one open archive");
-        let (_, runs) = documents.runs.unwrap();
-        assert_eq!(runs, [Value::Null], "one sample is in memory, and was taken");
-    }
 }

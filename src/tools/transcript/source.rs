@@ -9,7 +9,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::documents::{
-    DocumentPlace, Documents, SampleArchive, document, id_in, id_in_path, runs_in, state_directory,
+    DocumentPlace, Documents, SampleArchive, document, id_in, id_in_path, limit, open, reading, runs_in,
+    state_directory, unknown,
 };
 use super::error::TranscriptError;
 use super::json_piece::{PieceError, TEXT_MAX, parsed};
@@ -324,24 +325,6 @@ fn entries(directory: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Pat
     Ok(found)
 }
 
-#[expect(clippy::disallowed_methods, reason = "an import reads files that a person names")]
-pub(super) fn open(path: &Path) -> Result<File, TranscriptError> {
-    File::open(path).map_err(reading(path))
-}
-
-pub(super) fn reading(path: &Path) -> impl Fn(std::io::Error) -> TranscriptError {
-    let path = path.to_owned();
-    move |source| TranscriptError::Read { path: path.clone(), source }
-}
-
-pub(super) fn unknown(path: &Path, reason: &str) -> TranscriptError {
-    TranscriptError::Unknown { path: path.to_owned(), reason: reason.to_owned() }
-}
-
-pub(super) fn limit(path: &Path, reason: String) -> TranscriptError {
-    TranscriptError::Limit { path: path.to_owned(), reason }
-}
-
 /// The lines of a file as JSON.
 struct JsonLines {
     path: PathBuf,
@@ -373,5 +356,37 @@ impl JsonLines {
             let is_cut = value.is_none() && self.line.last() != Some(&b'\n');
             return Ok(if is_cut { None } else { Some(value) });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn archive_of_samples_is_read_twice() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_owned();
+        let mut archive = zip::ZipWriter::new(file.as_file_mut());
+        let sample = |number: usize| format!(r#"{{"id":{number},"epoch":1,"events":[]}}"#);
+        let mut bytes = 0;
+        for number in 0..50 {
+            archive.start_file(format!("samples/{number}.json"), zip::write::SimpleFileOptions::default()).unwrap();
+            archive.write_all(sample(number).as_bytes()).unwrap();
+            bytes += sample(number).len() as u64;
+        }
+        archive.finish().unwrap();
+        let (mut found, mut documents) = (FoundRuns::default(), Documents::default());
+        found.add_all(&path).unwrap();
+        assert_eq!(found.0.len(), 50);
+        for source in found.0 {
+            assert_eq!(source.read(&mut documents, &mut |_| Ok(())).unwrap(), 0);
+        }
+        let (_, opened) = documents.archive.unwrap();
+        assert_eq!(opened.bytes, bytes, "each once more, from one open archive");
+        let (_, runs) = documents.runs.unwrap();
+        assert_eq!(runs, [Value::Null], "one sample is in memory, and was taken");
     }
 }
