@@ -389,7 +389,9 @@ pub mod history {
         Blame, BlameLine, Cause, HistoryError, HistoryHit, HistorySearch, Matches, PathChange, SessionChange, blame,
         history_through_merges, path_history, search_history,
     };
-    pub use crate::engine::portable::{PortableSummary, export_session, import_session, import_session_if};
+    pub use crate::engine::portable::{
+        PortableSummary, export_session, export_session_seen, import_session, import_session_if,
+    };
     pub use crate::engine::replay::Replay;
     pub use crate::engine::verify::{VerifyDifference, VerifyReport};
 }

@@ -46,7 +46,7 @@ pub use command_input::{CommandInput, WindowSize};
 pub use command_options::CommandOptions;
 pub use config::{MockOptions, MockRule, WorkspaceSpec};
 pub use containers::{EngineKind, Leftover, Leftovers, OverlayUse, PodmanOptions};
-pub use disk::IgnoredLimits;
+pub use disk::{IgnoredLimits, is_secret_name};
 pub use doctor::{DoctorReport, Finding, diagnose};
 pub use error::BackendError;
 #[doc(hidden)]

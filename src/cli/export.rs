@@ -1,15 +1,17 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use foldspace::history::{PortableSummary, export_session};
-use foldspace::tools::{traces_of, trajectory_of};
+use foldspace::history::{PortableSummary, export_session_seen};
+use foldspace::tools::{SecretMask, traces_of, trajectory_of};
 
+use super::mask::MaskArgs;
 use super::{Failure, Globals, Out, files, open, output, text};
 
 /// Writes a session with all its contents into one file, or as a trajectory or traces for other programs
 ///
 /// A trajectory (ATIF) and traces (OTLP) have the calls of the session and of its children, and no files. They go to
-/// standard output, unless a file is given.
+/// standard output, unless a file is given. Likely secrets in them are masked. The file for `import` is exact: a note
+/// says which likely secrets it has.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -31,6 +33,8 @@ pub(super) struct ExportArgs {
     /// The file to write, as FILE
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "file")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    mask: MaskArgs,
 }
 
 impl ExportArgs {
@@ -39,10 +43,14 @@ impl ExportArgs {
         let found = opened.find(&self.session)?;
         let file = self.file.as_deref().or(self.output.as_deref()).unwrap_or(Path::new("-"));
         if self.atif || self.otlp {
-            let document = match self.atif {
-                true => format!("{:#}\n", trajectory_of(&found.session, &opened.sessions)?),
-                false => format!("{}\n", traces_of(&found.session, &opened.sessions)?),
+            let mut document = match self.atif {
+                true => trajectory_of(&found.session, &opened.sessions)?,
+                false => traces_of(&found.session, &opened.sessions)?,
             };
+            let mut mask = self.mask.mask();
+            mask.json(&mut document);
+            self.mask.tell(&mask);
+            let document = if self.atif { format!("{document:#}\n") } else { format!("{document}\n") };
             return match files::is_standard(file) {
                 true => out.raw(document.as_bytes()),
                 false => files::write(file, |file| {
@@ -50,12 +58,30 @@ impl ExportArgs {
                 }),
             };
         }
-        if files::is_standard(file) {
-            let export = |pipe: &mut dyn Write| export_session(&opened.sessions, found.entry.id, pipe);
-            output::note(&format!("{} written", told(&to_stdout(out, "an export", export)?)));
+        if self.mask.is_given() {
+            return Err(Failure::usage("a file for `import` is exact, and nothing in it can be masked")
+                .with_hint("--atif, --otlp and `foldspace ui NAME --export FILE` mask secrets"));
+        }
+        let mut likely = SecretMask::new(true, &[]);
+        let mut export = |to: &mut dyn Write| {
+            export_session_seen(&opened.sessions, found.entry.id, to, &mut |bytes| likely.count(bytes))
+        };
+        let is_piped = files::is_standard(file);
+        let summary = match is_piped {
+            true => to_stdout(out, "an export", export)?,
+            false => files::write(file, |file| Ok(export(file)?))?,
+        };
+        if let Some(found) = likely.found() {
+            output::note(&format!(
+                "the file has what looks like secrets, as they were recorded: {found}; --atif, --otlp and `foldspace ui \
+                 {} --export FILE` mask them",
+                text::one_line(&self.session, 80)
+            ));
+        }
+        if is_piped {
+            output::note(&format!("{} written", told(&summary)));
             return Ok(());
         }
-        let summary = files::write(file, |file| Ok(export_session(&opened.sessions, found.entry.id, file)?))?;
         out.show(&summary, |out| out.line(format!("{} written to {}", told(&summary), file.display())))
     }
 }

@@ -40,6 +40,7 @@ mod log;
 mod logs;
 mod ls;
 mod man;
+mod mask;
 mod materialise;
 #[cfg(feature = "mcp")]
 mod mcp;

@@ -4,11 +4,16 @@ use super::{Failure, Out, text};
 
 /// The most paths of one kind that are listed.
 pub(super) const SHOWN: usize = 50;
+/// Characters of a path that are shown.
+const PATH_CHARS: usize = 200;
 
 /// Prints what a way back could not restore, and what it removed for good.
 pub(super) fn tell_not_back(left: &[EntryPath], lost: &[EntryPath], out: &mut Out) -> Result<(), Failure> {
     for (word, paths) in [("left    ", left), ("lost    ", lost)] {
-        paths.iter().take(SHOWN).try_for_each(|path| out.line(format!("{word} {path}")))?;
+        paths
+            .iter()
+            .take(SHOWN)
+            .try_for_each(|path| out.line(format!("{word} {}", text::one_line(&path.to_string(), PATH_CHARS))))?;
     }
     not_back(left, lost).iter().try_for_each(|line| out.line(line))
 }

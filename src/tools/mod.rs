@@ -13,6 +13,7 @@ mod policy;
 mod predicate;
 mod rerun;
 mod rewind;
+mod secret_mask;
 #[cfg(feature = "transcripts")]
 mod transcript;
 mod undo;
@@ -83,6 +84,7 @@ pub use rerun::{
 pub use rewind::check_position;
 pub(crate) use rewind::taken_up;
 pub use rewind::{RewindOptions, Rewound, rewind};
+pub use secret_mask::SecretMask;
 #[cfg(feature = "transcripts")]
 pub use transcript::{ImportedRun, TranscriptError, TranscriptFormat, import_transcripts, traces_of, trajectory_of};
 pub(crate) use undo::known_run;

@@ -2,7 +2,7 @@
 
 pub(super) fn counted(count: impl TryInto<u64>, what: &str) -> String {
     let count = count.try_into().unwrap_or(u64::MAX);
-    match (count, what.strip_suffix('y')) {
+    match (count, what.strip_suffix('y').filter(|stem| !stem.ends_with('e'))) {
         (1, _) => format!("1 {what}"),
         (_, Some(stem)) => format!("{count} {stem}ies"),
         (_, None) => format!("{count} {what}s"),
@@ -47,6 +47,7 @@ mod tests {
     #[test]
     fn message_is_a_sentence() {
         assert_eq!([counted(1, "call"), counted(0, "call"), counted(2, "entry")], ["1 call", "0 calls", "2 entries"]);
+        assert_eq!(counted(2, "AWS key"), "2 AWS keys");
         let names = ["a", "b", "c"].map(str::to_owned);
         assert_eq!([all_of(&names[..1]), all_of(&names[..2]), all_of(&names)], ["a", "a and b", "a, b and c"]);
         assert_eq!(any_of(&names), "a, b or c");

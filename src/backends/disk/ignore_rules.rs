@@ -36,7 +36,8 @@ const IGNORED_BYTES: u64 = 1 << 20;
 /// ignored directories.
 const IGNORED_MAX: (usize, u64) = (4000, 128 << 20);
 /// Names of files with keys and passwords.
-const KEYS: [&str; 6] = ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", ".netrc", ".git-credentials"];
+const KEYS: [&str; 8] =
+    ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", ".netrc", ".git-credentials", "shadow", "gshadow"];
 const GIT: &[u8] = b".git";
 const RULES: &str = ".gitignore";
 /// Bytes of a file of rules that are read.
@@ -417,23 +418,25 @@ impl IgnoreRules {
 
     /// Tells whether a name is one of files with secrets, and the path was not asked for.
     pub(super) fn is_secret(&self, path: &EntryPath) -> bool {
-        let name = String::from_utf8_lossy(path.name()).to_ascii_lowercase();
-        let (stem, extension) = name.rsplit_once('.').unwrap_or((&name, ""));
-        let is_it = match extension {
-            "pem" | "key" | "p12" | "pfx" | "jks" => true,
-            "example" | "sample" | "template" | "pub" => false,
-            "" | "json" | "yaml" | "yml" | "toml" | "ini" | "txt" | "csv" | "xml" if stem.contains("credentials") => {
-                true
-            }
-            _ => name == ".env" || name.starts_with(".env.") || KEYS.contains(&&*name),
-        };
-        is_it && !self.is_included(path.as_bytes())
+        is_secret_name(path.name()) && !self.is_included(path.as_bytes())
     }
 
     /// Tells whether a path was asked for.
     fn is_included(&self, path: &[u8]) -> bool {
         let is_it = |included: &[u8]| path.strip_prefix(included).is_some_and(|rest| matches!(rest, [] | [b'/', ..]));
         self.asked.included.iter().any(|included| is_it(included.as_bytes()))
+    }
+}
+
+/// Returns true if a name is one of files with keys or passwords.
+pub fn is_secret_name(name: &[u8]) -> bool {
+    let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+    let (stem, extension) = name.rsplit_once('.').unwrap_or((&name, ""));
+    match extension {
+        "pem" | "key" | "p12" | "pfx" | "jks" => true,
+        "example" | "sample" | "template" | "pub" => false,
+        "" | "json" | "yaml" | "yml" | "toml" | "ini" | "txt" | "csv" | "xml" if stem.contains("credentials") => true,
+        _ => name == ".env" || name.starts_with(".env.") || KEYS.contains(&&*name),
     }
 }
 

@@ -37,8 +37,8 @@ mod watch;
 mod workspace_disk;
 
 pub(crate) use entries::{changed_at, entries_in, lock_file, make_private};
-pub use ignore_rules::IgnoredLimits;
 pub(crate) use ignore_rules::{IgnoreRules, RecordedBeyond};
+pub use ignore_rules::{IgnoredLimits, is_secret_name};
 pub(crate) use kept_index::KeptIndex;
 pub(crate) use making::umask;
 pub(crate) use mapped_mount::MappedMount;

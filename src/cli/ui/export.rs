@@ -5,15 +5,18 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use foldspace::backends::is_secret_name;
 use foldspace::event::{Digest, Event, TerminalRecorded};
 use foldspace::http::{HttpClient, HttpFace, HttpOptions};
 use foldspace::hub::HubOptions;
+use foldspace::tools::SecretMask;
 use foldspace::view::{self, Position};
 use foldspace::{Hub, Session};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::single_file::{file_with, packed};
+use crate::cli::mask::MaskArgs;
 use crate::cli::{Failure, Globals, Out, files, open, output, text};
 
 /// Bytes of a content, or a call's whole texts, that are taken along.
@@ -46,6 +49,8 @@ struct ExportedPage {
     /// Bytes that are left of the budget.
     #[serde(skip)]
     room: usize,
+    #[serde(skip)]
+    mask: Option<SecretMask>,
 }
 
 pub(super) fn export(
@@ -53,6 +58,7 @@ pub(super) fn export(
     wanted: &str,
     (from, to): (Option<&Position>, Option<&Position>),
     (file, force): (&Path, bool),
+    masking: &MaskArgs,
     out: &mut Out,
 ) -> Result<(), Failure> {
     let shown = text::one_line(&file.display().to_string(), 300);
@@ -66,8 +72,12 @@ pub(super) fn export(
     let to = to.map_or_else(|| session.head(), |to| to.resolve(&session))?;
     let hub = Hub::new(opened.sessions.clone(), HubOptions::new(&directory));
     let client = HttpClient::within(HttpFace::new(hub).router(HttpOptions::default()));
-    let (page, calls) = crate::cli::block_on(collected(&client, &session, from, to))??;
-    let data = serde_json::to_vec(&page).map_err(|error| Failure::failed(error.to_string()))?;
+    let (page, calls) = crate::cli::block_on(collected(&client, &session, masking.mask(), (from, to)))??;
+    let failed = |error: serde_json::Error| Failure::failed(error.to_string());
+    let (mut data, mut mask) = (serde_json::to_value(&page).map_err(failed)?, masking.mask());
+    mask.json(&mut data);
+    masking.tell(&mask);
+    let data = serde_json::to_vec(&data).map_err(failed)?;
     let written = file_with(&packed(&data)?);
     if files::is_standard(file) {
         return out.line(written);
@@ -99,12 +109,12 @@ fn tell(left_out: &[Value]) {
 async fn collected(
     client: &HttpClient,
     session: &Session,
-    from: u64,
-    to: u64,
+    mask: SecretMask,
+    (from, to): (u64, u64),
 ) -> Result<(ExportedPage, usize), Failure> {
     let id = session.id().to_string();
     let place = format!("/v1/sessions/{id}");
-    let mut page = ExportedPage { session: id, from, to, room: BUDGET, ..ExportedPage::default() };
+    let mut page = ExportedPage { session: id, from, to, room: BUDGET, mask: Some(mask), ..ExportedPage::default() };
     for what in ["", "/timeline", "/family"] {
         page.answer(&place, what, client.get(&format!("{place}{what}")).await?);
     }
@@ -202,6 +212,17 @@ fn shorten(entry: &mut Value) {
     }
 }
 
+/// Returns true if a screen shows a secret. A long one goes on in the next line, and its frames have it in parts.
+fn shows_secret(frames: &Value, mask: &SecretMask) -> bool {
+    frames["frames"].as_array().into_iter().flatten().any(|frame| {
+        let rows = frame["rows"].as_object().into_iter().flat_map(Map::values).map(|row| {
+            row.as_array().into_iter().flatten().filter_map(|part| part["text"].as_str()).collect::<String>()
+        });
+        let rows: Vec<String> = rows.collect();
+        mask.finds(&rows.concat()) || mask.finds(&rows.join("\n"))
+    })
+}
+
 impl ExportedPage {
     fn answer(&mut self, place: &str, rest: &str, value: Value) {
         self.answers.insert(format!("GET {place}{rest}"), value);
@@ -222,7 +243,8 @@ impl ExportedPage {
         let Some(recorded) = events.find(|event| event["kind"] == TerminalRecorded::KIND) else { return Ok(()) };
         let rest = format!("/calls/{}/frames", whole["call"]);
         let frames: Value = client.get(&format!("{place}{rest}")).await?;
-        match frames["next"].is_null() && self.fits(frames.to_string().as_bytes())? {
+        let has_secrets = self.mask.as_ref().is_some_and(|mask| shows_secret(&frames, mask));
+        match frames["next"].is_null() && !has_secrets && self.fits(frames.to_string().as_bytes())? {
             true => self.answer(place, &rest, frames),
             false => {
                 let (path, size) =
@@ -317,7 +339,11 @@ impl ExportedPage {
     fn take_contents(&mut self, session: &Session, contents: BTreeMap<String, (u64, String)>) -> Result<(), Failure> {
         let in_order: BTreeSet<_> = contents.into_iter().map(|(digest, (size, path))| (size, path, digest)).collect();
         for (size, path, digest) in in_order {
+            // Where secrets are masked, no file of them is taken along.
+            let is_secret = is_secret_name(path.rsplit('/').next().unwrap_or_default().as_bytes());
+            let is_withheld = is_secret && self.mask.as_ref().is_some_and(SecretMask::knows);
             let bytes = match digest.parse::<Digest>() {
+                _ if is_withheld => None,
                 Ok(known) if size <= CONTENT_MAX => session.content(&known).ok(),
                 _ => None,
             };

@@ -10,6 +10,7 @@ use foldspace::view::Position;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
+use super::mask::MaskArgs;
 use super::owner::OwnerClient;
 use super::{Failure, Globals, Out, Signals, output};
 
@@ -19,6 +20,7 @@ use super::{Failure, Globals, Out, Signals, output};
 /// session, and forks, rewinds, merges and bisects from there. The address has a code in it that lets one page in, once,
 /// within 60 seconds.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("mask", |arg| arg.requires("export")), mut_arg("no_mask", |arg| arg.requires("export")))]
 #[command(after_help = "\
 Examples:
   foldspace ui                                 the sessions, in a browser
@@ -47,6 +49,8 @@ pub(super) struct UiArgs {
     /// Replaces the file if it exists
     #[arg(long, requires = "export")]
     force: bool,
+    #[command(flatten)]
+    mask: MaskArgs,
 }
 
 impl UiArgs {
@@ -54,7 +58,7 @@ impl UiArgs {
         match (&self.export, &self.session) {
             (Some(file), Some(session)) => {
                 let span = (self.from.as_ref(), self.to.as_ref());
-                export::export(globals, session, span, (file, self.force), out)
+                export::export(globals, session, span, (file, self.force), &self.mask, out)
             }
             _ => super::block_on(self.open(globals, out))?,
         }

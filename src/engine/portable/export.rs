@@ -22,13 +22,23 @@ pub fn export_session(
     id: SessionId,
     out: &mut dyn Write,
 ) -> Result<PortableSummary, HistoryError> {
+    export_session_seen(sessions, id, out, &mut |_| {})
+}
+
+/// Writes a session as [`export_session`], and passes the bytes of each event and content to `see`.
+pub fn export_session_seen(
+    sessions: &Sessions,
+    id: SessionId,
+    out: &mut dyn Write,
+    see: &mut dyn FnMut(&[u8]),
+) -> Result<PortableSummary, HistoryError> {
     let entry = sessions.store().entry(id)?.ok_or(StoreError::NoSession(id))?;
     let mut summary =
         PortableSummary { session: id, name: name_of(&entry), events: 0, added: 0, contents: 0, bytes: 0 };
     let encoder = zstd::stream::write::Encoder::new(out, LEVEL).map_err(writing)?;
     let mut file = Records { file: encoder, hasher: blake3::Hasher::new(), bytes: 0, buffer: Vec::new() };
     file.head(id)?;
-    let mut export = Export { store: sessions.store().as_ref(), exported: BTreeSet::new(), file };
+    let mut export = Export { store: sessions.store().as_ref(), exported: BTreeSet::new(), file, see };
     while summary.events < entry.head {
         let next = summary.events + 1;
         let batch = sessions.store().read(id, next, entry.head, READ_MAX)?;
@@ -54,6 +64,7 @@ struct Export<'a, W: Write> {
     store: &'a dyn EventStore,
     exported: BTreeSet<Digest>,
     file: Records<W>,
+    see: &'a mut dyn FnMut(&[u8]),
 }
 
 impl<W: Write> Export<'_, W> {
@@ -71,6 +82,7 @@ impl<W: Write> Export<'_, W> {
 
     fn commit(&mut self, commit: &CommitView<'_>) -> Result<(), HistoryError> {
         for event in commit.events().map_while(Result::ok) {
+            (self.see)(event.payload);
             match references_of(&event) {
                 Some(references) => references.iter().try_for_each(|digest| self.content(digest))?,
                 None => {
@@ -96,6 +108,7 @@ impl<W: Write> Export<'_, W> {
             }
             Ok(bytes) => {
                 self.exported.insert(*digest);
+                (self.see)(&bytes);
                 let kind = if digest.git_blob().is_some() { BLOB } else { CONTENT };
                 self.file.content(kind, &bytes)
             }

@@ -48,8 +48,8 @@ pub fn import_session_if<R: Read + Seek>(
     let begin = input.stream_position().map_err(reading)?;
     let checked = CheckedFile::of(sessions, input, rename, accept)?;
     let summary = &checked.summary;
-    let has_name = |entry: &SessionEntry| entry.id != summary.session && name_of(entry) == summary.name;
-    if checked.here == 0 && sessions.list()?.iter().any(has_name) {
+    let has_name = || sessions.names().has_other(sessions.store().as_ref(), &summary.name, summary.session);
+    if checked.here == 0 && has_name()? {
         return Err(SessionError::NameTaken { name: checked.summary.name }.into());
     }
     if checked.summary.added > 0 {
@@ -59,7 +59,7 @@ pub fn import_session_if<R: Read + Seek>(
             recording.take_back();
             return Err(error);
         }
-        sessions.names().forget();
+        sessions.names().add(&summary.name, summary.session);
     }
     Ok(checked.summary)
 }

@@ -16,7 +16,7 @@ use super::history::error::HistoryError;
 use super::id::SessionId;
 use super::session::sessions::Sessions;
 
-pub use export::export_session;
+pub use export::{export_session, export_session_seen};
 pub use import::{import_session, import_session_if};
 
 const MAGIC: &[u8; 8] = b"FOLDOUT\n";

@@ -37,6 +37,15 @@ impl NameIndex {
         Ok(())
     }
 
+    /// Returns true if another session than `id` has a name.
+    pub(crate) fn has_other(&mut self, store: &dyn EventStore, name: &str, id: SessionId) -> SessionResult<bool> {
+        match self.known(store)?.get(name).copied().filter(|holder| *holder != id) {
+            // The name of a session that was removed directly from the store is free again.
+            Some(holder) => Ok(store.entry(holder)?.is_some_and(|entry| name_of(&entry) == name)),
+            None => Ok(false),
+        }
+    }
+
     pub(crate) fn take_for_child(&mut self, store: &dyn EventStore, parent: &str) -> SessionResult<String> {
         let mut number = self.numbers.get(parent).copied().unwrap_or(0);
         // An imported name may have any characters.
@@ -74,9 +83,11 @@ impl NameIndex {
         }
     }
 
-    /// Makes the next use read the names again, after an import has created sessions.
-    pub(crate) fn forget(&mut self) {
-        self.known = None;
+    /// Adds the name of a session that an import has created.
+    pub(crate) fn add(&mut self, name: &str, id: SessionId) {
+        if let Some(known) = &mut self.known {
+            known.insert(name.to_owned(), id);
+        }
     }
 }
 

@@ -8,6 +8,10 @@ use super::edits::{search_replace, stated_files};
 use super::step::{EndedCall, StatedChange, StatedFile, StepReceiver, text, time_of};
 use super::{SourceRun, Transcript};
 
+/// Bytes after which an answer is recorded as two.
+const ANSWER_MAX: usize = 1 << 20;
+/// Files that wait to be created.
+const CREATED_MAX: usize = 1000;
 const START: &str = "# aider chat started at ";
 
 /// Returns the run that begins with a line.
@@ -40,7 +44,7 @@ impl Transcript for Aider {
             _ => ("assistant", line),
         };
         // Each line of the program is a step.
-        if by != self.by || by == "aider" || line.starts_with(START) {
+        if by != self.by || by == "aider" || line.starts_with(START) || self.text.len() > ANSWER_MAX {
             self.flush(steps);
         }
         if !line.starts_with(START) {
@@ -79,6 +83,9 @@ impl Aider {
         if let Some(model) = said.strip_prefix("Model: ").or_else(|| said.strip_prefix("Main model: ")) {
             steps.facts(None, [("model", &model.split(' ').next().into())]);
         } else if said.starts_with("Create new file?") {
+            if self.created.len() == CREATED_MAX {
+                self.created.clear();
+            }
             self.created.insert(std::mem::take(&mut self.last_told));
         } else if let Some(path) = said.strip_prefix("Applied edit to ") {
             let edits: Vec<Value> = self.edits.extract_if(.., |(of, _)| of == path).map(|(_, edit)| edit).collect();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::step::{EndedCall, StatedChange, StatedFile, StepReceiver, content_text, text, time_of};
+use super::step::{EndedCall, KeptByCall, StatedChange, StatedFile, StepReceiver, content_text, text, time_of};
 use super::{SourceRun, Transcript};
 use crate::engine::clock::Timestamp;
 use crate::engine::event::CallStatus;
@@ -16,7 +16,7 @@ pub(crate) const TOOL_ERROR: &str = "<tool_use_error>";
 #[derive(Default)]
 pub(super) struct ClaudeCode {
     /// Calls that edit files, by their ids, until their results come.
-    edits: std::collections::BTreeMap<String, Value>,
+    edits: KeptByCall<Value>,
 }
 
 /// Returns the run of a line of such a transcript.
@@ -74,14 +74,15 @@ impl ClaudeCode {
     fn begin(&mut self, at: Option<Timestamp>, part: &Value, steps: &mut StepReceiver<'_>) {
         let (id, tool) = (text(part, "id"), text(part, "name"));
         if matches!(tool, "Write" | "Edit" | "MultiEdit") {
-            self.edits.insert(id.to_owned(), part["input"].clone());
+            let bytes = part["input"].to_string().len();
+            self.edits.keep(id, part["input"].clone(), bytes);
         }
         steps.begin(at, (id, tool), part["input"].clone());
     }
 
     fn ended(&mut self, part: &Value, stated: &Value) -> EndedCall {
         let id = text(part, "tool_use_id");
-        let edit = self.edits.remove(id);
+        let edit = self.edits.take(id);
         let shown = content_text(&part["content"]);
         if part["is_error"] == true {
             return failed(id, &shown, stated["interrupted"] == true);

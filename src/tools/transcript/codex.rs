@@ -1,10 +1,9 @@
 //! Rollouts of Codex CLI: JSON lines of `{timestamp, type, payload}`.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
-use super::step::{EndedCall, StatedChange, StatedFile, StepReceiver, params_of, text, time_of};
+use super::json_piece::packed;
+use super::step::{EndedCall, KeptByCall, StatedChange, StatedFile, StepReceiver, params_of, text, time_of};
 use super::{SourceRun, Transcript};
 
 const FACTS: [&str; 6] = ["cwd", "cli_version", "model", "originator", "source", "git"];
@@ -14,7 +13,7 @@ const EXIT_CODE: &str = "Exit code: ";
 #[derive(Default)]
 pub(super) struct Codex {
     /// Ends of calls that events state before the output.
-    ends: BTreeMap<String, CodexEnd>,
+    ends: KeptByCall<CodexEnd>,
 }
 
 #[derive(Default)]
@@ -61,11 +60,10 @@ impl Transcript for Codex {
                 self.completed(&payload["item"], &payload["started_at_ms"], &payload["completed_at_ms"]);
             }
             ("event_msg", "patch_apply_end") => {
-                self.end_of(text(payload, "call_id")).files = patched(&payload["changes"]);
+                self.note(text(payload, "call_id"), |end| end.files = patched(&payload["changes"]));
             }
             ("event_msg", "exec_command_end") => {
-                let end = self.end_of(text(payload, "call_id"));
-                end.exit_code = payload["exit_code"].as_i64();
+                self.note(text(payload, "call_id"), |end| end.exit_code = payload["exit_code"].as_i64());
             }
             _ => {}
         }
@@ -74,29 +72,31 @@ impl Transcript for Codex {
 }
 
 impl Codex {
-    fn end_of(&mut self, call: &str) -> &mut CodexEnd {
-        self.ends.entry(call.to_owned()).or_default()
+    fn note(&mut self, call: &str, note: impl FnOnce(&mut CodexEnd)) {
+        let mut end = self.ends.take(call).unwrap_or_default();
+        note(&mut end);
+        let bytes = end.files.iter().map(StatedFile::size).sum();
+        self.ends.keep(call, end, bytes);
     }
 
     fn completed(&mut self, item: &Value, started: &Value, completed: &Value) {
         let Some(id) = item["id"].as_str() else { return };
         let millis = completed.as_u64().zip(started.as_u64()).map(|(end, start)| end.saturating_sub(start));
         match text(item, "type") {
-            "FileChange" if item["status"] == "completed" => self.end_of(id).files = patched(&item["changes"]),
-            "CommandExecution" => {
-                let end = self.end_of(id);
+            "FileChange" if item["status"] == "completed" => self.note(id, |end| end.files = patched(&item["changes"])),
+            "CommandExecution" => self.note(id, |end| {
                 end.exit_code = item["exit_code"].as_i64();
                 end.micros = millis.map(|millis| millis.saturating_mul(1000));
-            }
+            }),
             _ => {}
         }
     }
 
     fn ended(&mut self, payload: &Value) -> EndedCall {
         let id = text(payload, "call_id");
-        let CodexEnd { files, exit_code, micros } = self.ends.remove(id).unwrap_or_default();
+        let CodexEnd { files, exit_code, micros } = self.ends.take(id).unwrap_or_default();
         // Older ones have JSON in a text, with the exit code in it.
-        let unpacked = payload["output"].as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let unpacked = payload["output"].as_str().and_then(packed);
         let unpacked = unpacked.filter(|value| value["output"].is_string());
         let output = match &unpacked {
             Some(value) => value["output"].clone(),
@@ -106,8 +106,7 @@ impl Codex {
         let exit_code =
             exit_code.or_else(|| unpacked.as_ref()?["metadata"]["exit_code"].as_i64()).or_else(|| stated_code(shown));
         let has_failed = ["exec_command failed:", "apply_patch verification failed:", "failed in sandbox:"];
-        let child =
-            serde_json::from_str::<Value>(shown).ok().and_then(|value| Some(value["agent_id"].as_str()?.to_owned()));
+        let child = packed(shown).and_then(|value| Some(value["agent_id"].as_str()?.to_owned()));
         if has_failed.iter().any(|start| shown.starts_with(start)) {
             return EndedCall { micros, ..EndedCall::failed(id, shown) };
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::step::{EndedCall, StepReceiver, params_of, text, time_of};
+use super::step::{EndedCall, KeptByCall, StepReceiver, params_of, text, time_of};
 use super::{SourceRun, Transcript};
 
 /// Text before the exit code in an output, for events without the field.
@@ -37,11 +37,11 @@ pub(super) fn run_of(line: &Value) -> Option<SourceRun> {
 pub(super) fn subagent_of(
     line: &Value,
     session: &SourceRun,
-    callers: &mut BTreeMap<String, String>,
+    callers: &mut KeptByCall<String>,
 ) -> Option<(SourceRun, String)> {
     let (agent, call) = (line["agentId"].as_str()?.to_owned(), line["data"]["toolCallId"].as_str()?.to_owned());
     match text(line, "type") {
-        "tool.execution_start" => _ = callers.insert(call, agent),
+        "tool.execution_start" => callers.keep(&call, agent, 0),
         "subagent.started" => {
             let parent = callers.get(&call).unwrap_or(&session.id).clone();
             let began = time_of(&line["timestamp"]);

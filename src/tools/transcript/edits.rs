@@ -7,6 +7,8 @@ use super::step::{BegunCall, StatedChange, StatedFile, StepKind, StepReceiver, t
 use crate::engine::clock::Timestamp;
 use crate::tools::rerun::foreign::ForeignTool;
 
+/// Edits of one call.
+const EDITS_MAX: usize = 10_000;
 /// Spellings of an edit's parameters, the common one first.
 const SPELLINGS: [(&str, &[&str]); 5] = [
     ("file_path", &["file_path", "filePath", "path", "notebook_path", "absolute_path"]),
@@ -60,7 +62,8 @@ pub(crate) fn stated_files(tool: &str, params: &Value) -> Vec<StatedFile> {
     if text(&common, "file_path").is_empty() || !stated.iter().all(is_stated) { Vec::new() } else { stated }
 }
 
-/// Returns the edits in blocks of SEARCH and REPLACE, each with the number of its first line, from 0.
+/// Returns the edits in blocks of SEARCH and REPLACE, each with the number of its first line, from 0. A text with too many
+/// states none.
 pub(super) fn search_replace(diff: &str) -> Vec<(usize, Value)> {
     let is_marker = |line: &str, signs: [char; 2], word: &str| {
         let rest = line.trim_end().strip_suffix(word).map(str::trim_end);
@@ -73,6 +76,9 @@ pub(super) fn search_replace(diff: &str) -> Vec<(usize, Value)> {
             block = Some((number, String::new(), None));
         } else if let Some((at, old, new)) = block.take_if(|_| is_marker(line, ['>', '+'], "REPLACE")) {
             found.push((at, json!({ "old_string": old, "new_string": new.unwrap_or_default() })));
+            if found.len() > EDITS_MAX {
+                return Vec::new();
+            }
         } else if let Some((_, old, new)) = &mut block {
             match new {
                 None if line.trim_end() == "=======" => *new = Some(String::new()),

@@ -27,6 +27,14 @@ pub enum TranscriptError {
         /// Explanation for a person.
         reason: String,
     },
+    /// It is beyond a limit of an import.
+    #[error("can't import {}: {reason}", path.display())]
+    Limit {
+        /// The file or directory.
+        path: PathBuf,
+        /// The limit, and what to do.
+        reason: String,
+    },
     /// A store for the time of the import can't be used.
     #[error("no temporary store can be used: {0}")]
     Temporary(std::io::Error),
@@ -55,6 +63,7 @@ impl Diagnostic for TranscriptError {
         match self {
             Self::Read { .. } | Self::Temporary(_) => ErrorKind::Io,
             Self::Unknown { .. } => ErrorKind::Damaged,
+            Self::Limit { .. } => ErrorKind::Refused,
             Self::History(error) => error.kind(),
             Self::Session(error) => error.kind(),
         }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::documents::Documents;
 use super::error::TranscriptError;
-use super::source::RunSource;
+use super::source::FoundRuns;
 use super::step::StepKind;
 
 /// Reads the exit codes of the calls in a transcript, by the calls' ids.
@@ -13,8 +14,10 @@ use super::step::StepKind;
 /// [`TranscriptError`]: it can't be read, or no format fits.
 pub(crate) fn exit_codes(path: &Path) -> Result<BTreeMap<String, i64>, TranscriptError> {
     let mut codes = BTreeMap::new();
-    for source in RunSource::all_at(path)? {
-        source.read(&mut |step| {
+    let (mut found, mut documents) = (FoundRuns::default(), Documents::default());
+    found.add_all(path)?;
+    for source in found.0 {
+        source.read(&mut documents, &mut |step| {
             if let StepKind::Ended(call) = step.kind {
                 codes.extend(call.result["exit_code"].as_i64().map(|code| (call.id, code)));
             }

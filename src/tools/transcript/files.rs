@@ -9,7 +9,15 @@ use crate::engine::path::EntryPath;
 use crate::tools::rerun::foreign::path_below;
 
 /// Bytes of contents that are kept to apply edits to.
-const KEPT_MAX: usize = 64 << 20;
+const KEPT_MAX: usize = 16 << 20;
+/// Bytes that the edits of a run may make, whatever their number: a short edit makes a whole file.
+const MADE_MAX: usize = 4 << 30;
+/// Bytes of a file after an edit, if its old and new text both were to stay.
+const EDITED_MAX: usize = 128 << 20;
+/// Files of a run.
+const FILES_MAX: usize = 100_000;
+/// Lines of a file and of a patch to it, which are compared.
+const PATCHED_LINES: usize = 1 << 17;
 
 /// The contents that are known.
 #[derive(Debug, Default)]
@@ -17,6 +25,7 @@ pub(crate) struct StatedFiles {
     directory: Option<String>,
     known: BTreeMap<EntryPath, Option<Bytes>>,
     bytes: usize,
+    made: usize,
 }
 
 /// A change of a file that can be recorded.
@@ -39,18 +48,32 @@ impl StatedFiles {
 
     /// Returns the changes that a call has made below the directory.
     pub(crate) fn changes(&mut self, stated: Vec<StatedFile>) -> Vec<KnownChange> {
-        stated.into_iter().flat_map(|file| self.change(file)).collect()
+        let mut changes: Vec<KnownChange> = Vec::new();
+        for change in stated.into_iter().flat_map(|file| self.change(file)) {
+            match (changes.last_mut(), change) {
+                // Of several edits of one file only the last counts, and no more is held in memory.
+                (
+                    Some(KnownChange::Written { path: last, contents, .. }),
+                    KnownChange::Written { path, contents: next, .. },
+                ) if *last == path => *contents = next,
+                (_, change) => changes.push(change),
+            }
+        }
+        changes
     }
 
     fn change(&mut self, StatedFile { path: shown, change }: StatedFile) -> Vec<KnownChange> {
         let Some(path) = self.path(&shown) else { return Vec::new() };
         match change {
-            StatedChange::Whole(contents) => vec![self.write(path, contents)],
+            StatedChange::Whole(contents) => vec![self.write(path, shown, contents)],
             StatedChange::Replaced { before, old, new, all } => {
                 let before = before.or_else(|| self.text(&path));
-                match before.filter(|before| before.contains(&old)) {
-                    Some(before) if all => vec![self.write(path, before.replace(&old, &new))],
-                    Some(before) => vec![self.write(path, before.replacen(&old, &new, 1))],
+                let count = before
+                    .as_ref()
+                    .map_or(0, |before| before.matches(&old).take(if all { EDITED_MAX } else { 1 }).count());
+                let made = |before: &String| before.len().saturating_add(count.saturating_mul(new.len()));
+                match before.filter(|before| count > 0 && made(before) <= EDITED_MAX) {
+                    Some(before) => vec![self.write(path, shown, before.replacen(&old, &new, count))],
                     None => vec![self.lose(path, shown)],
                 }
             }
@@ -66,7 +89,7 @@ impl StatedFiles {
                     None => (Some(path), shown),
                 };
                 match (to, after) {
-                    (Some(to), Some(after)) => changes.push(self.write(to, after)),
+                    (Some(to), Some(after)) => changes.push(self.write(to, shown, after)),
                     (Some(to), None) => changes.push(self.lose(to, shown)),
                     (None, _) => {}
                 }
@@ -86,7 +109,11 @@ impl StatedFiles {
         String::from_utf8(bytes.to_vec()).ok()
     }
 
-    fn write(&mut self, path: EntryPath, contents: String) -> KnownChange {
+    fn write(&mut self, path: EntryPath, shown: String, contents: String) -> KnownChange {
+        self.made = self.made.saturating_add(contents.len());
+        if self.made > MADE_MAX || self.known.len() >= FILES_MAX && !self.known.contains_key(&path) {
+            return self.lose(path, shown);
+        }
         let contents = Bytes::from(contents);
         let keeps = self.bytes + contents.len() <= KEPT_MAX;
         self.bytes += if keeps { contents.len() } else { 0 };
@@ -117,6 +144,9 @@ impl StatedFiles {
 }
 
 fn patched(before: &str, diff: &str) -> Option<String> {
+    if [before, diff].into_iter().any(|text| text.lines().nth(PATCHED_LINES).is_some()) {
+        return None;
+    }
     let patch = diffy::Patch::from_str(diff).ok()?;
     diffy::apply(before, &patch).ok()
 }

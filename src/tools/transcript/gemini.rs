@@ -32,11 +32,15 @@ pub(super) fn run_of(head: &Value) -> Option<SourceRun> {
 }
 
 impl Transcript for GeminiCli {
-    fn line(&mut self, line: Value, steps: &mut StepReceiver<'_>) {
+    fn line(&mut self, mut line: Value, steps: &mut StepReceiver<'_>) {
         steps.facts(time_of(&line["startTime"]), [("cwd", &line["directories"][0])]);
-        match line.get("messages").and_then(Value::as_array).cloned() {
+        match line.get_mut("messages").map(Value::take) {
             // The document of older versions.
-            Some(messages) => messages.into_iter().for_each(|message| self.message(message, steps)),
+            Some(Value::Array(messages)) => messages.into_iter().for_each(|message| self.message(message, steps)),
+            Some(other) => {
+                line["messages"] = other;
+                self.message(line, steps);
+            }
             None => self.message(line, steps),
         }
     }

@@ -1,5 +1,7 @@
 //! Samples of Inspect's logs: the tool events of one sample are a run, or the calls in its messages.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::SourceRun;
@@ -52,11 +54,11 @@ pub(super) fn steps_of(mut sample: Value, steps: &mut StepReceiver<'_>) {
         let mut reader = MessageReader::default();
         taken(&mut sample, "messages").into_iter().for_each(|message| reader.message(message, steps));
     }
-    let mut ended = Vec::new();
+    let mut ended = Outcomes::default();
     for event in &events {
         let at = time_of(&event["timestamp"]);
         // The event of a call has its outcome, which came later.
-        give_ended(&mut ended, at, steps);
+        ended.give_until(at, steps);
         if event["event"] != "tool" {
             steps.record(at, event.clone());
             continue;
@@ -64,10 +66,10 @@ pub(super) fn steps_of(mut sample: Value, steps: &mut StepReceiver<'_>) {
         let id = text(event, "id");
         steps.begin(at, (id, text(event, "function")), params_of(&event["arguments"]));
         if event["pending"] != true {
-            ended.push((time_of(&event["completed"]).or(at), outcome(id, event)));
+            ended.add(time_of(&event["completed"]).or(at), outcome(id, event));
         }
     }
-    give_ended(&mut ended, Some(Timestamp(i64::MAX)), steps);
+    ended.give_until(Some(Timestamp(i64::MAX)), steps);
     steps.record(None, sample);
 }
 
@@ -79,12 +81,24 @@ fn outcome(id: &str, event: &Value) -> EndedCall {
     }
 }
 
-/// Ends of calls that a transcript states with their beginnings, and the times at which they came.
-pub(super) type Outcomes = Vec<(Option<Timestamp>, EndedCall)>;
+/// Ends of calls that a transcript states with their beginnings, by the times at which they came.
+#[derive(Default)]
+pub(super) struct Outcomes {
+    ended: BTreeMap<(Option<Timestamp>, usize), EndedCall>,
+    count: usize,
+}
 
-/// Emits the ends up to a time, in the order of their times.
-pub(super) fn give_ended(ended: &mut Outcomes, until: Option<Timestamp>, steps: &mut StepReceiver<'_>) {
-    let mut due: Outcomes = ended.extract_if(.., |(at, _)| *at <= until).collect();
-    due.sort_by_key(|(at, _)| *at);
-    due.into_iter().for_each(|(at, outcome)| steps.end(at, outcome));
+impl Outcomes {
+    pub(super) fn add(&mut self, at: Option<Timestamp>, outcome: EndedCall) {
+        self.count += 1;
+        self.ended.insert((at, self.count), outcome);
+    }
+
+    /// Emits the ends up to a time, in the order of their times.
+    pub(super) fn give_until(&mut self, until: Option<Timestamp>, steps: &mut StepReceiver<'_>) {
+        while let Some(first) = self.ended.first_entry().filter(|first| first.key().0 <= until) {
+            let ((at, _), outcome) = first.remove_entry();
+            steps.end(at, outcome);
+        }
+    }
 }

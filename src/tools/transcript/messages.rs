@@ -5,10 +5,16 @@ use std::collections::VecDeque;
 use serde_json::{Value, json};
 
 use super::codex::stated_code;
+use super::json_piece::packed;
 use super::step::{EndedCall, StepKind, StepReceiver, content_text, params_of, text, time_of};
 use super::{SourceRun, Transcript, TranscriptFormat};
 use crate::engine::id::Digest;
 use crate::tools::rerun::foreign::ForeignTool;
+
+/// Calls of a message that are read as calls.
+pub(super) const CALLS_MAX: usize = 256;
+/// Calls that wait for an outcome: a search goes through them.
+pub(super) const OPEN_MAX: usize = 1000;
 
 /// Facts that a document states beside its messages. A line that is a message states none.
 struct MessageForm<'h> {
@@ -129,7 +135,9 @@ impl MessageReader {
         let content = if message["message"].is_object() { &message["message"]["content"] } else { &message["content"] };
         let (mut begun, mut is_call, mut has_more) = (Vec::new(), false, content.is_string());
         for part in content.as_array().into_iter().flatten() {
-            if let Some(call) = begun_in(part) {
+            if begun.len() < CALLS_MAX
+                && let Some(call) = begun_in(part)
+            {
                 begun.push(call);
             } else if let Some(ended) = self.ended_in(part) {
                 is_call = true;
@@ -138,7 +146,9 @@ impl MessageReader {
                 has_more = true;
             }
         }
-        begun.extend(message["tool_calls"].as_array().into_iter().flatten().filter_map(begun_in));
+        let calls = message["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
+        has_more |= begun.len() + calls.len() > CALLS_MAX;
+        begun.extend(calls.iter().filter_map(begun_in).take(CALLS_MAX));
         if message["role"] == "tool"
             && let Some(ended) = self.end(message["tool_call_id"].as_str(), content, &message["error"]["message"])
         {
@@ -152,6 +162,9 @@ impl MessageReader {
             let (is_numbered, is_shell) = (id.is_none(), ForeignTool::named(&tool) == Some(ForeignTool::Shell));
             let id = id.unwrap_or_else(|| format!("call-{}", self.begun));
             self.open.push_back(WaitingCall { id: id.clone(), is_numbered, is_shell });
+            if self.open.len() > OPEN_MAX {
+                self.open.pop_front();
+            }
             steps.begin_edit(at, id, tool, params);
         }
     }
@@ -180,7 +193,7 @@ impl MessageReader {
         let call = at.and_then(|at| self.open.remove(at));
         let id = id.or(call.as_ref().map(|call| &*call.id))?;
         // Cline's answers are JSON in a text.
-        let packed = answer.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let packed = answer.as_str().and_then(packed);
         let items = packed.as_ref().unwrap_or(answer);
         let items = items.as_array().map_or_else(|| vec![items], |items| items.iter().collect());
         let failed = items.iter().find(|item| item["success"] == false && item["query"].is_string());

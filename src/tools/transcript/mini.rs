@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::messages::{AskedCall, begun_in};
+use super::messages::{AskedCall, CALLS_MAX, OPEN_MAX, begun_in};
 use super::step::{EndedCall, StepReceiver, content_text, text, time_of};
 use super::{SourceRun, Transcript};
 use crate::engine::id::Digest;
@@ -72,6 +72,9 @@ impl MiniSweAgent {
                 self.begun += 1;
                 let id = id.unwrap_or_else(|| format!("action-{}", self.begun));
                 self.open.push_back(id.clone());
+                if self.open.len() > OPEN_MAX {
+                    self.open.pop_front();
+                }
                 steps.begin(at, (id, tool), params);
             }
         }
@@ -108,7 +111,7 @@ fn calls_in(message: &Value) -> Vec<AskedCall> {
     let stated = |id: &Value| id.as_str().map(str::to_owned);
     let bash = |id, command: Value| (id, "bash".to_owned(), json!({ "command": command }));
     if let Some(calls) = message["tool_calls"].as_array() {
-        return calls.iter().filter_map(begun_in).collect();
+        return calls.iter().filter_map(begun_in).take(CALLS_MAX).collect();
     }
     if let Some(actions) = message["extra"]["actions"].as_array() {
         return actions.iter().map(|action| bash(stated(&action["tool_call_id"]), action["command"].clone())).collect();

@@ -6,6 +6,7 @@ pub(super) mod call_events;
 pub(super) mod claude;
 mod codex;
 pub(super) mod copilot;
+mod documents;
 pub(super) mod edits;
 mod error;
 pub(crate) mod exit_codes;
@@ -13,6 +14,7 @@ mod family;
 pub(super) mod files;
 pub(super) mod gemini;
 mod inspect;
+mod json_piece;
 mod messages;
 mod mini;
 mod opencode;
@@ -33,7 +35,7 @@ use serde_json::Value;
 
 pub use error::TranscriptError;
 use recorder::RunRecorder;
-use source::RunSource;
+use source::FoundRuns;
 use step::StepReceiver;
 pub use traces::traces_of;
 pub use trajectory::trajectory_of;
@@ -41,7 +43,6 @@ pub use trajectory::trajectory_of;
 use crate::engine::clock::Timestamp;
 use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::portable::copy_session;
-use crate::engine::session::name_index::name_of;
 use crate::engine::session::sessions::Sessions;
 
 /// The formats of transcripts.
@@ -214,12 +215,12 @@ pub fn import_transcripts(
     paths: &[&Path],
     name: Option<&str>,
 ) -> Result<Vec<ImportedRun>, TranscriptError> {
-    let mut sources = Vec::new();
-    for path in paths {
-        sources.extend(RunSource::all_at(path)?);
-    }
+    let mut found = FoundRuns::default();
+    paths.iter().try_for_each(|path| found.add_all(path))?;
+    let FoundRuns(mut sources) = found;
     source::parents_first(&mut sources);
-    let mut recorder = RunRecorder::new()?;
+    let parents = sources.iter().filter_map(|source| source.run.parent.clone()).collect();
+    let mut recorder = RunRecorder::new(parents)?;
     let mut imported = Vec::new();
     for (number, source) in sources.into_iter().enumerate() {
         let name = match name.filter(|_| number == 0) {
@@ -228,6 +229,7 @@ pub fn import_transcripts(
         };
         let mut run = recorder.record(source, name)?;
         let copied = copy_session(run.session, recorder.sessions(), sessions)?;
+        recorder.relieve()?;
         (run.name, run.events, run.added) = (copied.name, copied.events, copied.added);
         imported.push(run);
     }
@@ -237,6 +239,6 @@ pub fn import_transcripts(
 /// Returns the name of a run, or a longer one where another session has that.
 fn free_name(sessions: &Sessions, run: &SourceRun) -> Result<String, TranscriptError> {
     let (id, name) = (run.session(), run.name());
-    let is_taken = sessions.list()?.iter().any(|entry| entry.id != id && name_of(entry) == name);
+    let is_taken = sessions.names().has_other(sessions.store().as_ref(), &name, id)?;
     Ok(if is_taken { format!("{name}-{}", id.short()) } else { name })
 }

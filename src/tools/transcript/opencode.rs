@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::SourceRun;
-use super::inspect::{Outcomes, give_ended};
+use super::inspect::Outcomes;
 use super::step::{EndedCall, StepReceiver, params_of, taken, text, time_of};
 use crate::engine::clock::Timestamp;
 
@@ -30,7 +30,7 @@ pub(super) fn steps_of(mut document: Value, steps: &mut StepReceiver<'_>) {
     let stated = [("cwd", &info["directory"]), ("version", &info["version"])];
     steps.facts(time_of(&info["time"]["created"]), stated);
     let messages = taken(&mut document, "messages");
-    let (count, mut ended) = (messages.len(), Vec::new());
+    let (count, mut ended) = (messages.len(), Outcomes::default());
     for (number, mut message) in messages.into_iter().enumerate() {
         let parts = taken(&mut message, "parts");
         let mut info = message.get_mut("info").map(Value::take).unwrap_or_default();
@@ -48,10 +48,10 @@ pub(super) fn steps_of(mut document: Value, steps: &mut StepReceiver<'_>) {
             }
             // In a later export the parts behind it may come before its end.
             if !is_final && may_grow {
-                return give_ended(&mut ended, Some(Timestamp(i64::MAX)), steps);
+                return ended.give_until(Some(Timestamp(i64::MAX)), steps);
             }
         }
-        give_ended(&mut ended, Some(Timestamp(i64::MAX)), steps);
+        ended.give_until(Some(Timestamp(i64::MAX)), steps);
         if let Some(info) = info.as_object_mut().filter(|info| info.get("role").is_some_and(|role| role == "user")) {
             // It counts what changed since the prompt, and so differs in each export.
             info.remove("summary");
@@ -68,9 +68,11 @@ fn give_part(part: Value, created: Option<Timestamp>, ended: &mut Outcomes, step
         return steps.record(time_of(&part["time"]["start"]), part);
     }
     let begun = time_of(&state["time"]["start"]).or(created);
-    give_ended(ended, begun, steps);
+    ended.give_until(begun, steps);
     let (id, tool) = (text(&part, "callID").to_owned(), text(&part, "tool").to_owned());
-    ended.extend(outcome(&id, state).map(|outcome| (time_of(&state["time"]["end"]).or(begun), outcome)));
+    if let Some(outcome) = outcome(&id, state) {
+        ended.add(time_of(&state["time"]["end"]).or(begun), outcome);
+    }
     steps.begin_edit(begun, id, tool, params_of(&state["input"]));
 }
 

@@ -1,12 +1,13 @@
 //! Recording a run into a store of its own, from which its session is copied.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 
 use super::call_events::{MESSAGE_MAX, ObservedEnd, push_begin, push_end, push_record};
+use super::documents::Documents;
 use super::error::TranscriptError;
 use super::files::{KnownChange, StatedFiles};
 use super::source::RunSource;
@@ -27,6 +28,13 @@ use crate::engine::session::snapshot::SnapshotPolicy;
 use crate::engine::store::{Durability, LocalStore, LocalStoreOptions, Pending};
 use crate::reducers::{AgentRun, AgentRuns};
 
+/// Runs in the store.
+const RUNS_HELD: usize = 1000;
+/// Bytes of memory of the calls of a run, by their ids, and of each beside its id.
+const CALLS_MAX: usize = 24 << 20;
+const EACH: usize = 300;
+/// Bytes of the files that wait for the ends of their calls.
+const WAITING_MAX: usize = 8 << 20;
 /// Characters of an agent's name, which has at most 200 bytes.
 const AGENT_MAX: usize = 50;
 /// The backend of a session whose workspace is no longer there: its files are those of the history.
@@ -36,6 +44,10 @@ const BACKEND: &str = "memory";
 pub(super) struct RunRecorder {
     sessions: Sessions,
     recorded: BTreeMap<(String, String), RecordedRun>,
+    /// Runs with subagents, by their ids.
+    parents: BTreeSet<String>,
+    documents: Documents,
+    count: usize,
     _directory: TempDir,
 }
 
@@ -48,14 +60,15 @@ struct RecordedRun {
 }
 
 impl RunRecorder {
-    pub(super) fn new() -> Result<Self, TranscriptError> {
+    pub(super) fn new(parents: BTreeSet<String>) -> Result<Self, TranscriptError> {
         let directory = tempfile::tempdir().map_err(TranscriptError::Temporary)?;
         let options = LocalStoreOptions { durability: Durability::Buffered, ..LocalStoreOptions::default() };
         let store = LocalStore::open(directory.path(), options)?;
         let policy = SnapshotPolicy { every: 0, ..SnapshotPolicy::default() };
         let clock = Arc::new(StepClock::new(Timestamp(0), 0));
         let sessions = Sessions::new(Arc::new(store), Registry::standard(), clock, policy)?;
-        Ok(Self { sessions, recorded: BTreeMap::new(), _directory: directory })
+        let (recorded, documents) = (BTreeMap::new(), Documents::default());
+        Ok(Self { sessions, recorded, parents, documents, count: 0, _directory: directory })
     }
 
     pub(super) fn sessions(&self) -> &Sessions {
@@ -96,11 +109,15 @@ impl RunRecorder {
             facts: Map::new(),
             pending: None,
             run: run.id.clone(),
+            calls: 0,
+            waiting: 0,
         };
-        let unreadable = source.read(&mut |step| recording.step(step))?;
+        let unreadable = source.read(&mut self.documents, &mut |step| recording.step(step))?;
         let RunRecording { session, pending, recorded, .. } = recording;
         pending.map(Pending::wait).transpose()?;
-        self.recorded.insert((run.agent.clone(), run.id.clone()), recorded);
+        if self.parents.contains(&run.id) {
+            self.recorded.insert((run.agent.clone(), run.id.clone()), recorded);
+        }
         let state = session.state()?;
         let counted = state.slice::<AgentRuns>().and_then(|runs| runs.runs.get(&run.id));
         let AgentRun { calls, incomplete, records, .. } = counted.cloned().unwrap_or_default();
@@ -118,6 +135,16 @@ impl RunRecorder {
             records,
             unreadable,
         })
+    }
+
+    /// Forgets the recorded runs where none has subagents, from time to time: a store grows with them.
+    pub(super) fn relieve(&mut self) -> Result<(), TranscriptError> {
+        self.count += 1;
+        if self.count == RUNS_HELD && self.recorded.is_empty() {
+            *self = Self::new(std::mem::take(&mut self.parents))?;
+        }
+        self.count %= RUNS_HELD;
+        Ok(())
     }
 
     /// Returns the place where a subagent left its parent: the call that names it, or the last one that had begun.
@@ -158,6 +185,9 @@ struct RunRecording {
     facts: Map<String, Value>,
     pending: Option<Pending>,
     run: String,
+    /// Bytes of memory of the calls, and of files that wait.
+    calls: usize,
+    waiting: usize,
 }
 
 impl RunRecording {
@@ -194,7 +224,19 @@ impl RunRecording {
         if self.recorded.calls.contains_key(&id) {
             return self.record(serde_json::json!({ "again": { "id": id, "tool": tool, "params": params } }));
         }
+        self.calls += EACH + 3 * id.len();
+        if self.calls > CALLS_MAX {
+            let reason = format!("it has more calls than an import takes ({})", self.recorded.calls.len());
+            return Err(TranscriptError::Limit {
+                path: self.run.clone().into(),
+                reason: format!("{reason}; split it"),
+            });
+        }
         let access = ToolAccess::of(&tool);
+        let bytes = files.iter().map(StatedFile::size).sum::<usize>();
+        // The call counts as one of which it is unknown what it changed.
+        let files = if self.waiting == 0 || self.waiting + bytes <= WAITING_MAX { files } else { Vec::new() };
+        self.waiting += files.iter().map(StatedFile::size).sum::<usize>();
         let mut commit = self.commit().of_call(CallLink::Opens);
         let observed = CallObserved { run: self.run.clone(), id: id.clone(), ..CallObserved::default() };
         push_begin(&mut commit, &observed, &tool, params)?;
@@ -213,6 +255,7 @@ impl RunRecording {
             let result = serde_json::json!({ "id": call.id, "result": call.result, "message": call.message });
             return self.record(serde_json::json!({ "late": result }));
         };
+        self.waiting -= open.files.iter().map(StatedFile::size).sum::<usize>();
         if call.message.len() > MESSAGE_MAX {
             // The outcome has its beginning.
             self.record(serde_json::json!({ "message": { "id": call.id, "text": call.message } }))?;

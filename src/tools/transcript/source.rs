@@ -1,24 +1,27 @@
-//! Finding the runs in files, and reading them step by step.
+//! Finding the runs in files, and reading them step by step. One document or line is in memory at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use regex::{Captures, Regex};
 use serde_json::Value;
 
-use super::error::TranscriptError;
-use super::step::{StepReceiver, TranscriptStep};
-use super::{
-    KNOWN, SourceRun, TranscriptFormat, aider, atif, claude, codex, copilot, gemini, inspect, messages, mini, opencode,
-    openhands, swe_agent,
+use super::documents::{
+    DocumentPlace, Documents, SampleArchive, document, id_in, id_in_path, limit, open, reading, runs_in,
+    state_directory, unknown,
 };
+use super::error::TranscriptError;
+use super::json_piece::{PieceError, TEXT_MAX, parsed};
+use super::step::{KeptByCall, StepReceiver, TranscriptStep};
+use super::{KNOWN, SourceRun, TranscriptFormat, aider, claude, codex, copilot, gemini, messages, openhands};
 
 /// Lines at the beginning that are searched for the format.
 const HEAD_LINES: usize = 256;
-/// Bytes of a document that is read as a whole, and of a line.
-const DOCUMENT_MAX: u64 = 1 << 30;
+/// Runs of an import, and bytes of a fact about one: all are in memory until the last is imported.
+const RUNS_MAX: usize = 50_000;
+const FACT_MAX: usize = 4096;
 /// Bytes read from the start of a file to detect its format.
 const SNIFFED: u64 = 4096;
 /// Subagents of subagents that are put in order.
@@ -37,24 +40,52 @@ pub(super) struct RunSource {
 #[derive(Debug)]
 enum SourceBody {
     /// JSON lines.
-    Lines(PathBuf),
-    Document(Value),
-    /// Lines of text.
-    Text(String),
+    Lines(Arc<Path>),
+    /// The run of that number in a document.
+    Document(DocumentPlace, usize),
+    /// Lines of text, from an offset up to another.
+    Text(Arc<Path>, u64, u64),
     /// One document for each step.
     Files(Vec<PathBuf>),
 }
 
-impl RunSource {
-    /// Finds the runs in a file or a directory, parents first.
-    pub(super) fn all_at(path: &Path) -> Result<Vec<Self>, TranscriptError> {
+/// The runs of an import.
+#[derive(Default)]
+pub(super) struct FoundRuns(pub(super) Vec<RunSource>);
+
+impl FoundRuns {
+    /// Adds the runs in a file or a directory.
+    pub(super) fn add_all(&mut self, path: &Path) -> Result<(), TranscriptError> {
+        let before = self.0.len();
+        self.add_at(path)?;
+        match self.0.len() == before {
+            true => Err(unknown(path, &format!("its format is unknown; known are {KNOWN}"))),
+            false => Ok(()),
+        }
+    }
+
+    fn push(&mut self, path: &Path, source: RunSource) -> Result<(), TranscriptError> {
+        let SourceRun { agent, id, parent, directory, .. } = &source.run;
+        let facts = [Some(agent), Some(id), parent.as_ref(), directory.as_ref(), source.link.as_ref()];
+        if facts.into_iter().flatten().any(|fact| fact.len() > FACT_MAX) {
+            let reason = format!("a name, an id or a directory of a run has more than {FACT_MAX} bytes; shorten it");
+            return Err(limit(path, reason));
+        }
+        if self.0.len() == RUNS_MAX {
+            return Err(limit(path, format!("there are more than {RUNS_MAX} runs; import fewer at once")));
+        }
+        self.0.push(source);
+        Ok(())
+    }
+
+    fn add_at(&mut self, path: &Path) -> Result<(), TranscriptError> {
         if path.is_dir() {
-            return Ok(vec![Self::of_directory(path)?]);
+            return self.push(path, RunSource::of_directory(path)?);
         }
         let mut start = Vec::new();
         open(path)?.take(SNIFFED).read_to_end(&mut start).map_err(reading(path))?;
         if start.starts_with(b"PK\x03\x04") {
-            return archive(path);
+            return self.add_archive(path);
         }
         if start.starts_with(b"SQLite format 3\0") {
             let reason =
@@ -62,31 +93,106 @@ impl RunSource {
             return Err(unknown(path, reason));
         }
         if start.trim_ascii_start().starts_with(b"# aider chat ") {
-            return chats(path);
+            return self.add_chats(path);
         }
         if let Some((format, run)) = of_lines(path)? {
-            let children = match format {
-                TranscriptFormat::ClaudeCode => subagents(path, &run)?,
-                TranscriptFormat::CopilotCli => own_subagents(path, &run)?,
-                _ => Vec::new(),
+            let body = SourceBody::Lines(path.into());
+            self.push(path, RunSource { format, run: run.clone(), link: None, body })?;
+            return match format {
+                TranscriptFormat::ClaudeCode => self.add_subagents(path, &run),
+                TranscriptFormat::CopilotCli => self.add_own_subagents(path, &run),
+                _ => Ok(()),
             };
-            let source = Self { format, run, link: None, body: SourceBody::Lines(path.to_owned()) };
-            return Ok(std::iter::once(source).chain(children).collect());
         }
-        let found = match document(path) {
+        match document(path) {
             Ok(mut whole) => {
                 state_directory(path, &mut whole)?;
-                of_document(whole, place(path).as_deref())
+                self.add_document(&(path.into(), None), whole)
             }
-            Err(TranscriptError::Unknown { .. }) if JsonLines::open(path)?.next()?.flatten().is_some() => Vec::new(),
-            Err(error) => return Err(error),
-        };
-        match found.is_empty() {
-            true => Err(unknown(path, &format!("its format is unknown; known are {KNOWN}"))),
-            false => Ok(found),
+            Err(TranscriptError::Unknown { .. }) if JsonLines::open(path)?.next()?.flatten().is_some() => Ok(()),
+            Err(error) => Err(error),
         }
     }
 
+    /// Adds the runs in a document, in whatever format it is.
+    fn add_document(&mut self, place: &DocumentPlace, document: Value) -> Result<(), TranscriptError> {
+        for (number, found) in runs_in(document, id_in(place).as_deref()).into_iter().enumerate() {
+            let body = SourceBody::Document(place.clone(), number);
+            self.push(&place.0, RunSource { format: found.format, run: found.run, link: None, body })?;
+        }
+        Ok(())
+    }
+
+    /// Adds the samples of an Inspect log that is an archive.
+    fn add_archive(&mut self, path: &Path) -> Result<(), TranscriptError> {
+        let (mut archive, path, before) = (SampleArchive::open(path)?, Arc::from(path), self.0.len());
+        for number in 0..archive.len() {
+            if let Some(sample) = archive.sample(number)? {
+                self.add_document(&(Arc::clone(&path), Some(number)), sample)?;
+            }
+        }
+        if self.0.len() == before { Err(unknown(&path, "it has no samples of Inspect")) } else { Ok(()) }
+    }
+
+    /// Adds the chats in a history of Aider.
+    fn add_chats(&mut self, path: &Path) -> Result<(), TranscriptError> {
+        let (path, mut lines, mut at) = (Arc::from(path), BufReader::new(open(path)?), 0);
+        let (mut line, mut begun, mut seen) = (Vec::new(), None, BTreeMap::new());
+        loop {
+            line.clear();
+            let read = (&mut lines).take(TEXT_MAX).read_until(b'\n', &mut line).map_err(reading(&path))?;
+            at += read as u64;
+            let next = line.ends_with(b"\n").then(|| aider::run_of(&String::from_utf8_lossy(&line))).flatten();
+            if next.is_some() || read == 0 {
+                // The next beginning ends a chat, too.
+                if let Some((run, from)) = begun.take() {
+                    let body = SourceBody::Text(Arc::clone(&path), from, at);
+                    self.push(&path, RunSource { format: TranscriptFormat::Aider, run, link: None, body })?;
+                }
+            }
+            if let Some(mut run) = next {
+                let count = seen.entry(run.id.clone()).and_modify(|count| *count += 1).or_insert(1);
+                if *count > 1 {
+                    run.id = format!("{}-{count}", run.id);
+                }
+                begun = Some((run, at));
+            }
+            if read == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Adds the subagents whose events are in the file of their session.
+    fn add_own_subagents(&mut self, path: &Path, session: &SourceRun) -> Result<(), TranscriptError> {
+        let (mut lines, mut callers, shared) = (JsonLines::open(path)?, KeptByCall::default(), Arc::from(path));
+        while let Some(line) = lines.next()? {
+            if let Some((run, call)) = line.and_then(|line| copilot::subagent_of(&line, session, &mut callers)) {
+                let body = SourceBody::Lines(Arc::clone(&shared));
+                let format = TranscriptFormat::CopilotCli;
+                self.push(path, RunSource { format, run, link: Some(call), body })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the transcripts of subagents beside that of their parent.
+    fn add_subagents(&mut self, path: &Path, parent: &SourceRun) -> Result<(), TranscriptError> {
+        let directory = path.with_extension("").join("subagents");
+        if parent.parent.is_some() || !directory.is_dir() {
+            return Ok(());
+        }
+        for file in entries(&directory, |name| name.ends_with(".jsonl"))? {
+            let Some((format, run)) = of_lines(&file)? else { continue };
+            let meta = file.with_extension("meta.json");
+            let link = if meta.is_file() { document(&meta)?["toolUseId"].as_str().map(str::to_owned) } else { None };
+            self.push(&file, RunSource { format, run, link, body: SourceBody::Lines(file.as_path().into()) })?;
+        }
+        Ok(())
+    }
+}
+
+impl RunSource {
     fn of_directory(path: &Path) -> Result<Self, TranscriptError> {
         let events = path.join("events");
         let directory = if events.is_dir() { events } else { path.to_owned() };
@@ -107,6 +213,7 @@ impl RunSource {
     /// Reads the steps, and returns the number of lines that are not JSON.
     pub(super) fn read(
         self,
+        documents: &mut Documents,
         take: &mut dyn FnMut(TranscriptStep) -> Result<(), TranscriptError>,
     ) -> Result<u64, TranscriptError> {
         let (mut reader, mut failed, mut unreadable) = (self.format.reader(&self.run), Ok(()), 0);
@@ -123,7 +230,7 @@ impl RunSource {
             std::mem::replace(&mut failed, Ok(()))
         };
         match self.body {
-            SourceBody::Document(document) => line(Some(document))?,
+            SourceBody::Document(place, number) => line(Some(documents.run(&place, number)?))?,
             SourceBody::Files(files) => files.iter().try_for_each(|file| line(Some(document(file)?)))?,
             SourceBody::Lines(path) => {
                 let mut lines = JsonLines::open(&path)?;
@@ -134,8 +241,17 @@ impl RunSource {
                     }
                 }
             }
-            SourceBody::Text(text) => {
-                text.split_inclusive('\n').try_for_each(|text| line(Some(text.into())))?;
+            SourceBody::Text(path, from, to) => {
+                let mut file = open(&path)?;
+                file.seek(SeekFrom::Start(from)).map_err(reading(&path))?;
+                let (mut lines, mut text) = (BufReader::new(file.take(to - from)), Vec::new());
+                while (&mut lines).take(TEXT_MAX).read_until(b'\n', &mut text).map_err(reading(&path))? > 0 {
+                    // A partial last line is left for the next import.
+                    if text.ends_with(b"\n") {
+                        line(Some(String::from_utf8_lossy(&text).into()))?;
+                    }
+                    text.clear();
+                }
             }
         }
         line(None)?;
@@ -165,7 +281,7 @@ pub(super) fn parents_first(sources: &mut Vec<RunSource>) {
 fn of_lines(path: &Path) -> Result<Option<(TranscriptFormat, SourceRun)>, TranscriptError> {
     let mut lines = JsonLines::open(path)?;
     let mut known: Option<(TranscriptFormat, SourceRun)> = None;
-    let (place, mut is_claude) = (place(path), false);
+    let (place, mut is_claude) = (id_in_path(path), false);
     for number in 0..HEAD_LINES {
         let line = match lines.next()? {
             Some(Some(line)) => line,
@@ -196,132 +312,6 @@ fn of_lines(path: &Path) -> Result<Option<(TranscriptFormat, SourceRun)>, Transc
     Ok(known.filter(|(format, _)| is_claude || *format != TranscriptFormat::ClaudeCode))
 }
 
-/// Finds the runs in a document, in whatever format it is.
-fn of_document(mut document: Value, place: Option<&str>) -> Vec<RunSource> {
-    let one = |format, run, body| RunSource { format, run, link: None, body: SourceBody::Document(body) };
-    if let Some(run) = atif::run_of(&document) {
-        let children = atif::children_of(&mut document);
-        let agent = run.agent.clone();
-        let parent = run.id.clone();
-        let mut found = vec![one(TranscriptFormat::Atif, run, document)];
-        for mut child in children.into_iter().flat_map(|child| of_document(child, None)) {
-            // Agents of one trajectory have one name space, whatever each is called.
-            child.run.agent.clone_from(&agent);
-            child.run.parent.get_or_insert_with(|| parent.clone());
-            found.push(child);
-        }
-        return found;
-    }
-    if let Some(samples) = inspect::samples_of(&mut document) {
-        return samples.into_iter().flat_map(|sample| of_document(sample, None)).collect();
-    }
-    let found = [
-        (TranscriptFormat::Inspect, inspect::run_of(&document)),
-        (TranscriptFormat::GeminiCli, gemini::run_of(&document)),
-        (TranscriptFormat::SweAgent, swe_agent::run_of(&document)),
-        (TranscriptFormat::MiniSweAgent, mini::run_of(&document)),
-        (TranscriptFormat::OpenCode, opencode::run_of(&document)),
-    ];
-    let found = found.into_iter().find_map(|(format, run)| Some((format, run?)));
-    match found.or_else(|| messages::run_of(&document, place)) {
-        Some((format, run)) => vec![one(format, run, document)],
-        None => Vec::new(),
-    }
-}
-
-/// Returns the id in the name of a file or of its directory: hexadecimal digits and hyphens, eight decimal digits at least.
-fn place(path: &Path) -> Option<String> {
-    let names = [path.file_stem(), path.parent().and_then(Path::file_name)];
-    let is_id = |name: &&str| {
-        name.chars().all(|c| c.is_ascii_hexdigit() || c == '-')
-            && name.chars().filter(char::is_ascii_digit).count() >= 8
-    };
-    names.into_iter().flatten().filter_map(|name| name.to_str()).find(is_id).map(str::to_owned)
-}
-
-/// Copies the directory of a Cline session into its messages, from the file beside them.
-fn state_directory(path: &Path, messages: &mut Value) -> Result<(), TranscriptError> {
-    let beside = path.to_str().and_then(|path| path.strip_suffix(".messages.json")).map(|stem| format!("{stem}.json"));
-    let beside = beside.map(PathBuf::from).filter(|beside| beside.is_file());
-    if let (Some(beside), Some(session)) = (beside, messages.as_object_mut()) {
-        session.insert("cwd".to_owned(), document(&beside)?["cwd"].clone());
-    }
-    Ok(())
-}
-
-/// Finds the chats in a history of Aider.
-fn chats(path: &Path) -> Result<Vec<RunSource>, TranscriptError> {
-    let mut bytes = Vec::new();
-    open(path)?.take(DOCUMENT_MAX).read_to_end(&mut bytes).map_err(reading(path))?;
-    let (mut found, mut seen): (Vec<RunSource>, _) = (Vec::new(), BTreeMap::new());
-    for line in String::from_utf8_lossy(&bytes).split_inclusive('\n').filter(|line| line.ends_with('\n')) {
-        // The next beginning ends a chat, too.
-        if let Some(RunSource { body: SourceBody::Text(text), .. }) = found.last_mut() {
-            text.push_str(line);
-        }
-        if let Some(mut run) = aider::run_of(line) {
-            let count = seen.entry(run.id.clone()).and_modify(|count| *count += 1).or_insert(1);
-            if *count > 1 {
-                run.id = format!("{}-{count}", run.id);
-            }
-            let body = SourceBody::Text(String::new());
-            found.push(RunSource { format: TranscriptFormat::Aider, run, link: None, body });
-        }
-    }
-    if found.is_empty() { Err(unknown(path, "it has no chat of Aider")) } else { Ok(found) }
-}
-
-/// Finds the subagents whose events are in the file of their session.
-fn own_subagents(path: &Path, session: &SourceRun) -> Result<Vec<RunSource>, TranscriptError> {
-    let (mut lines, mut callers, mut found) = (JsonLines::open(path)?, BTreeMap::new(), Vec::new());
-    while let Some(line) = lines.next()? {
-        if let Some((run, call)) = line.and_then(|line| copilot::subagent_of(&line, session, &mut callers)) {
-            let body = SourceBody::Lines(path.to_owned());
-            found.push(RunSource { format: TranscriptFormat::CopilotCli, run, link: Some(call), body });
-        }
-    }
-    Ok(found)
-}
-
-/// Reads the samples of an Inspect log that is an archive.
-fn archive(path: &Path) -> Result<Vec<RunSource>, TranscriptError> {
-    let damaged = |error: zip::result::ZipError| unknown(path, &format!("the archive can't be read: {error}"));
-    let mut archive = zip::ZipArchive::new(open(path)?).map_err(damaged)?;
-    let mut header = Value::Null;
-    let mut found = Vec::new();
-    for number in 0..archive.len() {
-        let file = archive.by_index(number).map_err(damaged)?;
-        let name = file.name().map_err(damaged)?.into_owned();
-        let is_sample = name.starts_with("samples/") && name.ends_with(".json");
-        if !is_sample && name != "header.json" {
-            continue;
-        }
-        let mut text = String::new();
-        file.take(DOCUMENT_MAX).read_to_string(&mut text).map_err(reading(path))?;
-        let value = parsed(&text).map_err(|error| unknown(path, &format!("{name} is no JSON: {error}")))?;
-        if is_sample { found.push(value) } else { header = value }
-    }
-    inspect::state_model(&mut found, &header["eval"]["model"]);
-    let found: Vec<RunSource> = found.into_iter().flat_map(|sample| of_document(sample, None)).collect();
-    if found.is_empty() { Err(unknown(path, "it has no samples of Inspect")) } else { Ok(found) }
-}
-
-/// Finds the transcripts of subagents beside that of their parent.
-fn subagents(path: &Path, parent: &SourceRun) -> Result<Vec<RunSource>, TranscriptError> {
-    let directory = path.with_extension("").join("subagents");
-    if parent.parent.is_some() || !directory.is_dir() {
-        return Ok(Vec::new());
-    }
-    let mut found = Vec::new();
-    for file in entries(&directory, |name| name.ends_with(".jsonl"))? {
-        let Some((format, run)) = of_lines(&file)? else { continue };
-        let meta = file.with_extension("meta.json");
-        let link = if meta.is_file() { document(&meta)?["toolUseId"].as_str().map(str::to_owned) } else { None };
-        found.push(RunSource { format, run, link, body: SourceBody::Lines(file) });
-    }
-    Ok(found)
-}
-
 #[expect(clippy::disallowed_methods, reason = "an import reads files that a person names")]
 fn entries(directory: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>, TranscriptError> {
     let mut found = Vec::new();
@@ -333,40 +323,6 @@ fn entries(directory: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Pat
     }
     found.sort();
     Ok(found)
-}
-
-#[expect(clippy::disallowed_methods, reason = "an import reads files that a person names")]
-fn open(path: &Path) -> Result<File, TranscriptError> {
-    File::open(path).map_err(reading(path))
-}
-
-fn reading(path: &Path) -> impl Fn(std::io::Error) -> TranscriptError {
-    let path = path.to_owned();
-    move |source| TranscriptError::Read { path: path.clone(), source }
-}
-
-fn unknown(path: &Path, reason: &str) -> TranscriptError {
-    TranscriptError::Unknown { path: path.to_owned(), reason: reason.to_owned() }
-}
-
-fn document(path: &Path) -> Result<Value, TranscriptError> {
-    let mut text = String::new();
-    open(path)?.take(DOCUMENT_MAX).read_to_string(&mut text).map_err(reading(path))?;
-    parsed(&text).map_err(|error| unknown(path, &format!("it is no JSON: {error}")))
-}
-
-/// Parses a document. Python writes numbers that JSON does not have; they become null.
-fn parsed(text: &str) -> serde_json::Result<Value> {
-    serde_json::from_str(text).or_else(|error| {
-        // A text matches as a whole, and so nothing in it does.
-        let odd = Regex::new(r#"(?s)"(?:[^"\\]|\\.)*"|-?Infinity|NaN"#);
-        let Some(odd) = odd.ok().filter(|_| text.contains("NaN") || text.contains("Infinity")) else {
-            return Err(error);
-        };
-        let is_text = |found: &Captures<'_>| found[0].starts_with('"');
-        let clean = |found: &Captures<'_>| if is_text(found) { found[0].to_owned() } else { "null".to_owned() };
-        serde_json::from_str(&odd.replace_all(text, clean))
-    })
 }
 
 /// The lines of a file as JSON.
@@ -386,16 +342,51 @@ impl JsonLines {
     fn next(&mut self) -> Result<Option<Option<Value>>, TranscriptError> {
         loop {
             self.line.clear();
-            let read = (&mut self.file).take(DOCUMENT_MAX).read_until(b'\n', &mut self.line);
+            let read = (&mut self.file).take(TEXT_MAX + 1).read_until(b'\n', &mut self.line);
             if read.map_err(reading(&self.path))? == 0 {
                 return Ok(None);
             }
             if self.line.trim_ascii().is_empty() {
                 continue;
             }
-            let value = serde_json::from_slice::<Value>(&self.line).ok().filter(Value::is_object);
+            let value = match parsed("line", &self.line) {
+                Err(PieceError::Refused(reason)) => return Err(limit(&self.path, reason)),
+                parsed => parsed.ok().filter(Value::is_object),
+            };
             let is_cut = value.is_none() && self.line.last() != Some(&b'\n');
             return Ok(if is_cut { None } else { Some(value) });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn archive_of_samples_is_read_twice() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_owned();
+        let mut archive = zip::ZipWriter::new(file.as_file_mut());
+        let sample = |number: usize| format!(r#"{{"id":{number},"epoch":1,"events":[]}}"#);
+        let mut bytes = 0;
+        for number in 0..50 {
+            archive.start_file(format!("samples/{number}.json"), zip::write::SimpleFileOptions::default()).unwrap();
+            archive.write_all(sample(number).as_bytes()).unwrap();
+            bytes += sample(number).len() as u64;
+        }
+        archive.finish().unwrap();
+        let (mut found, mut documents) = (FoundRuns::default(), Documents::default());
+        found.add_all(&path).unwrap();
+        assert_eq!(found.0.len(), 50);
+        for source in found.0 {
+            assert_eq!(source.read(&mut documents, &mut |_| Ok(())).unwrap(), 0);
+        }
+        let (_, opened) = documents.archive.unwrap();
+        assert_eq!(opened.bytes, bytes, "each once more, from one open archive");
+        let (_, runs) = documents.runs.unwrap();
+        assert_eq!(runs, [Value::Null], "one sample is in memory, and was taken");
     }
 }

@@ -1,7 +1,10 @@
 //! The steps of a run, in the order of its transcript, whatever program wrote it.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
+use super::json_piece::packed;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::CallStatus;
 
@@ -85,6 +88,21 @@ pub(crate) struct StatedFile {
     pub(crate) change: StatedChange,
 }
 
+impl StatedFile {
+    /// Returns the bytes of memory that it takes, about.
+    pub(super) fn size(&self) -> usize {
+        let change = match &self.change {
+            StatedChange::Whole(contents) => contents.len(),
+            StatedChange::Replaced { before, old, new, .. } => {
+                before.as_ref().map_or(0, String::len) + old.len() + new.len()
+            }
+            StatedChange::Patched { diff, .. } => diff.len(),
+            StatedChange::Removed => 0,
+        };
+        EACH + self.path.len() + change
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StatedChange {
     /// The file has these contents now.
@@ -102,6 +120,47 @@ pub(crate) enum StatedChange {
         moved_to: Option<String>,
     },
     Removed,
+}
+
+/// Bytes that are kept of the calls that wait for their outcomes; one is kept whatever it has.
+const KEPT_MAX: usize = 8 << 20;
+/// Bytes of memory for each, beside its id and its own.
+const EACH: usize = 200;
+
+/// Facts by the ids of calls, until the calls end. Beyond a limit nothing more is kept: then what such a call changed
+/// counts as unknown.
+#[derive(Debug)]
+pub(super) struct KeptByCall<T> {
+    kept: BTreeMap<String, (T, usize)>,
+    bytes: usize,
+}
+
+impl<T> Default for KeptByCall<T> {
+    fn default() -> Self {
+        Self { kept: BTreeMap::new(), bytes: 0 }
+    }
+}
+
+impl<T> KeptByCall<T> {
+    /// Keeps a value that takes about so many bytes.
+    pub(super) fn keep(&mut self, id: &str, value: T, bytes: usize) {
+        let bytes = bytes + id.len() + EACH;
+        self.take(id);
+        if self.kept.is_empty() || self.bytes + bytes <= KEPT_MAX {
+            self.bytes += bytes;
+            self.kept.insert(id.to_owned(), (value, bytes));
+        }
+    }
+
+    pub(super) fn get(&self, id: &str) -> Option<&T> {
+        self.kept.get(id).map(|(value, _)| value)
+    }
+
+    pub(super) fn take(&mut self, id: &str) -> Option<T> {
+        let (value, bytes) = self.kept.remove(id)?;
+        self.bytes -= bytes;
+        Some(value)
+    }
 }
 
 /// Receiver of the steps of a run. A step without a time happened at that of the step before.
@@ -168,8 +227,8 @@ pub(super) fn taken(value: &mut Value, name: &str) -> Vec<Value> {
 /// Returns the parameters in a field that may hold them as JSON in a text.
 pub(crate) fn params_of(value: &Value) -> Value {
     match value {
-        Value::String(text) => match serde_json::from_str::<Value>(text) {
-            Ok(params @ Value::Object(_)) => params,
+        Value::String(text) => match packed(text) {
+            Some(params @ Value::Object(_)) => params,
             _ => serde_json::json!({ "input": text }),
         },
         Value::Null => Value::Object(Map::new()),

@@ -34,7 +34,8 @@ pub struct Materialised {
     pub entries: u64,
     /// Bytes of all files.
     pub bytes: u64,
-    /// Entries that could not be written: files whose contents are not kept, sockets and devices.
+    /// Entries that could not be written: files whose contents are not kept, sockets and devices, and what has a name of
+    /// more than 255 bytes in its path.
     pub left: Vec<EntryPath>,
     /// Hard links that became separate files: the file system can't link them.
     pub apart: Vec<EntryPath>,

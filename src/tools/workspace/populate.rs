@@ -7,9 +7,9 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use super::hard_links::links_at;
 use super::plan::content_of;
 use crate::backends::{BackendError, ChangeDetector, FileChange, Workspace};
-use crate::engine::event::DeleteEntry;
+use crate::engine::event::{DeleteEntry, Node};
 use crate::engine::lock::lock;
-use crate::engine::path::EntryPath;
+use crate::engine::path::{EntryPath, MAX_SEGMENT_BYTES};
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
@@ -21,6 +21,8 @@ const PIECE: (u64, usize) = (8 << 20, 512);
 /// Pieces that wait to be written, besides one being read and one being written. A larger file is its own piece.
 const PIECES_WAITING: usize = 2;
 const FEW: usize = 32;
+/// Bytes of the target of a link.
+const TARGET_MAX: usize = 4095;
 
 /// Writes all files to a workspace. Returns the files that are left out because their contents are lost.
 pub(crate) fn fill(
@@ -28,7 +30,7 @@ pub(crate) fn fill(
     tree: &VirtualFileSystem,
     workspace: &dyn Workspace,
 ) -> Result<Vec<EntryPath>, WorkspaceError> {
-    let links = links_at(tree, tree.iter().map(|(path, _)| path));
+    let links = links_at(tree, tree.iter().filter(|(path, _)| has_short_names(path)).map(|(path, _)| path));
     // In the order of their last changes, so that build tools see which files are newer.
     let mut entries: Vec<_> = tree.iter().collect();
     entries.sort_by_key(|(_, entry)| (!entry.is_directory(), entry.updated_at));
@@ -50,7 +52,7 @@ pub(crate) fn write_all(
         }
         loaded => loaded.map(Some),
     };
-    let entries = entries.into_iter().filter(|(_, entry)| can_be_made(&entry.node)).collect::<Vec<_>>();
+    let entries = entries.into_iter().filter(|(path, entry)| is_makeable(path, entry)).collect::<Vec<_>>();
     let mut loaded = entries.chunks(PIECE.1).flat_map(|entries| {
         session.read_ahead(entries.iter().filter_map(|(_, entry)| entry.node.content()));
         pieces(PIECE, entries.iter(), load)
@@ -100,7 +102,20 @@ pub(super) fn pieces<T>(
 
 /// Lists the entries that can't be restored.
 pub(crate) fn not_kept(tree: &VirtualFileSystem) -> impl Iterator<Item = &EntryPath> {
-    tree.iter().filter(|(_, entry)| !can_be_made(&entry.node)).map(|(path, _)| path)
+    tree.iter().filter(|(path, entry)| !is_makeable(path, entry)).map(|(path, _)| path)
+}
+
+/// Returns true if a disk can have an entry. A transcript may name files as no disk can.
+fn is_makeable(path: &EntryPath, entry: &Entry) -> bool {
+    let fits = match &entry.node {
+        Node::Symlink { target } => (1..=TARGET_MAX).contains(&target.len()),
+        _ => true,
+    };
+    fits && has_short_names(path) && can_be_made(&entry.node)
+}
+
+fn has_short_names(path: &EntryPath) -> bool {
+    path.segments().all(|name| name.len() <= MAX_SEGMENT_BYTES)
 }
 
 fn written(session: &Session, path: &EntryPath, entry: &Entry) -> Result<FileChange, SessionError> {

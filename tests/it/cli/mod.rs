@@ -41,7 +41,7 @@ mod terminal;
 mod time_limits;
 mod together;
 mod trust;
-mod ui;
+pub(crate) mod ui;
 
 use std::path::{Path, PathBuf};
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::rig::Program;
 
 /// Returns the data of an exported page.
-fn data_of(page: &str) -> Value {
+pub(crate) fn data_of(page: &str) -> Value {
     let data = page.split("type=\"application/json\">").nth(1).unwrap().split("</script>").next().unwrap();
     let mut text = String::new();
     let packed = BASE64_STANDARD.decode(data).unwrap();

@@ -1,6 +1,7 @@
 //! Import of the transcripts that other programs write.
 
 mod again;
+mod bombs;
 mod export;
 mod formats;
 

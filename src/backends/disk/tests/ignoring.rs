@@ -130,7 +130,9 @@ fn rules_without_repository_leave_out_what_programs_make() {
     }
     let ruled = ruled(directory, "", &["sub/target"]);
     assert_eq!(seen(&ruled.disk), names(&[".env", "a", "sub/b", "sub/target/z"]));
-    assert!(ruled.disk.is_secret(&EntryPath::lookup(".env").unwrap()));
+    for name in [".env", "etc/shadow", "etc/gshadow"] {
+        assert!(ruled.disk.is_secret(&EntryPath::lookup(name).unwrap()), "{name}");
+    }
     assert!(!ruled.disk.is_secret(&EntryPath::lookup(".env.example").unwrap()));
 }
 
