@@ -2211,8 +2211,8 @@ export interface components {
             /** @description The child, by name or by the beginning of its id. */
             child: string;
             /**
-             * @description Paths and globs (`src`, `*.lock`, `docs/**`) at or below which conflicts are decided for the child's side; `/` for all.
-             *     One that fits no entry of either side is an error.
+             * @description Paths and globs (`src`, `*.lock`, `docs/**`) at or below which conflicts are decided for the child's side; `/` for
+             *     all. One that fits no entry of either side is an error.
              * @default []
              */
             theirs: string[];

@@ -81,7 +81,10 @@ pub(super) fn judge(rule: &DenyRule, words: &[String], place: &WorkingDirectory)
         }
         DenyRule::RemoveRoot if name == "rsync" => {
             let deletes = arguments.iter().any(|word| word.starts_with("--del"));
-            denied_if(deletes && covers_any(operands.last().into_iter(), place), &format!("{REMOVES} {PROTECTED}"))
+            denied_if(
+                deletes && covers_any(operands.clone().next_back().into_iter(), place),
+                &format!("{REMOVES} {PROTECTED}"),
+            )
         }
         DenyRule::Ruin => ruin(name, arguments).map_or(RuleVerdict::Fine, |reason| denied_if(true, reason)),
         DenyRule::ChangeRoot if has(CHANGERS, name) => {
