@@ -60,6 +60,7 @@ class Applied(TypedDict):
     merged: list[dict[str, Any]]
     conflicts: list[dict[str, Any]]
     left_out: list[str]
+    generated: list[str]
     unused: list[str]
     into: str
     into_name: str
@@ -73,6 +74,7 @@ class ApplyRequest(TypedDict):
     to: NotRequired[str | None]
     take: NotRequired[list[str]]
     keep: NotRequired[list[str]]
+    generated: NotRequired[list[str]]
     dry_run: NotRequired[bool]
     agent: NotRequired[str | None]
     allow_roots: NotRequired[list[str]]
@@ -515,6 +517,7 @@ class Merge(TypedDict):
     merged: list[dict[str, Any]]
     conflicts: list[dict[str, Any]]
     left_out: list[str]
+    generated: list[str]
     unused: list[str]
     into: str
     into_name: str
@@ -527,6 +530,7 @@ class MergeRequest(TypedDict):
     child: str
     theirs: NotRequired[list[str]]
     ours: NotRequired[list[str]]
+    generated: NotRequired[list[str]]
     dry_run: NotRequired[bool]
     agent: NotRequired[str | None]
 

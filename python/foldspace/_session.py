@@ -324,12 +324,19 @@ class Session(SessionPast):
         *,
         theirs: Sequence[str] = (),
         ours: Sequence[str] = (),
+        generated: Sequence[str] = (),
         dry_run: bool = False,
     ) -> Merge:
-        """Merges what a child changed. Conflicts are decided by globs of paths whose side is taken; undecided ones
-        leave the session as it is, with ``outcome`` ``conflicted``."""
+        """Merges what a child changed. ``theirs`` and ``ours`` are paths and globs (``src``, ``*.lock``) at or below
+        which conflicts are decided for that side; one that fits no entry is an error. Undecided conflicts leave the
+        session as it is, with ``outcome`` ``conflicted``.
+
+        Generated files don't conflict: the session's own stay. They are ``__pycache__`` and other caches of tools,
+        what ``.gitignore`` files ignore, and what the globs of ``generated`` fit.
+        """
         name = child if isinstance(child, str) else child.id
         body = {"child": name, "theirs": list(theirs), "ours": list(ours), "dry_run": dry_run, "agent": self._rules.agent}
+        body["generated"] = list(generated)
         return await self._connection.document("POST", _SESSION + "/merge", body=body, what="merge", session=self.id)
 
     async def apply(
@@ -338,10 +345,15 @@ class Session(SessionPast):
         *,
         take: Sequence[str] = (),
         keep: Sequence[str] = (),
+        generated: Sequence[str] = (),
         dry_run: bool = False,
     ) -> _models.Applied:
-        """Merges what it changed into a directory of this machine: by default the one that it began from."""
+        """Merges what it changed into a directory of this machine: by default the one that it began from.
+
+        ``take`` and ``keep`` decide conflicts for the session's side and the directory's, as in ``merge``.
+        """
         body: dict[str, Any] = {"to": to, "take": list(take), "keep": list(keep), "dry_run": dry_run}
+        body["generated"] = list(generated)
         if to is not None:
             body["allow_roots"] = [to]
         return await self._connection.document("POST", _SESSION + "/apply", body=body, what="apply", session=self.id)

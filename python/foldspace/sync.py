@@ -207,14 +207,22 @@ class Session(SessionPast):
         """Clones it: a ``fork``, its mounts afresh (``full``), or itself for another agent (``shared``)."""
         return Session(LOOP.wait(self._own.clone(isolation=isolation, at=at, name=name, agent=agent)))
 
-    def merge(self, child: str | Identified, *, theirs: Sequence[str]=(), ours: Sequence[str]=(), dry_run: bool=False) -> Merge:
-        """Merges what a child changed. Conflicts are decided by globs of paths whose side is taken; undecided ones
-        leave the session as it is, with ``outcome`` ``conflicted``."""
-        return LOOP.wait(self._own.merge(child, theirs=theirs, ours=ours, dry_run=dry_run))
+    def merge(self, child: str | Identified, *, theirs: Sequence[str]=(), ours: Sequence[str]=(), generated: Sequence[str]=(), dry_run: bool=False) -> Merge:
+        """Merges what a child changed. ``theirs`` and ``ours`` are paths and globs (``src``, ``*.lock``) at or below
+        which conflicts are decided for that side; one that fits no entry is an error. Undecided conflicts leave the
+        session as it is, with ``outcome`` ``conflicted``.
 
-    def apply(self, to: str | None=None, *, take: Sequence[str]=(), keep: Sequence[str]=(), dry_run: bool=False) -> _models.Applied:
-        """Merges what it changed into a directory of this machine: by default the one that it began from."""
-        return LOOP.wait(self._own.apply(to, take=take, keep=keep, dry_run=dry_run))
+        Generated files don't conflict: the session's own stay. They are ``__pycache__`` and other caches of tools,
+        what ``.gitignore`` files ignore, and what the globs of ``generated`` fit.
+        """
+        return LOOP.wait(self._own.merge(child, theirs=theirs, ours=ours, generated=generated, dry_run=dry_run))
+
+    def apply(self, to: str | None=None, *, take: Sequence[str]=(), keep: Sequence[str]=(), generated: Sequence[str]=(), dry_run: bool=False) -> _models.Applied:
+        """Merges what it changed into a directory of this machine: by default the one that it began from.
+
+        ``take`` and ``keep`` decide conflicts for the session's side and the directory's, as in ``merge``.
+        """
+        return LOOP.wait(self._own.apply(to, take=take, keep=keep, generated=generated, dry_run=dry_run))
 
     def rewind(self, to: PositionLike, *, force: bool=False, keep_earlier: bool=False, dry_run: bool=False) -> Rewind:
         """Takes log and files back to a position. The rewind is an event, and can be undone."""

@@ -203,6 +203,20 @@ async def test_forks_and_merges(session: Session) -> None:
     assert await clone.files.read("a") == b"2\n"
 
 
+async def test_merge_keeps_generated_files_and_takes_globs(session: Session) -> None:
+    one, two = await session.fork(count=2, name="tried")
+    for child, mark in ((one, b"1"), (two, b"2")):
+        for path in ("__pycache__/a.pyc", "r/a.html", "a.lock"):
+            await child.files.write(path, mark)
+    assert (await session.merge(one))["outcome"] == "merged"
+    with pytest.raises(foldspace.BadRequestError, match="`\\*.lok`"):
+        await session.merge(two, ours=["*.lok"])
+    merged = await session.merge(two, theirs=["**/*.lock"], generated=["r/*"])
+    assert (merged["outcome"], merged["generated"]) == ("merged", ["__pycache__/a.pyc", "r/a.html"])
+    paths = ("__pycache__/a.pyc", "r/a.html", "a.lock")
+    assert [await session.files.read(path) for path in paths] == [b"1", b"1", b"2"]
+
+
 async def test_bisect_finds_the_change(session: Session) -> None:
     await session.files.write("n", "1")
     good = await session.head()

@@ -32,14 +32,17 @@ pub(super) struct ApplyArgs {
     /// Shows the changes, and makes none
     #[arg(long)]
     dry_run: bool,
-    /// Takes the session's side of conflicts at PATH or below it, in texts only for the lines in conflict; may be given
+    /// Takes the session's side of conflicts at PATH (a path or a glob) or below it, in texts only for the lines in conflict; may be given
     /// several times
     #[arg(long, value_name = "PATH")]
     take: Vec<String>,
-    /// Keeps the directory's side of conflicts at PATH or below it, in texts only for the lines in conflict; may be
+    /// Keeps the directory's side of conflicts at PATH (a path or a glob) or below it, in texts only for the lines in conflict; may be
     /// given several times
     #[arg(long, value_name = "PATH")]
     keep: Vec<String>,
+    /// Counts what GLOB fits as generated: where both sides changed it, the directory's stays; may be given several times
+    #[arg(long, value_name = "GLOB")]
+    generated: Vec<String>,
     /// The agent who does it
     #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
@@ -47,13 +50,17 @@ pub(super) struct ApplyArgs {
 
 impl ApplyArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        MergeChoices::of_texts(&self.keep, &self.take).map_err(|error| Failure::usage(error.to_string()))?;
+        let choices = MergeChoices::of_texts(&self.keep, &self.take);
+        choices
+            .and_then(|choices| choices.with_generated(&self.generated))
+            .map_err(|error| Failure::usage(error.to_string()))?;
         let to = self.to.as_deref().map(|to| workspace::existing_directory("--to", to)).transpose()?;
         let asked = Apply {
             allow_roots: to.iter().cloned().map(HostPath).collect(),
             to: to.map(HostPath),
             take: self.take.clone(),
             keep: self.keep.clone(),
+            generated: self.generated.clone(),
             dry_run: self.dry_run,
             agent: self.agent.clone(),
         };

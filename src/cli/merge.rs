@@ -15,12 +15,16 @@ use super::{
 /// Files that only one side changed are taken, texts are merged line by line. It is all recorded as one; or, where
 /// both sides changed the same lines, or one removed a file that the other changed, nothing is merged. Such conflicts
 /// are recorded with both sides kept; --ours and --theirs decide them. The child stays as it is.
+///
+/// Generated files don't conflict: the parent's stay. They are `__pycache__` and other caches of tools, what .gitignore
+/// files ignore, and what --generated names.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   foldspace merge worker-1 --dry-run          what would be merged
   foldspace merge worker-1
-  foldspace merge worker-1 --theirs src --ours src/config.toml")]
+  foldspace merge worker-1 --theirs src --ours src/config.toml
+  foldspace merge worker-1 --ours '*.lock' --generated 'reports/**'")]
 pub(super) struct MergeArgs {
     /// The child, by name or by the beginning of its id
     child: String,
@@ -30,14 +34,17 @@ pub(super) struct MergeArgs {
     /// Shows the changes to merge, and changes nothing
     #[arg(long)]
     dry_run: bool,
-    /// Takes the child's side of conflicts at PATH or below it, in texts only for the lines in conflict; may be given
-    /// several times
+    /// Takes the child's side of conflicts at PATH (a path or a glob) or below it, in texts only for the lines in
+    /// conflict; may be given several times
     #[arg(long, value_name = "PATH")]
     theirs: Vec<String>,
-    /// Keeps the parent's side of conflicts at PATH or below it, in texts only for the lines in conflict; may be given
-    /// several times
+    /// Keeps the parent's side of conflicts at PATH (a path or a glob) or below it, in texts only for the lines in
+    /// conflict; may be given several times
     #[arg(long, value_name = "PATH")]
     ours: Vec<String>,
+    /// Counts what GLOB fits as generated: where both sides changed it, the parent's stays; may be given several times
+    #[arg(long, value_name = "GLOB")]
+    generated: Vec<String>,
     /// The agent who merges
     #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
@@ -51,12 +58,20 @@ pub(super) fn note_passed_over(report: &MergeReport) {
     for path in &report.left_out {
         output::note(&format!("{} is left out: it is no file that could be made again", path.rooted()));
     }
+    if let [first, more @ ..] = &report.generated[..] {
+        let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+        output::note(&format!(
+            "{}{more}: generated, and changed on both sides; it stays as it is here",
+            first.rooted()
+        ));
+    }
 }
 
 impl MergeArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        let choices =
-            MergeChoices::of_texts(&self.ours, &self.theirs).map_err(|error| Failure::usage(error.to_string()))?;
+        let choices = MergeChoices::of_texts(&self.ours, &self.theirs)
+            .and_then(|choices| choices.with_generated(&self.generated))
+            .map_err(|error| Failure::usage(error.to_string()))?;
         let (report, parent) = match self.dry_run {
             true => {
                 let opened = open::reading(globals)?;
@@ -105,7 +120,10 @@ impl MergeArgs {
         let parent = self.parent(&opened, &opened.find(&self.child)?)?;
         // Before a workspace is opened and filled.
         preview_merge(&parent, &child, choices)?;
-        let asked = json!({ "child": child.id(), "ours": self.ours, "theirs": self.theirs, "agent": self.agent });
+        let asked = json!({
+            "child": child.id(), "ours": self.ours, "theirs": self.theirs, "generated": self.generated,
+            "agent": self.agent,
+        });
         let path = format!("/v1/sessions/{}/merge", parent.id());
         let merged: Result<MergeReport, _> = owner.client.work(&path, &asked, output::progress).await;
         owner.end().await;
@@ -149,12 +167,12 @@ impl MergeArgs {
 
 /// Names conflicts in files that programs generate again.
 fn hint_at_made_anew(conflicts: &[MergeConflict]) {
-    let is_made = |path: &str| path.ends_with(".pyc") || path == ".git/index" || path.ends_with("/.git/index");
+    let is_made = |path: &str| path == ".git/index" || path.ends_with("/.git/index");
     let open = conflicts.iter().filter(|conflict| conflict.resolved.is_none());
     let made: Vec<String> = open.map(|conflict| conflict.path.to_string()).filter(|path| is_made(path)).collect();
     if !made.is_empty() {
         let choices: Vec<String> = made.iter().map(|path| format!("--ours {}", text::shell_word(path))).collect();
-        output::note(&format!("git and Python make these anew: {}", text::one_line(&choices.join(" "), 1000)));
+        output::note(&format!("git makes these again: {}", text::one_line(&choices.join(" "), 1000)));
     }
 }
 

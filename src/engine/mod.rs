@@ -26,6 +26,8 @@ pub(crate) mod id;
 pub(crate) mod lock;
 pub(crate) mod nearest;
 pub(crate) mod path;
+#[cfg(feature = "tools")]
+pub(crate) mod path_glob;
 pub(crate) mod peer;
 pub(crate) mod portable;
 pub(crate) mod recorded;

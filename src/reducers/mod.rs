@@ -7,6 +7,7 @@ mod children;
 mod commands;
 mod general;
 mod git_worktree;
+#[cfg(feature = "tools")]
 mod merge;
 mod merges;
 mod mounts;
@@ -26,6 +27,7 @@ pub use general::{
     upsert_by_key,
 };
 pub use git_worktree::GitWorktree;
+#[cfg(feature = "tools")]
 pub use merge::MergeChoices;
 #[cfg(feature = "tools")]
 pub(crate) use merge::{MergePlan, MergeStep, can_be_made, plan_merge};

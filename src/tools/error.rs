@@ -121,6 +121,9 @@ pub enum WorkspaceError {
         /// Session to merge into.
         parent: String,
     },
+    /// A chosen path or glob fits no entry of either side.
+    #[error("no entry of either side fits `{0}`; correct this path or glob, or leave it out")]
+    UnfitRule(String),
     /// The session and those above it work in no directory of a person's.
     #[error("session {name} did not begin from a directory; name the one into which its changes go (--to)")]
     NoDirectory {
@@ -207,7 +210,7 @@ impl Diagnostic for WorkspaceError {
             Self::NothingToUndo { .. } | Self::NothingToRedo => ErrorKind::NotFound,
             Self::NotThere { .. } | Self::UnknownRun(_) => ErrorKind::NotFound,
             Self::SecondContainer(_) => ErrorKind::Busy,
-            Self::NotAChild { .. } | Self::NoDirectory { .. } => ErrorKind::Invalid,
+            Self::NotAChild { .. } | Self::NoDirectory { .. } | Self::UnfitRule(_) => ErrorKind::Invalid,
             Self::Itself(_) | Self::Order { .. } | Self::NotFresh(_) => ErrorKind::Invalid,
             Self::NotPutBack { .. } | Self::Stopped => ErrorKind::Io,
             Self::Cancelled => ErrorKind::Cancelled,

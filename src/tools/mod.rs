@@ -20,6 +20,7 @@ mod undo;
 pub(crate) mod words;
 pub(crate) mod workspace;
 
+pub use crate::engine::path_glob::PathGlob;
 #[cfg(feature = "attach")]
 pub use agents::kind::{AgentKind, UnknownAgent};
 pub use bisection::algorithm::{BisectOutcome, BisectSearch, BisectVerdict};
@@ -30,7 +31,6 @@ pub use builtin::evaluate_python::PythonTool;
 pub use builtin::execute_script::ScriptTool;
 pub use builtin::files::{EditTool, GlobTool, GrepTool, ListTool, ReadTool, RemoveTool, WriteTool};
 pub use builtin::line_search::LineSearch;
-pub use builtin::path_glob::PathGlob;
 pub use builtin::podman_shell::PodmanShellTool;
 pub use builtin::shell_execute::ShellTool;
 pub(crate) use builtin::shell_execute::TIMED_OUT;

@@ -164,7 +164,11 @@ fn policy_yes_answers_once_denied_text_only_without_danger() {
         "a='f'; f(){ $a|$a& }; f",
         "truncate -s 10M disk.img && mkfs.ext4 -q disk.img",
         "mkfs.ext4 --version",
+        "dd if=/dev/zero of=test.img bs=1M count=1",
         r#"git() { command git "$@" & wait; }; git status"#,
+        "dd if=/dev/zero count=1",
+        "dd if=/dev/zero of=test.img count=1",
+        "dd of=test.img count=4 < /dev/zero",
     ];
     assert_eq!(runs, expected);
 }

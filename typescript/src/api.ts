@@ -1144,7 +1144,9 @@ export interface components {
             }[];
             /** @description Sockets and devices of the child, which are not merged; and entries that could not be made for it, which stay. */
             left_out: string[];
-            /** @description Paths with a chosen side but without a conflict. */
+            /** @description Generated files that both sides changed: the parent's stay as they are. */
+            generated: string[];
+            /** @description Paths and globs with a chosen side but without a conflict. */
             unused: string[];
             /** @description The session that it was merged into. */
             into: string;
@@ -1164,15 +1166,21 @@ export interface components {
             /** @description Another directory, which is there and not empty, below one that the server allows. */
             to?: string | null;
             /**
-             * @description Paths at or below which conflicts are decided for the session's side; `/` for all.
+             * @description Paths and globs at or below which conflicts are decided for the session's side; `/` for all. One that fits no
+             *     entry of either side is an error.
              * @default []
              */
             take: string[];
             /**
-             * @description Paths at or below which conflicts are decided for the directory's side; `/` for all.
+             * @description Paths and globs at or below which conflicts are decided for the directory's side.
              * @default []
              */
             keep: string[];
+            /**
+             * @description Globs of more generated files. Where both sides changed one, the directory's stays, as in `merge`.
+             * @default []
+             */
+            generated: string[];
             /**
              * @description Only tells what would be done. What the directory has become is recorded all the same.
              * @default false
@@ -2189,7 +2197,9 @@ export interface components {
             }[];
             /** @description Sockets and devices of the child, which are not merged; and entries that could not be made for it, which stay. */
             left_out: string[];
-            /** @description Paths with a chosen side but without a conflict. */
+            /** @description Generated files that both sides changed: the parent's stay as they are. */
+            generated: string[];
+            /** @description Paths and globs with a chosen side but without a conflict. */
             unused: string[];
             /** @description The session that it was merged into. */
             into: string;
@@ -2206,15 +2216,22 @@ export interface components {
             /** @description The child, by name or by the beginning of its id. */
             child: string;
             /**
-             * @description Paths at or below which conflicts are decided for the child's side; `/` for all.
+             * @description Paths and globs (`src`, `*.lock`, `docs/**`) at or below which conflicts are decided for the child's side; `/` for
+             *     all. One that fits no entry of either side is an error.
              * @default []
              */
             theirs: string[];
             /**
-             * @description Paths at or below which conflicts are decided for the parent's side; `/` for all.
+             * @description Paths and globs at or below which conflicts are decided for the parent's side.
              * @default []
              */
             ours: string[];
+            /**
+             * @description Globs of more generated files. Where both sides changed one, the parent's stays without a conflict, as for
+             *     `__pycache__`, other caches of tools, and what the parent's `.gitignore` files ignore.
+             * @default []
+             */
+            generated: string[];
             /**
              * @description Only tells what would be merged.
              * @default false

@@ -214,8 +214,10 @@ export class Session implements AsyncDisposable {
     return this.#child(await this.#post("children", { isolation: "fork", ...rest }, signal));
   }
 
-  /** Merges what it changed into the directory of the host that it began from, or another; all or none. */
-  apply(options: { to?: string; take?: string[]; keep?: string[]; dryRun?: boolean } & Cancel = {}): Promise<Schemas["Applied"]> {
+  /** Merges what it changed into the directory of the host that it began from, or another; all or none. Rules as in `merge`. */
+  apply(
+    options: { to?: string; take?: string[]; keep?: string[]; generated?: string[]; dryRun?: boolean } & Cancel = {},
+  ): Promise<Schemas["Applied"]> {
     const { dryRun, signal, ...rest } = options;
     return this.#post("apply", { ...rest, dry_run: dryRun, agent: this.rules.agent }, signal);
   }
@@ -225,8 +227,15 @@ export class Session implements AsyncDisposable {
     return this.#post("verify", undefined, options.signal);
   }
 
-  /** Merges what a child changed; `theirs` and `ours` decide conflicts by globs of paths. */
-  merge(child: Session | string, options: { theirs?: string[]; ours?: string[]; dryRun?: boolean } & Cancel = {}): Promise<Schemas["Merge"]> {
+  /**
+   * Merges what a child changed. `theirs` and `ours` are paths and globs (`src`, `*.lock`) at or below which conflicts are
+   * decided for that side; one that fits no entry is an error. Generated files don't conflict: the session's own stay. They
+   * are `__pycache__` and other caches of tools, what `.gitignore` files ignore, and what the globs of `generated` fit.
+   */
+  merge(
+    child: Session | string,
+    options: { theirs?: string[]; ours?: string[]; generated?: string[]; dryRun?: boolean } & Cancel = {},
+  ): Promise<Schemas["Merge"]> {
     const { dryRun, signal, ...rest } = options;
     const id = typeof child === "string" ? child : child.id;
     return this.#post("merge", { child: id, ...rest, dry_run: dryRun, agent: this.rules.agent }, signal);

@@ -60,6 +60,9 @@ test("time goes back, forks go their own way, and a merge brings them home", asy
   await two.files.write("b.txt", "of the fork\n");
   const merged = await s.merge(two);
   assert.equal(merged.outcome, "merged");
+  await assert.rejects(s.merge(two, { ours: ["*.lok"] }), /`\*\.lok`/);
+  const again = await s.merge(two, { ours: ["**/*.txt"], generated: ["r/**"], dryRun: true });
+  assert.deepEqual([again.outcome, again.unused, again.generated], ["nothing", ["**/*.txt"], []]);
   assert.equal(await s.files.readText("b.txt"), "of the fork\n");
   const other = await s.clone({ isolation: "shared", agent: "second" });
   assert.equal(await other.files.readText("b.txt"), "of the fork\n");

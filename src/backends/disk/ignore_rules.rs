@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use ignore::Match;
-use ignore::gitignore::{Gitignore, GitignoreBuilder, gitconfig_excludes_path};
+use ignore::gitignore::{Gitignore, gitconfig_excludes_path};
 use rustix::fs::{CWD, OFlags};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,7 @@ use super::watch::joined;
 use crate::backends::git::{GitPlace, GitRepository};
 use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
+use crate::engine::path_glob::parse_ignore_rules;
 
 /// Directories with what programs make, where no repository says what is ignored.
 const MADE: &str = "node_modules target .venv venv __pycache__ .mypy_cache .pytest_cache .tox .gradle .cache";
@@ -209,7 +210,7 @@ impl IgnoreRules {
         let mut files = lock(&self.files);
         let mut is_changed = false;
         if files.outer_stats != stats {
-            files.outer = places.iter().map(|path| parse(&read(CWD, path).unwrap_or_default())).collect();
+            files.outer = places.iter().map(|path| parse_ignore_rules(&read(CWD, path).unwrap_or_default())).collect();
             files.outer_stats = stats;
             is_changed = true;
         }
@@ -281,7 +282,8 @@ impl IgnoreRules {
         for directory in above.collect::<Vec<_>>().into_iter().rev() {
             let Some(text) = read(CWD, &directory.join(RULES)) else { continue };
             let prefix = repository.directory.strip_prefix(directory).unwrap_or(Path::new("")).to_owned();
-            let level = RuleLevel { rules: Arc::new(parse(&text)), prefix, skip: 0, above: rules.level.take() };
+            let level =
+                RuleLevel { rules: Arc::new(parse_ignore_rules(&text)), prefix, skip: 0, above: rules.level.take() };
             rules.level = Some(Arc::new(level));
         }
         rules
@@ -309,7 +311,7 @@ impl IgnoreRules {
         }
         let mut text = Vec::new();
         File::from(file).take(RULES_MAX).read_to_end(&mut text).ok()?;
-        let rules = Arc::new(parse(&text));
+        let rules = Arc::new(parse_ignore_rules(&text));
         lock(&self.files).parsed.insert(path.to_vec(), (stat, Arc::clone(&rules)));
         Some(rules)
     }
@@ -468,16 +470,4 @@ fn read(directory: impl AsFd, path: &Path) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     File::from(open_in(directory, path, OFlags::RDONLY).ok()?).take(RULES_MAX).read_to_end(&mut text).ok()?;
     Some(text)
-}
-
-/// Parses rules. A line that makes no sense ignores nothing, as with git.
-fn parse(text: &[u8]) -> Gitignore {
-    let mut builder = GitignoreBuilder::new("");
-    let text = String::from_utf8_lossy(text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text));
-    for line in text.lines() {
-        if let Err(error) = builder.add_line(None, line) {
-            tracing::debug!(%error, "a line of ignore rules counts for nothing");
-        }
-    }
-    builder.build().unwrap_or_else(|_| Gitignore::empty())
 }

@@ -21,12 +21,16 @@ pub struct Apply {
     /// Another directory, which is there and not empty, below one that the server allows.
     #[schemars(with = "Option<String>")]
     pub to: Option<HostPath>,
-    /// Paths at or below which conflicts are decided for the session's side; `/` for all.
+    /// Paths and globs at or below which conflicts are decided for the session's side; `/` for all. One that fits no
+    /// entry of either side is an error.
     #[serde(default)]
     pub take: Vec<String>,
-    /// Paths at or below which conflicts are decided for the directory's side; `/` for all.
+    /// Paths and globs at or below which conflicts are decided for the directory's side.
     #[serde(default)]
     pub keep: Vec<String>,
+    /// Globs of more generated files. Where both sides changed one, the directory's stays, as in `merge`.
+    #[serde(default)]
+    pub generated: Vec<String>,
     /// Only tells what would be done. What the directory has become is recorded all the same.
     #[serde(default)]
     pub dry_run: bool,
@@ -45,7 +49,7 @@ impl Operation for Apply {
     type Output = ApplyDocument;
 
     async fn run(self, context: &OperationContext<'_>) -> Result<ApplyDocument, OperationError> {
-        let choices = MergeChoices::of_texts(&self.keep, &self.take)?;
+        let choices = MergeChoices::of_texts(&self.keep, &self.take)?.with_generated(&self.generated)?;
         let agent = self.agent.as_deref().unwrap_or_default();
         check_agent(agent)?;
         let hub = context.hub_within(self.allow_roots).await?;

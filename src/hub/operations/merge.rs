@@ -18,12 +18,17 @@ use crate::tools::{MergeOutcome, MergeReport};
 pub struct Merge {
     /// The child, by name or by the beginning of its id.
     pub child: String,
-    /// Paths at or below which conflicts are decided for the child's side; `/` for all.
+    /// Paths and globs (`src`, `*.lock`, `docs/**`) at or below which conflicts are decided for the child's side; `/` for
+    /// all. One that fits no entry of either side is an error.
     #[serde(default)]
     pub theirs: Vec<String>,
-    /// Paths at or below which conflicts are decided for the parent's side; `/` for all.
+    /// Paths and globs at or below which conflicts are decided for the parent's side.
     #[serde(default)]
     pub ours: Vec<String>,
+    /// Globs of more generated files. Where both sides changed one, the parent's stays without a conflict, as for
+    /// `__pycache__`, other caches of tools, and what the parent's `.gitignore` files ignore.
+    #[serde(default)]
+    pub generated: Vec<String>,
     /// Only tells what would be merged.
     #[serde(default)]
     pub dry_run: bool,
@@ -46,7 +51,7 @@ impl Operation for Merge {
     type Output = MergeDocument;
 
     async fn run(self, context: &OperationContext<'_>) -> Result<MergeDocument, OperationError> {
-        let choices = MergeChoices::of_texts(&self.ours, &self.theirs)?;
+        let choices = MergeChoices::of_texts(&self.ours, &self.theirs)?.with_generated(&self.generated)?;
         let agent = self.agent.as_deref().unwrap_or_default();
         check_agent(agent)?;
         let child = context.caller.session(Some(&self.child)).await?;

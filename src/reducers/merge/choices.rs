@@ -1,30 +1,90 @@
-//! Sides chosen for conflicts.
+//! Rules of a merge: sides chosen for conflicts, and globs of generated files.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use crate::engine::event::{MergeConflict, MergeSide};
+use crate::engine::path_glob::PathGlob;
 use crate::engine::{EntryPath, ValueError};
+use crate::reducers::VirtualFileSystem;
 
-/// Sides chosen for paths. A path chooses for everything below it where no deeper one does.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct MergeChoices(BTreeMap<EntryPath, MergeSide>);
+/// Files that tools write again, whatever git ignores.
+const GENERATED: &str = "{__pycache__,*.pyc,*.pyo,.coverage,.mypy_cache,.pytest_cache,.ruff_cache,.tox}";
+/// It is valid, as tests show.
+static GENERATED_GLOB: LazyLock<Option<PathGlob>> = LazyLock::new(|| PathGlob::new(GENERATED).ok());
+
+/// Rules of a merge.
+///
+/// A rule chooses a side for a path and everything below it. A text with `*`, `?`, `[` or `{` chooses for what it fits
+/// as a [`PathGlob`], too. The deepest place with a rule decides. There a path comes before a glob, and the longest of
+/// several globs decides.
+///
+/// Generated files don't conflict: where both sides changed one, the parent's stays as it is. A rule for such a file
+/// comes first. Generated are `__pycache__`, `*.pyc` and other caches of tools, what the parent's `.gitignore` files
+/// and `.git/info/exclude` ignore, and what [`with_generated`](MergeChoices::with_generated) names.
+///
+/// ```
+/// use foldspace::{EntryPath, event::MergeSide, reducers::MergeChoices};
+/// let choices = MergeChoices::of_texts(&["*.lock"], &["src"])?;
+/// let side = |path: &str| Ok::<_, Box<dyn std::error::Error>>(choices.side(&EntryPath::lookup(path)?));
+/// assert_eq!(side("src/main.rs")?, Some(MergeSide::Theirs));
+/// assert_eq!(side("src/a.lock")?, Some(MergeSide::Ours));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MergeChoices {
+    rules: BTreeMap<EntryPath, MergeRule>,
+    /// Globs of generated files; `None` if no file counts as one.
+    pub(super) generated: Option<Vec<PathGlob>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct MergeRule {
+    side: MergeSide,
+    glob: Option<PathGlob>,
+}
+
+impl Default for MergeChoices {
+    fn default() -> Self {
+        Self { rules: BTreeMap::new(), generated: Some(GENERATED_GLOB.iter().cloned().collect()) }
+    }
+}
 
 impl MergeChoices {
-    /// Parses the paths of both sides; `/` chooses for all.
+    /// Returns rules that choose nothing, and count no file as generated.
+    pub(crate) fn without_generated() -> Self {
+        Self { rules: BTreeMap::new(), generated: None }
+    }
+
+    /// Parses the paths and globs of both sides; `/` chooses for all.
     pub fn of_texts<T: AsRef<str>>(ours: &[T], theirs: &[T]) -> Result<Self, ValueError> {
         let mut choices = Self::default();
-        for (paths, side) in [(ours, MergeSide::Ours), (theirs, MergeSide::Theirs)] {
-            for path in paths {
-                choices.choose(EntryPath::lookup(path.as_ref())?, side)?;
+        for (texts, side) in [(ours, MergeSide::Ours), (theirs, MergeSide::Theirs)] {
+            for text in texts.iter().map(AsRef::as_ref) {
+                let glob = text.contains(['*', '?', '[', '{']).then(|| compiled(text)).transpose()?;
+                choices.insert(EntryPath::lookup(text)?, MergeRule { side, glob })?;
             }
         }
         Ok(choices)
     }
 
+    /// Adds globs of generated files.
+    pub fn with_generated<T: AsRef<str>>(mut self, globs: &[T]) -> Result<Self, ValueError> {
+        for text in globs {
+            self.generated.get_or_insert_default().push(compiled(text.as_ref())?);
+        }
+        Ok(self)
+    }
+
     /// Chooses a side for a path; the root chooses for all. Fails with [`ValueError`]: the other side is chosen for it.
     pub fn choose(&mut self, path: EntryPath, side: MergeSide) -> Result<(), ValueError> {
-        match self.0.insert(path.clone(), side) {
-            Some(before) if before != side => {
+        self.insert(path, MergeRule { side, glob: None })
+    }
+
+    fn insert(&mut self, path: EntryPath, rule: MergeRule) -> Result<(), ValueError> {
+        let side = rule.side;
+        match self.rules.insert(path.clone(), rule) {
+            Some(before) if before.side != side => {
                 Err(ValueError::new(format!("both sides are chosen for {}; choose one", path.rooted())))
             }
             _ => Ok(()),
@@ -33,32 +93,56 @@ impl MergeChoices {
 
     /// Returns the side chosen for a path, if there is one.
     pub fn side(&self, path: &EntryPath) -> Option<MergeSide> {
+        let globs =
+            || self.rules.iter().filter_map(|(text, rule)| Some((text.as_bytes().len(), rule.glob.as_ref()?, rule)));
+        let by_glob = |place: &EntryPath| globs().filter(|(_, glob, _)| glob.fits(place)).max_by_key(|(len, ..)| *len);
         let mut places = std::iter::successors(Some(path.clone()), EntryPath::parent);
-        places.find_map(|place| self.0.get(&place).copied())
+        places.find_map(|place| {
+            let rule = self.rules.get(&place).or_else(|| by_glob(&place).map(|(.., rule)| rule));
+            rule.map(|rule| rule.side)
+        })
     }
 
-    /// Iterates over the paths for which that side was chosen.
-    pub fn of(&self, side: MergeSide) -> impl Iterator<Item = &EntryPath> {
-        self.0.iter().filter(move |(_, chosen)| **chosen == side).map(|(path, _)| path)
-    }
-
-    /// Iterates over the paths whose choice decides none of these conflicts.
+    /// Iterates over the rules that fit none of these conflicts.
     pub fn unused<'a>(&'a self, conflicts: &'a [MergeConflict]) -> impl Iterator<Item = &'a EntryPath> {
-        let decides = |path: &EntryPath| {
-            let is_meant = |conflict: &MergeConflict| conflict.path == *path || conflict.path.is_below(path);
-            conflicts.iter().any(is_meant)
-        };
-        self.0.keys().filter(move |path| !decides(path))
+        let fits = |text: &EntryPath, rule: &MergeRule| conflicts.iter().any(|one| rule.fits(text, &one.path));
+        self.rules.iter().filter(move |(text, rule)| !fits(text, rule)).map(|(text, _)| text)
     }
+
+    /// Returns the first rule that fits no entry of these trees.
+    pub(crate) fn unfit(&self, trees: [&VirtualFileSystem; 3]) -> Option<&EntryPath> {
+        let is_in = |text: &EntryPath, rule: &MergeRule, tree: &VirtualFileSystem| match &rule.glob {
+            _ if text.is_root() || tree.get(text).is_some() => true,
+            None => false,
+            Some(glob) => tree.iter().any(|(path, _)| glob.fits(path)),
+        };
+        let fits = |text: &EntryPath, rule: &MergeRule| trees.iter().any(|tree| is_in(text, rule, tree));
+        self.rules.iter().find(|(text, rule)| !fits(text, rule)).map(|(text, _)| text)
+    }
+}
+
+impl MergeRule {
+    /// Returns true if the rule fits a path, or a directory above it.
+    fn fits(&self, text: &EntryPath, path: &EntryPath) -> bool {
+        let mut places = std::iter::successors(Some(path.clone()), EntryPath::parent);
+        places.any(|place| place == *text || self.glob.as_ref().is_some_and(|glob| glob.fits(&place)))
+    }
+}
+
+fn compiled(glob: &str) -> Result<PathGlob, ValueError> {
+    PathGlob::new(glob).map_err(|error| ValueError::new(format!("the glob {glob:?} is invalid: {}", error.kind())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn path(text: &str) -> EntryPath {
+        EntryPath::lookup(text).unwrap()
+    }
+
     #[test]
     fn merge_choice_deepest_path_wins() {
-        let path = |text: &str| EntryPath::lookup(text).unwrap();
         let mut choices = MergeChoices::default();
         assert_eq!(choices.side(&path("a")), None);
         choices.choose(path("a"), MergeSide::Ours).unwrap();
@@ -71,5 +155,37 @@ mod tests {
         assert!(choices.clone().choose(path("a"), MergeSide::Theirs).is_err());
         choices.choose(EntryPath::root(), MergeSide::Theirs).unwrap();
         assert_eq!(choices.side(&path("zz")), Some(MergeSide::Theirs));
+    }
+
+    #[test]
+    fn merge_choice_takes_paths_and_globs() {
+        let pyc = "a/__pycache__/b.pyc";
+        for (rule, fitting, other) in [
+            ("**/*.pyc", pyc, "a/b.py"),
+            ("*.pyc", pyc, "a/b.py"),
+            ("a/__pycache__/*.pyc", pyc, "__pycache__/b.pyc"),
+            ("**/__pycache__/**", pyc, "a/b.pyc"),
+            ("**/__pycache__", pyc, "a/b.pyc"),
+            ("/*.py", "b.py", "a/b.py"),
+            ("src", "src/deep/x", "a/src"),
+            ("{a,b}/x", "b/x/y", "c/x"),
+            // A name may look like a glob.
+            ("app/[id]/page.tsx", "app/[id]/page.tsx", "app/x/page.tsx"),
+        ] {
+            for (ours, theirs, side) in [(&[rule][..], &[][..], MergeSide::Ours), (&[], &[rule], MergeSide::Theirs)] {
+                let choices = MergeChoices::of_texts(ours, theirs).unwrap();
+                assert_eq!((choices.side(&path(fitting)), choices.side(&path(other))), (Some(side), None), "{rule}");
+            }
+        }
+        assert!(MergeChoices::of_texts(&["a{"], &[]).unwrap_err().to_string().contains("\"a{\" is invalid"));
+    }
+
+    #[test]
+    fn merge_choice_of_several_globs_is_the_longest_of_the_deepest() {
+        let choices = MergeChoices::of_texts(&["*.lock", "a/keep.txt"], &["/", "**/Cargo.lock", "a/*"]).unwrap();
+        let sides =
+            ["x.lock", "a/x.lock", "b/Cargo.lock", "a/keep.txt", "z"].map(|text| choices.side(&path(text)).unwrap());
+        use MergeSide::{Ours, Theirs};
+        assert_eq!(sides, [Ours, Ours, Theirs, Ours, Theirs]);
     }
 }

@@ -2,6 +2,7 @@
 
 mod choices;
 mod decide;
+mod generated;
 mod sides;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ pub use choices::MergeChoices;
 
 use decide::EntryDecision;
 pub(crate) use decide::can_be_made;
+use generated::Generated;
 use sides::Sides;
 
 /// Steps and conflicts of a merge.
@@ -31,6 +33,8 @@ pub(crate) struct MergePlan {
     /// Sockets and devices of the child's, which can't be made and stay away; and entries of the parent's that the child could
     /// not have, which stay.
     pub left_out: Vec<EntryPath>,
+    /// Generated files that both sides changed: the parent's stay.
+    pub generated: Vec<EntryPath>,
     /// Set when the child has changed anything.
     pub has_changes: bool,
 }
@@ -82,10 +86,15 @@ pub(crate) fn plan_merge<E>(
     mut read: impl FnMut(&Digest) -> Result<Bytes, E>,
 ) -> Result<MergePlan, E> {
     let sides = Sides::new(base, ours, theirs);
-    let mut planning = Planning { sides: &sides, choices, out: MergeDecision::default() };
-    let clashes = sides.clashes();
+    let generated = Generated::read(&sides, choices, &mut read)?;
+    let clashes = sides.clashes(|path| generated.includes(path));
+    let mut planning = Planning { sides: &sides, choices, generated, out: MergeDecision::default() };
     for path in sides.of_theirs.iter().filter(|path| !is_within(path, &clashes)) {
         let nodes = sides.nodes(path);
+        if sides.are_apart(path) && planning.generated.includes(path) {
+            planning.keep_generated(path);
+            continue;
+        }
         match decide::decide(&sides, path, choices.side(path), &mut read)? {
             EntryDecision::Nothing => {}
             EntryDecision::Take => planning.out.take(path, nodes.theirs),
@@ -116,6 +125,7 @@ fn is_within(path: &EntryPath, places: &BTreeSet<EntryPath>) -> bool {
 struct Planning<'a> {
     sides: &'a Sides<'a>,
     choices: &'a MergeChoices,
+    generated: Generated<'a>,
     out: MergeDecision,
 }
 
@@ -125,6 +135,7 @@ struct MergeDecision {
     deletes: BTreeSet<EntryPath>,
     conflicts: BTreeMap<EntryPath, MergeConflict>,
     left_out: Vec<EntryPath>,
+    generated: Vec<EntryPath>,
     /// Entries of the parent that stay although the child's differ.
     kept: BTreeSet<EntryPath>,
     /// Count of entries that only seem to be changed: the child could not have them.
@@ -159,7 +170,15 @@ impl Planning<'_> {
         self.note(path, ConflictKind::Text, self.choices.side(path));
     }
 
+    fn keep_generated(&mut self, path: &EntryPath) {
+        self.out.keep(path, self.sides.nodes(path).ours);
+        self.out.generated.push(path.clone());
+    }
+
     fn conflict(&mut self, path: &EntryPath, kind: ConflictKind) {
+        if self.generated.includes(path) {
+            return self.keep_generated(path);
+        }
         let nodes = self.sides.nodes(path);
         let mut resolved = self.choices.side(path);
         if resolved == Some(MergeSide::Theirs) && !nodes.theirs.is_none_or(can_be_made) {
@@ -204,7 +223,7 @@ impl Planning<'_> {
 
     /// Orders the steps so that each can be taken.
     fn finish(self) -> MergePlan {
-        let MergeDecision { writes, deletes, conflicts, mut left_out, kept, unavailable } = self.out;
+        let MergeDecision { writes, deletes, conflicts, mut left_out, mut generated, kept, unavailable } = self.out;
         let sides = self.sides;
         let keeps_something = |path: &EntryPath| sides::below(&kept, path).next().is_some();
         let going: BTreeSet<EntryPath> = deletes.into_iter().filter(|path| !keeps_something(path)).collect();
@@ -224,7 +243,8 @@ impl Planning<'_> {
             steps.push(MergeStep::Write { path, mode, node, merged });
         }
         left_out.sort();
+        generated.sort();
         let has_changes = sides.of_theirs.len() > unavailable;
-        MergePlan { steps, conflicts: conflicts.into_values().collect(), left_out, has_changes }
+        MergePlan { steps, conflicts: conflicts.into_values().collect(), left_out, generated, has_changes }
     }
 }

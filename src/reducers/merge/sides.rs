@@ -34,11 +34,20 @@ impl<'a> Sides<'a> {
         Nodes { base: self.base.node(path), ours: self.ours.node(path), theirs: self.theirs.node(path) }
     }
 
-    /// Returns the topmost places where one side has a directory with entries and the other something else.
-    pub(super) fn clashes(&self) -> BTreeSet<EntryPath> {
-        let found: BTreeSet<EntryPath> = self.of_theirs.iter().filter_map(|path| self.clash(path)).collect();
+    /// Returns the topmost places where one side has a directory with entries and the other something else, but for
+    /// places that only matter to ignored paths.
+    pub(super) fn clashes(&self, is_ignored: impl Fn(&EntryPath) -> bool) -> BTreeSet<EntryPath> {
+        let clash = |path| self.clash(path).filter(|_| !is_ignored(path));
+        let found: BTreeSet<EntryPath> = self.of_theirs.iter().filter_map(clash).collect();
         let is_topmost = |path: &&EntryPath| path.parent().is_none_or(|parent| !is_within(&parent, &found));
         found.iter().filter(is_topmost).cloned().collect()
+    }
+
+    /// Returns true if both sides changed a path of the child's, each in another way, or clash there.
+    pub(super) fn are_apart(&self, path: &EntryPath) -> bool {
+        let Nodes { ours, theirs, .. } = self.nodes(path);
+        let are_directories = [ours, theirs].iter().all(|node| node.is_some_and(Node::is_directory));
+        self.of_ours.contains(path) && ours != theirs && !are_directories || self.clash(path).is_some()
     }
 
     /// Returns the place at or above a path of the child's where the two sides clash.

@@ -213,6 +213,76 @@ fn merge_of_large_text_is_not_by_lines() {
     assert_eq!(conflicts(&base, &ours, &theirs), [("a".to_owned(), ConflictKind::Large)]);
 }
 
+fn with_files(tree: &Tree, paths: &[&str], text: &str) -> Tree {
+    paths.iter().fold(tree.clone(), |tree, path| tree.file(path, text))
+}
+
+fn generated(plan: &MergePlan) -> Vec<String> {
+    plan.generated.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn merge_of_generated_files_keeps_parent() {
+    let rules = Tree::default().file(".gitignore", "*.log\n/out/\n!keep.log\n").file("web/.gitignore", "dist\n");
+    let base = rules.file(".git/info/exclude", "/notes\n").file("src/a.py", "1");
+    let made = [
+        ".coverage",
+        ".pytest_cache/v/lastfailed",
+        "out/deep/y",
+        "notes",
+        "reports/r.html",
+        "src/__pycache__/a.cpython-311.pyc",
+        "src/old.pyc",
+        "web/dist/z",
+        "x.log",
+    ];
+    let other = ["dist/z", "keep.log", "log", "src/b.py"];
+    let choices = MergeChoices::default().with_generated(&["reports/**"]).unwrap();
+    let ours = with_files(&base, &made, "parent's");
+    let theirs = with_files(&base, &made, "child's").file("only/c.pyc", "new").file("src/a.py", "2");
+    let plan = planned(&base, &ours, &theirs, &choices);
+    let (mut expected, taken) = (made.to_vec(), ours.clone().file("only/c.pyc", "new").file("src/a.py", "2"));
+    expected.sort_unstable();
+    assert_eq!(
+        (plan.conflicts.clone(), generated(&plan)),
+        (vec![], expected.iter().map(ToString::to_string).collect())
+    );
+    assert_eq!(after(&ours, &plan), taken.shown());
+    let (ours, theirs) = (with_files(&base, &other, "parent's"), with_files(&base, &other, "child's"));
+    let plan = planned(&base, &ours, &theirs, &choices);
+    assert_eq!((plan.conflicts.len(), generated(&plan)), (other.len(), vec![]));
+    let as_others = planned(
+        &base,
+        &with_files(&base, &made, "a"),
+        &with_files(&base, &made, "b"),
+        &MergeChoices::without_generated(),
+    );
+    assert_eq!((as_others.conflicts.len(), generated(&as_others)), (made.len(), vec![]));
+}
+
+#[test]
+fn merge_of_generated_files_follows_choice() {
+    let (path, base) = ("__pycache__/a.pyc", Tree::default());
+    let (ours, theirs) = (base.clone().file(path, "parent's"), base.clone().file(path, "child's"));
+    for rule in ["*.pyc", "__pycache__", "/", path] {
+        let choices = MergeChoices::of_texts(&[], &[rule]).unwrap();
+        let plan = planned(&base, &ours, &theirs, &choices);
+        assert_eq!((plan.open().count(), generated(&plan), after(&ours, &plan)), (0, vec![], theirs.shown()), "{rule}");
+    }
+}
+
+#[test]
+fn merge_of_generated_files_in_changed_places_keeps_parent() {
+    let base = Tree::default().file("d/a.py", "a").file("d/__pycache__/a.pyc", "1").file("e", "e");
+    let tested = base.clone().file("d/__pycache__/a.pyc", "2").file("d/__pycache__/b.pyc", "2");
+    for ours in [base.clone().without("d"), base.clone().without("d").file("d", "a file")] {
+        let plan = planned(&base, &ours, &tested, &MergeChoices::default());
+        assert_eq!((plan.conflicts.as_slice(), after(&ours, &plan)), (&[][..], ours.shown()));
+    }
+    let plan = planned(&base, &tested, &base.clone().without("d"), &MergeChoices::default());
+    assert_eq!((plan.conflicts.as_slice(), after(&tested, &plan)), (&[][..], tested.clone().without("d/a.py").shown()));
+}
+
 /// A change of a tree.
 #[derive(Debug, Clone)]
 enum Edit {
@@ -337,6 +407,23 @@ proptest! {
         prop_assert_eq!(nothing_new, MergePlan::default());
         let both_alike = planned(&base, &theirs, &theirs, &MergeChoices::default());
         prop_assert!(both_alike.conflicts.is_empty() && both_alike.steps.is_empty());
+    }
+
+    #[test]
+    fn merge_of_generated_files_never_conflicts(common in edits(), own in edits(), childs in edits()) {
+        let base = edited(Tree::default(), &common);
+        let (ours, theirs) = (edited(base.clone(), &own), edited(base.clone(), &childs));
+        let choices = MergeChoices::default().with_generated(&["d", "f/*"]).unwrap();
+        let plan = planned(&base, &ours, &theirs, &choices);
+        let is_generated = |path: &EntryPath| path.segments().next() == Some(b"d") || path.as_bytes().starts_with(b"f/");
+        prop_assert!(!plan.conflicts.iter().any(|conflict| is_generated(&conflict.path)), "{:?}", plan.conflicts);
+        prop_assert!(plan.generated.iter().all(is_generated));
+        let (result, shown) = (after(&ours, &plan), ours.shown());
+        let is_open = |path: &EntryPath| plan.conflicts.iter().any(|conflict| path.is_below(&conflict.path));
+        let kept = plan.generated.iter().filter(|path| !is_open(path)).map(ToString::to_string);
+        for path in kept.filter(|path| shown.contains_key(path)) {
+            prop_assert_eq!(result.get(&path), shown.get(&path), "{}", path);
+        }
     }
 
     #[test]

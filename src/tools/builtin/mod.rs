@@ -4,7 +4,6 @@ pub(crate) mod evaluate_python;
 pub(crate) mod execute_script;
 pub(crate) mod files;
 pub(crate) mod line_search;
-pub(crate) mod path_glob;
 pub(crate) mod podman_shell;
 pub(crate) mod shell_execute;
 pub(crate) mod shell_facts;

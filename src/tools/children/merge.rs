@@ -54,7 +54,10 @@ pub struct MergeReport {
     /// Sockets and devices of the child, which are not merged; and entries that could not be made for it, which stay.
     #[schemars(with = "Vec<String>")]
     pub left_out: Vec<EntryPath>,
-    /// Paths with a chosen side but without a conflict.
+    /// Generated files that both sides changed: the parent's stay as they are.
+    #[schemars(with = "Vec<String>")]
+    pub generated: Vec<EntryPath>,
+    /// Paths and globs with a chosen side but without a conflict.
     #[schemars(with = "Vec<String>")]
     pub unused: Vec<EntryPath>,
 }
@@ -85,7 +88,7 @@ pub struct MergedChange {
 /// count.
 ///
 /// # Errors
-/// [`WorkspaceError::NotAChild`], and errors of the store.
+/// [`WorkspaceError::NotAChild`], [`WorkspaceError::UnfitRule`], and errors of the store.
 pub fn preview_merge(parent: &Session, child: &Session, choices: &MergeChoices) -> Result<MergeReport, WorkspaceError> {
     let base = base_of(parent, child)?;
     Ok(planned(parent, child, base, choices)?.0)
@@ -97,6 +100,7 @@ pub fn preview_merge(parent: &Session, child: &Session, choices: &MergeChoices) 
 /// - Texts that both changed are merged line by line; the executable bit is merged apart from the contents.
 /// - A directory goes when nothing is left in it; what the other side made or changed in it is a conflict.
 /// - A file on one side and a directory on the other are a conflict of all that is below, too.
+/// - Where both changed a generated file ([`MergeChoices`]), the parent's stays.
 /// - A choice decides conflicts only: of a text the lines that both sides changed, else the whole entry is as it is on
 ///   that side.
 ///
@@ -201,7 +205,11 @@ fn planned(
     let before = child.state_at(base)?;
     let read = |digest: &_| child.content(digest);
     let (ours, theirs_files) = (VirtualFileSystem::of(&state), VirtualFileSystem::of(&theirs));
-    let plan = plan_merge(&VirtualFileSystem::of(&before), &ours, &theirs_files, choices, read)?;
+    let files_before = VirtualFileSystem::of(&before);
+    if let Some(rule) = choices.unfit([&files_before, &ours, &theirs_files]) {
+        return Err(WorkspaceError::UnfitRule(rule.to_string()));
+    }
+    let plan = plan_merge(&files_before, &ours, &theirs_files, choices, read)?;
     let merged = changes(&plan, &ours, child, base, theirs.seq())?;
     let outcome = match (plan.has_changes, plan.open().next()) {
         (false, _) => MergeOutcome::Nothing,
@@ -218,6 +226,7 @@ fn planned(
         merged,
         conflicts: plan.conflicts.clone(),
         left_out: plan.left_out.clone(),
+        generated: plan.generated.clone(),
         unused: choices.unused(&plan.conflicts).cloned().collect(),
     };
     Ok((report, plan))

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::MountError;
 use crate::engine::event::MountHydrated;
 use crate::engine::path::EntryPath;
-use crate::tools::builtin::path_glob::PathGlob;
+use crate::engine::path_glob::PathGlob;
 
 /// A host directory that is to be copied into a workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

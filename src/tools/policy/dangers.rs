@@ -14,10 +14,32 @@ const COPIERS: &str = "cp mv install";
 const CHANGERS: &str = "chmod chown chgrp";
 const NAME_TESTS: &str = "-name -iname -path -ipath -wholename -iwholename -regex -iregex -lname";
 
+/// Programs that destroy a volume or hand over the machine when each pattern fits one of their arguments.
+const RUINOUS: [(&str, &str, &str); 12] = [
+    ("btrfs", "subvolume delete", DESTROYS),
+    ("lvremove pvremove vgremove", "", DESTROYS),
+    ("zfs zpool", "destroy", DESTROYS),
+    ("nvme", "format", DESTROYS),
+    ("nvme", "sanitize", DESTROYS),
+    ("hdparm", "--security-erase*", DESTROYS),
+    (ENGINES, "/:*", HANDS_OVER),
+    (ENGINES, "-v/:*", HANDS_OVER),
+    (ENGINES, "--volume=/:*", HANDS_OVER),
+    (ENGINES, "*bind*,s*=/,*", HANDS_OVER),
+    (ENGINES, "--privileged --pid=host", HANDS_OVER),
+    (ENGINES, "--privileged --pid host", HANDS_OVER),
+];
+const ENGINES: &str = "docker nerdctl podman";
+
 const REMOVES: &str = "it would remove everything below";
+const MOVES: &str = "it would move away everything below";
+const DESTROYS: &str = "it would destroy a volume";
+const HANDS_OVER: &str = "it would give a container the whole machine";
+const ENDS_ALL: &str = "it would end all processes";
+const PROTECTED: &str = "/, a system directory, the home directory or what is above the workspace";
 const CHANGES: &str = "it would change the modes or owners of everything below";
 const LIKE_THIS: &str = "the policy denies commands like this";
-pub(super) const WRITES_DISK: &str = "it would write to a disk's device file";
+pub(super) const WRITES_DISK: &str = "it would write to a disk's device file or a file that the system needs";
 pub(super) const WRITES_ZEROS: &str = "it would write zeros with dd";
 
 #[derive(Debug)]
@@ -53,6 +75,18 @@ pub(super) fn judge(rule: &DenyRule, words: &[String], place: &WorkingDirectory)
     match rule {
         DenyRule::RemoveRoot if name == "rm" => decided(arguments, place, recursive(&['r', 'R']), operands, REMOVES),
         DenyRule::RemoveRoot if name == "find" => finds(arguments, place),
+        DenyRule::RemoveRoot if name == "mv" => {
+            let moved = operands.clone().take(operands.count().saturating_sub(1));
+            denied_if(covers_any(moved, place), &format!("{MOVES} {PROTECTED}"))
+        }
+        DenyRule::RemoveRoot if name == "rsync" => {
+            let deletes = arguments.iter().any(|word| word.starts_with("--del"));
+            denied_if(
+                deletes && covers_any(operands.clone().next_back().into_iter(), place),
+                &format!("{REMOVES} {PROTECTED}"),
+            )
+        }
+        DenyRule::Ruin => ruin(name, arguments).map_or(RuleVerdict::Fine, |reason| denied_if(true, reason)),
         DenyRule::ChangeRoot if has(CHANGERS, name) => {
             // The first operand is the mode or the owner; a mode such as `-w` looks like an option.
             let aims = operands.clone().skip(usize::from(operands.count() > 1));
@@ -65,11 +99,14 @@ pub(super) fn judge(rule: &DenyRule, words: &[String], place: &WorkingDirectory)
         }
         DenyRule::DdFromZero if name == "dd" => {
             let zero = |path: &str| place.tidied(path) == "/dev/zero";
-            denied_if(arguments.iter().any(|word| word.strip_prefix("if=").is_some_and(zero)), WRITES_ZEROS)
+            match arguments.iter().any(|word| word.strip_prefix("if=").is_some_and(zero)) {
+                true if is_counted(arguments) => RuleVerdict::Asked,
+                reads_zeros => denied_if(reads_zeros, WRITES_ZEROS),
+            }
         }
         DenyRule::WriteToDisk if has(WRITERS, name) => {
             let mut targets = arguments.iter().filter(|word| name != "dd" || word.starts_with("of="));
-            match targets.any(|word| place.is_disk(value(word))) {
+            match targets.any(|word| place.is_vital(value(word))) {
                 true => RuleVerdict::Denied(WRITES_DISK.to_owned()),
                 false if arguments.iter().any(|word| is_odd(word, name == "dd")) => RuleVerdict::Unsure,
                 false => RuleVerdict::Fine,
@@ -77,7 +114,7 @@ pub(super) fn judge(rule: &DenyRule, words: &[String], place: &WorkingDirectory)
         }
         DenyRule::WriteToDisk if name == "find" => {
             let is_target = |word: &str| word.starts_with("-fprint") || word == "-fls";
-            let written = arguments.windows(2).any(|pair| is_target(&pair[0]) && place.is_disk(&pair[1]));
+            let written = arguments.windows(2).any(|pair| is_target(&pair[0]) && place.is_vital(&pair[1]));
             denied_if(written, WRITES_DISK)
         }
         DenyRule::WriteToDisk if has(COPIERS, name) => copies(arguments, place),
@@ -119,15 +156,39 @@ fn decided<'w>(
     aims: impl Iterator<Item = &'w String>,
     reason: &str,
 ) -> RuleVerdict {
-    let aims: Vec<Whole> = aims.filter(|_| recursive).map(|path| place.whole(path)).collect();
+    let aims: Vec<Whole> = aims.filter(|_| recursive).map(|path| covered(path, place)).collect();
     if aims.contains(&Whole::Yes) {
-        return RuleVerdict::Denied(format!("{reason} /, the home directory or what is above the workspace"));
+        return RuleVerdict::Denied(format!("{reason} {PROTECTED}"));
     }
     match arguments.iter().any(|word| is_odd(word, recursive)) || aims.contains(&Whole::Perhaps) {
         true if recursive => RuleVerdict::Unsure,
         true => RuleVerdict::Asked,
         false => RuleVerdict::Fine,
     }
+}
+
+/// Tells whether a path covers a whole protected directory, also one of the system's.
+fn covered(path: &str, place: &WorkingDirectory) -> Whole {
+    if place.is_system(path) { Whole::Yes } else { place.whole(path) }
+}
+
+fn covers_any<'w>(mut paths: impl Iterator<Item = &'w String>, place: &WorkingDirectory) -> bool {
+    paths.any(|path| covered(path, place) == Whole::Yes)
+}
+
+fn ruin(name: &str, arguments: &[String]) -> Option<&'static str> {
+    let fits = |pattern: &str| arguments.iter().any(|word| matches(pattern, word));
+    let asks = arguments.iter().any(|word| has("--help --version", word));
+    // With one argument, `-1` is a signal.
+    let ends_all = name == "kill" && arguments.len() > 1 && arguments.last().is_some_and(|word| word == "-1");
+    let mut entries = RUINOUS.iter().filter(|(names, ..)| !asks && has(names, name));
+    let found = entries.find(|(_, patterns, _)| patterns.split_whitespace().all(fits)).map(|(.., reason)| *reason);
+    found.or(ends_all.then_some(ENDS_ALL))
+}
+
+/// Tells whether `dd` copies a limited number of blocks.
+pub(super) fn is_counted(words: &[String]) -> bool {
+    words.iter().any(|word| word.starts_with("count="))
 }
 
 /// Tells whether a word may expand to any other.
@@ -155,7 +216,7 @@ fn copies(arguments: &[String], place: &WorkingDirectory) -> RuleVerdict {
     let targets: Vec<&str> = operands.skip(first).map(|word| value(word).trim_start_matches("-t")).collect();
     let in_devices = targets.iter().any(|path| place.tidied(path).starts_with("/dev") && !is_sink(path));
     let held = |word: &String| in_devices && place.is_disk(&format!("/dev/{}", base_name(word)));
-    match targets.iter().any(|path| place.is_disk(path)) || arguments.iter().any(held) {
+    match targets.iter().any(|path| place.is_vital(path)) || arguments.iter().any(held) {
         true => RuleVerdict::Denied(WRITES_DISK.to_owned()),
         false if in_devices || arguments.iter().any(|word| is_odd(word, false)) => RuleVerdict::Unsure,
         false => RuleVerdict::Fine,

@@ -1,7 +1,7 @@
 //! Inspection of every program that a command may run; collects the entries that it needs.
 
 use super::allow::{FoundProgram, is_standard};
-use super::dangers::{RuleVerdict, WRITES_DISK, WRITES_ZEROS, is_fetcher, judge};
+use super::dangers::{RuleVerdict, WRITES_DISK, WRITES_ZEROS, is_counted, is_fetcher, judge};
 use super::names::{builtin, changes_programs, evaluates, holds_subscript};
 use super::paths::{WorkingDirectory, is_sink, is_stream};
 use super::raw::{RUNS_FETCHED, Raw};
@@ -179,7 +179,9 @@ impl<'p> Judge<'p> {
             match kind {
                 RedirectKind::Read => {
                     let zeros = self.place.tidied(target) == "/dev/zero" && runs("dd");
-                    self.refuse(zeros, &DenyRule::DdFromZero, WRITES_ZEROS)?;
+                    let is_counted = is_counted(&command.words);
+                    self.asks |= zeros && is_counted;
+                    self.refuse(zeros && !is_counted, &DenyRule::DdFromZero, WRITES_ZEROS)?;
                     if target.contains(marker::is_open)
                         || target.starts_with("/dev/tcp")
                         || target.starts_with("/dev/udp")
@@ -189,7 +191,7 @@ impl<'p> Judge<'p> {
                 }
                 RedirectKind::Write => {
                     let reason = format!("{WRITES_DISK}, {}", shown(target));
-                    self.refuse(self.place.is_disk(target), &DenyRule::WriteToDisk, &reason)?;
+                    self.refuse(self.place.is_vital(target), &DenyRule::WriteToDisk, &reason)?;
                     if target.contains(|c| marker::is(c) && c != marker::HOME) {
                         self.odd("a redirection to an expansion");
                     }

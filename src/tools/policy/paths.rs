@@ -4,6 +4,10 @@ use super::words::{has, marker};
 
 /// Prefixes of device files that are disks, or the memory.
 const DISKS: &str = "sd hd vd xvd nvme mmcblk dm- md mapper/ disk/ loop nbd mem kmem";
+/// Directories below `/` that a system needs whole.
+const SYSTEM: &str = "Users bin boot dev etc home lib lib32 lib64 root sbin usr var";
+/// Files that stop a system or shut its users out when a command writes them.
+const VITAL: &str = "/etc/fstab /etc/group /etc/gshadow /etc/passwd /etc/shadow /etc/sudoers /proc/sysrq-trigger";
 const PATH_MAX: usize = 256;
 
 /// Tells whether a path covers a whole protected directory.
@@ -65,6 +69,22 @@ impl WorkingDirectory {
         self.tidied(path).strip_prefix("/dev/").is_some_and(|device| {
             device.starts_with(marker::is_glob) || DISKS.split(' ').any(|name| device.starts_with(name))
         })
+    }
+
+    /// Tells whether writing to a path destroys a disk's contents or a file that the system needs.
+    pub(super) fn is_vital(&self, path: &str) -> bool {
+        self.is_disk(path) || has(VITAL, &self.tidied(path))
+    }
+
+    /// Tells whether a path covers a directory that the system needs: `/etc`, `/home/*`, `/e*`, or anything in `/proc`.
+    pub(super) fn is_system(&self, path: &str) -> bool {
+        let is_full = path.starts_with('/') || (self.directory.starts_with('/') && !self.left);
+        let tidied = self.tidied(path);
+        let Some(rest) = tidied.strip_prefix('/').filter(|_| is_full) else { return false };
+        let (top, below) = rest.split_once('/').unwrap_or((rest, ""));
+        let is_top = has(SYSTEM, top) || top.contains(marker::is_glob);
+        has("proc sys", top)
+            || (is_top && below.split('/').all(|part| part.is_empty() || part.starts_with(marker::is_glob)))
     }
 
     /// Tells whether a path without expansions covers `/`, the home directory or a directory above the workspace.

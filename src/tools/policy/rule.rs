@@ -11,17 +11,20 @@ use crate::engine::error::ValueError;
 pub enum DenyRule {
     /// Control characters other than newline and tab.
     ControlCharacters,
-    /// Removal of `/`, the home directory or a directory above the workspace, or of all entries in one: `rm -r`, `find
-    /// -delete`, `find -exec rm`.
+    /// Removal of `/`, a system directory such as `/etc`, the home directory or a directory above the workspace, or of all
+    /// entries in one: `rm -r`, `find -delete`, `find -exec rm`, `mv`, `rsync --delete`.
     RemoveRoot,
     /// Change of the modes or owners of everything below one of these.
     ChangeRoot,
     /// `mkfs` and similar programs, with `mkswap`.
     MakeFilesystem,
-    /// `dd` from `/dev/zero`.
+    /// `dd` from `/dev/zero` without `count=`; with it, `dd` needs approval.
     DdFromZero,
-    /// Write to a disk's device file, by a redirection or a program.
+    /// Write to a disk's device file, or to a file such as `/etc/passwd`, by a redirection or a program.
     WriteToDisk,
+    /// Destruction of a volume (`zpool destroy`, `lvremove`), the end of all processes (`kill -9 -1`), or a container with
+    /// the whole machine (`docker run -v /:/host`, `--privileged --pid=host`).
+    Ruin,
     /// Function that starts itself in the background or pipes into itself.
     ForkBomb,
     /// Execution of data just fetched from the network, as in `curl | sh`.
@@ -56,6 +59,7 @@ impl DenyRule {
             Self::MakeFilesystem,
             Self::DdFromZero,
             Self::WriteToDisk,
+            Self::Ruin,
             Self::ForkBomb,
             Self::RunFetched,
         ]

@@ -156,7 +156,7 @@ fn policy_reason_names_limit_and_hint() {
     let removes = reason(&policy, &ShellCommand::shell("ls; sudo 'rm' -fr $HOME/*"));
     assert_eq!(
         removes,
-        "it would remove everything below /, the home directory or what is above the workspace: rm -fr ~/*"
+        "it would remove everything below /, a system directory, the home directory or what is above the workspace: rm -fr ~/*"
     );
     let control = reason(&policy, &ShellCommand::shell("ls \u{1b}[2J"));
     assert_eq!(control, "it holds the control character \\u{1b}; leave it out");

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::super::words;
 use crate::engine::error::ValueError;
 use crate::engine::path::EntryPath;
-use crate::tools::builtin::path_glob::PathGlob;
+use crate::engine::path_glob::PathGlob;
 
 const PATTERN_BYTES: usize = 4 << 20;
 

@@ -98,7 +98,7 @@ impl<'a> Undoing<'a> {
             None => self.session.content_to_restore(digest),
         };
         let MergePlan { steps, conflicts, left_out, .. } =
-            plan_merge(after, &self.files, &wanted, &MergeChoices::default(), read)?;
+            plan_merge(after, &self.files, &wanted, &MergeChoices::without_generated(), read)?;
         // Entries that others created in a directory of the calls stay, and so does the directory.
         let is_in_the_way = |conflict: &MergeConflict| conflict.kind != ConflictKind::DirectoryDeletedByTheirs;
         self.conflicts.extend(conflicts.into_iter().filter(is_in_the_way).map(|conflict| conflict.path));

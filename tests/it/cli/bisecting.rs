@@ -213,7 +213,7 @@ fn bisect_wrong_arguments_are_refused() {
     [exit 1]
     ");
     assert_snapshot!(told(&["--", "rm", "-rf", "/"]), @"
-    error: the command is not allowed: it would remove everything below /, the home directory or what is above the workspace: rm -rf /
+    error: the command is not allowed: it would remove everything below /, a system directory, the home directory or what is above the workspace: rm -rf /
     [exit 1]
     ");
     assert_snapshot!(told(&["--timeout", "0.01", "--", "true"]), @"

@@ -118,7 +118,7 @@ fn exec_exit_code_is_the_commands() {
 fn exec_wrong_arguments_are_refused() {
     let program = Program::with_host();
     assert_snapshot!(program.run(&["exec", "work", "--", "rm", "-rf", "/"]), @"
-    error: the command is not allowed: it would remove everything below /, the home directory or what is above the workspace: rm -rf /
+    error: the command is not allowed: it would remove everything below /, a system directory, the home directory or what is above the workspace: rm -rf /
     [exit 1]
     ");
     assert_snapshot!(program.run(&["exec", "work", "--cwd", "none", "--", "ls"]), @r#"

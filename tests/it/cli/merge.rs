@@ -115,16 +115,38 @@ fn merge_dry_run_with_conflict_lists_the_rest() {
     assert_snapshot!(program.run(&["merge", "worker", "--dry-run"]), @"
     conflict  .git/index  here: file 2 B [id]   child: file 2 B [id]   both made it, with other contents
     conflict  a.txt       here: file 13 B [id]  child: file 15 B [id]  both changed the same lines
-    conflict  m.pyc       here: file 2 B [id]   child: file 2 B [id]   both made it, with other contents
 
     what else would be merged, once that is decided:
     added  n  from 15
-    note: git and Python make these anew: --ours .git/index --ours m.pyc
-    error: 3 conflicts to be decided; nothing was merged into main
+    note: /m.pyc: generated, and changed on both sides; it stays as it is here
+    note: git makes these again: --ours .git/index
+    error: 2 conflicts to be decided; nothing was merged into main
     hint: choose with --ours PATH or --theirs PATH, which also decide for all below; `foldspace cat` shows a file of either session
     [exit 1]
     ");
     assert!(!program.run(&["merge", "worker"]).contains("added"), "nothing is merged");
+}
+
+#[test]
+fn merge_takes_globs_and_refuses_what_fits_nothing() {
+    let made = |by: &str| {
+        format!("mkdir -p p/__pycache__ r; echo {by} > p/__pycache__/a.pyc; echo {by} > r/r.html; echo {by} > l")
+    };
+    let program = program(&made("1"), &made("2"));
+    let refused = program.run(&["merge", "worker", "--ours", "l", "--theirs", "*.htm"]);
+    assert_snapshot!(refused, @"
+    error: no entry of either side fits `*.htm`; correct this path or glob, or leave it out
+    [exit 2]
+    ");
+    let invalid = program.run(&["merge", "worker", "--generated", "r/{"]);
+    assert!(invalid.contains("the glob \"r/{\" is invalid") && invalid.ends_with("[exit 2]"), "{invalid}");
+    let merged = program.json(&["merge", "worker", "--theirs", "**/*.html", "--generated", "l"]);
+    assert_eq!(
+        (&merged["outcome"], &merged["generated"]),
+        (&"merged".into(), &serde_json::json!(["l", "p/__pycache__/a.pyc"]))
+    );
+    assert_eq!(program.printed(&["cat", "main", "r/r.html"]), "2\n");
+    assert_eq!(program.printed(&["cat", "main", "p/__pycache__/a.pyc"]), "1\n");
 }
 
 #[test]

@@ -139,15 +139,61 @@ fn merge_conflict_is_recorded_once_and_resolvable() {
         assert_eq!(parent.session().content(content).unwrap(), text);
     }
     // Nothing is new about it the second time.
-    let again = merge(&family, &parent, &child, &choosing(MergeSide::Ours, "other")).unwrap();
+    let again = merge(&family, &parent, &child, &choosing(MergeSide::Ours, "same.txt")).unwrap();
     assert_eq!((again.seq, head(parent.session())), (None, before + 1));
-    assert_eq!(again.unused, [path("other")]);
+    assert_eq!(again.unused, [path("same.txt")]);
 
     let report = merge(&family, &parent, &child, &choosing(MergeSide::Theirs, "a.txt")).unwrap();
     assert_eq!((report.outcome, report.conflicts[0].resolved), (MergeOutcome::Merged, Some(MergeSide::Theirs)));
     assert_eq!(family.texts_on_host(parent.session())["a.txt"], "1\n2\ntheirs\n4\n5\n");
     let state = parent.session().state().unwrap();
     assert_eq!(state.slice::<Merges>().unwrap().conflicted(child.session().id()), None);
+}
+
+#[test]
+fn merge_of_two_tested_children_has_no_conflict() {
+    let family = Family::on_host();
+    let parent = family.founder();
+    let children = ["a", "b"].map(|name| {
+        family.create(&parent, &format!("{name}.py"), "x = 1\n");
+        name
+    });
+    let children = children.map(|name| (name, family.child(&parent, name, ChildLimits::default())));
+    for (name, child) in &children {
+        family.edit(child, &format!("{name}.py"), "1", "2");
+        for made in ["__pycache__/a.cpython-311.pyc", "__pycache__/b.cpython-311.pyc", ".pytest_cache/v/nodeids"] {
+            family.create(child, made, &format!("made by {name}"));
+        }
+    }
+    merged(&family, &parent, &children[0].1);
+    let report = merged(&family, &parent, &children[1].1);
+    let cached = [".pytest_cache/v/nodeids", "__pycache__/a.cpython-311.pyc", "__pycache__/b.cpython-311.pyc"];
+    assert_eq!((report.generated, report.conflicts), (cached.map(path).to_vec(), vec![]));
+    let files = family.texts_on_host(parent.session());
+    assert_eq!((files["a.py"].as_str(), files["b.py"].as_str()), ("x = 2\n", "x = 2\n"));
+    assert_eq!(files["__pycache__/b.cpython-311.pyc"], "made by a", "the parent's stays");
+}
+
+#[test]
+fn merge_rule_that_fits_nothing_is_an_error() {
+    let family = Family::on_host();
+    let (parent, child) = parent_and_child(&family);
+    family.edit(&child, "a.txt", "3\n", "theirs\n");
+    let (before, shown) = (head(parent.session()), family.texts_on_host(parent.session()));
+    for rule in ["a.tx", "*.rs", "d/*.md", "b/**"] {
+        for (ours, theirs) in [(&[rule][..], &[][..]), (&["a.txt"], &[rule])] {
+            let choices = MergeChoices::of_texts(ours, theirs).unwrap();
+            let error = merge(&family, &parent, &child, &choices).unwrap_err();
+            assert!(matches!(&error, WorkspaceError::UnfitRule(_)), "{error}");
+            assert!(error.to_string().contains(&format!("`{rule}`")), "{error}");
+            assert!(preview_merge(parent.session(), child.session(), &choices).is_err());
+        }
+    }
+    assert_eq!((head(parent.session()), family.texts_on_host(parent.session())), (before, shown));
+    // What fits an entry need not decide a conflict.
+    let choices = MergeChoices::of_texts(&["/", "*.txt", "d"], &["d/*.txt"]).unwrap();
+    let report = merge(&family, &parent, &child, &choices).unwrap();
+    assert_eq!((report.outcome, report.unused.len()), (MergeOutcome::Merged, 4));
 }
 
 #[test]

@@ -12,9 +12,9 @@ mod write_file;
 
 use bytes::Bytes;
 
-use super::path_glob::PathGlob;
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
+use crate::engine::path_glob::PathGlob;
 use crate::tools::call::error::ToolError;
 use crate::tools::call::filesystem::Filesystem;
 use crate::tools::words::counted;

@@ -1,10 +1,11 @@
-//! Globs over paths of a workspace.
+//! Globs over paths of a workspace, and git's ignore rules.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::engine::path::EntryPath;
 
@@ -41,6 +42,26 @@ impl PathGlob {
     pub(crate) fn fits_bytes(&self, relative: &[u8]) -> bool {
         self.0.is_match(Path::new(OsStr::from_bytes(relative)))
     }
+}
+
+impl PartialEq for PathGlob {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.glob() == other.0.glob()
+    }
+}
+
+impl Eq for PathGlob {}
+
+/// Parses git's ignore rules. A line that makes no sense ignores nothing, as with git.
+pub(crate) fn parse_ignore_rules(text: &[u8]) -> Gitignore {
+    let mut builder = GitignoreBuilder::new("");
+    let text = String::from_utf8_lossy(text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text));
+    for line in text.lines() {
+        if let Err(error) = builder.add_line(None, line) {
+            tracing::debug!(%error, "a line of ignore rules counts for nothing");
+        }
+    }
+    builder.build().unwrap_or_else(|_| Gitignore::empty())
 }
 
 #[cfg(test)]
