@@ -19,21 +19,7 @@ use super::admission::Admission;
 use super::frames::EVENTS;
 use super::problem::{HttpProblem, ProblemKind};
 use super::visit::Visit;
-use super::{HttpFace, HttpOptions, Token, page};
-
-/// The access to the API.
-#[derive(Debug, Clone)]
-pub enum Access {
-    /// All that can connect, as to a unix socket that only its owner can open.
-    Owner,
-    /// Clients that show the token.
-    Token {
-        /// The token.
-        token: Token,
-        /// Names of this machine under which clients come, beside `localhost` and its addresses.
-        names: Vec<String>,
-    },
-}
+use super::{Access, HttpFace, HttpOptions, Token, page};
 
 /// Names the version of a client that is this program: another version of it is refused.
 pub(super) const VERSION_HEADER: &str = "foldspace-version";

@@ -78,7 +78,6 @@ pub use calls::CallRequest;
 pub use client::{Attended, CallEvent, CallStream, ClientError, HttpClient, exchange};
 #[cfg(feature = "e2b")]
 pub use e2b::{E2bApi, E2bOptions};
-pub use guard::Access;
 pub use move_session::MovedSession;
 pub use owner::{CallInFlight, ClientStatus, HostStatus, ReplicationStatus, ServerStatus, WorkspaceStatus};
 pub use page::page_files;
@@ -91,7 +90,7 @@ pub use server::{HttpServer, ServerLimits, bind_unix, connect_unix};
 pub use sign_in::{PageAddress, SignedIn};
 pub use terminal::TerminalRequest;
 pub use terminal_client::TerminalKeys;
-pub use token::Token;
+pub use token::{Access, Token};
 pub use upgrade::{UpgradeRequest, UpgradeWork, UpgradedStream, upgrade_route};
 
 /// The options of the API.

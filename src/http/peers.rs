@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::problem::{HttpProblem, ProblemKind};
-use super::sign_in::secret;
+use super::token::secret;
 use super::{Access, HttpFace, Token};
 use crate::engine::lock::lock;
 use crate::engine::store::StoreHost;

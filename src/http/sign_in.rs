@@ -14,6 +14,7 @@ use super::owner::local_only;
 use super::page::SIGN_IN;
 use super::problem::{HttpProblem, ProblemKind};
 use super::request::RequestHead;
+use super::token::secret;
 use super::verb::{HttpVerb, Media};
 use super::{Access, HttpFace, HttpOptions, HttpServer, ServerLimits, Token};
 use crate::engine::lock::lock;
@@ -68,14 +69,6 @@ impl Pages {
         let code = codes.remove(at);
         (code.until > Instant::now()).then_some(SignedIn { token: code.token, read_only: code.read_only })
     }
-}
-
-/// Makes a random text that nobody can guess.
-pub(super) fn secret() -> Result<String, HttpProblem> {
-    let mut random = [0; 32];
-    let failed = |error| HttpProblem::new(ProblemKind::Broken, format!("the system gives no random bytes: {error}"));
-    getrandom::fill(&mut random).map_err(failed)?;
-    Ok(blake3::Hash::from(random).to_hex().to_string())
 }
 
 /// Opens a listener for pages in a browser on this machine, unless it is open already, and makes a code with which a page

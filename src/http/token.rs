@@ -1,9 +1,32 @@
 //! The token with which a client shows that it may.
 
+use super::problem::{HttpProblem, ProblemKind};
 use crate::engine::error::ValueError;
 
 /// The shortest token that is taken from a person.
 const CHARS_MIN: usize = 16;
+
+/// Returns random text that nobody can guess.
+pub(super) fn secret() -> Result<String, HttpProblem> {
+    let mut random = [0; 32];
+    let failed = |error| HttpProblem::new(ProblemKind::Broken, format!("the system gives no random bytes: {error}"));
+    getrandom::fill(&mut random).map_err(failed)?;
+    Ok(blake3::Hash::from(random).to_hex().to_string())
+}
+
+/// The access to the API.
+#[derive(Debug, Clone)]
+pub enum Access {
+    /// All that can connect, as to a unix socket that only its owner can open.
+    Owner,
+    /// Clients that show the token.
+    Token {
+        /// The token.
+        token: Token,
+        /// Names of this machine under which clients come, beside `localhost` and its addresses.
+        names: Vec<String>,
+    },
+}
 
 /// The secret that a client shows. Only its digest is kept.
 #[derive(Clone)]

@@ -71,7 +71,9 @@ impl Parent {
             );
         }
         // Without the note there is only no hint.
-        let _ = files::make_private(&notes).and_then(|()| std::fs::write(&note, ""));
+        if files::make_private(&notes).is_ok() {
+            let _ = files::write(&note, |_| Ok(()));
+        }
         for old in std::fs::read_dir(&notes).into_iter().flatten().flatten().map(|entry| entry.path()) {
             if !is_recent(&old) {
                 let _ = std::fs::remove_file(old);

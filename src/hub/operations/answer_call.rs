@@ -55,6 +55,7 @@ impl Operation for AnswerCall {
             CallAnswer::Everything => ApprovalAnswer::Everything,
             CallAnswer::Refuse => ApprovalAnswer::Refuse(words::beginning(&reason, REASON_MAX)),
         };
+        context.check_commands().await?;
         match context.hub.in_flight().answer(context.session().await?.id(), self.call, answer) {
             AnswerTaken::Yes => Ok(()),
             AnswerTaken::NoCall => Err(not_in_flight(self.call)),

@@ -40,6 +40,7 @@ const PROTECTED: &str = "/, a system directory, the home directory or what is ab
 const CHANGES: &str = "it would change the modes or owners of everything below";
 const LIKE_THIS: &str = "the policy denies commands like this";
 pub(super) const WRITES_DISK: &str = "it would write to a disk's device file or a file that the system needs";
+const MAKES: &str = "it would make a file system over what is there";
 pub(super) const WRITES_ZEROS: &str = "it would write zeros with dd";
 
 #[derive(Debug)]
@@ -81,10 +82,8 @@ pub(super) fn judge(rule: &DenyRule, words: &[String], place: &WorkingDirectory)
         }
         DenyRule::RemoveRoot if name == "rsync" => {
             let deletes = arguments.iter().any(|word| word.starts_with("--del"));
-            denied_if(
-                deletes && covers_any(operands.clone().next_back().into_iter(), place),
-                &format!("{REMOVES} {PROTECTED}"),
-            )
+            let covers = covers_any(operands.clone().next_back().into_iter(), place);
+            denied_if(deletes && covers, &format!("{REMOVES} {PROTECTED}"))
         }
         DenyRule::Ruin => ruin(name, arguments).map_or(RuleVerdict::Fine, |reason| denied_if(true, reason)),
         DenyRule::ChangeRoot if has(CHANGERS, name) => {
@@ -94,8 +93,7 @@ pub(super) fn judge(rule: &DenyRule, words: &[String], place: &WorkingDirectory)
         }
         DenyRule::MakeFilesystem if is_maker(name) => {
             let on_device = |word: &String| word.contains(marker::is) || place.tidied(word).starts_with("/dev");
-            let reason = "it would make a file system over what is there";
-            if arguments.iter().any(on_device) { RuleVerdict::Denied(reason.to_owned()) } else { RuleVerdict::Asked }
+            if arguments.iter().any(on_device) { RuleVerdict::Denied(MAKES.to_owned()) } else { RuleVerdict::Asked }
         }
         DenyRule::DdFromZero if name == "dd" => {
             let zero = |path: &str| place.tidied(path) == "/dev/zero";

@@ -118,6 +118,8 @@ fn stranger_gets_no_command_and_no_directory_of_the_host() {
         post("calls", command("call")),
         post("processes", json!({ "command": touch("process"), "auto_confirm": true })),
         post("bisect", json!({ "command": ["sh", "-c", touch("bisect")], "allow": ["sh"], "auto_confirm": true })),
+        // For whatever another client asks.
+        post("calls/1/answer", json!({ "answer": "once" })),
         post("rerun", json!({ "auto_confirm": true })),
         post(&format!("processes/{process}/input"), json!({ "text": touch("input") + "\n" })),
         post(&format!("processes/{process}/signal"), json!({ "signal": "KILL" })),
