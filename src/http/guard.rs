@@ -19,7 +19,7 @@ use super::admission::Admission;
 use super::frames::EVENTS;
 use super::problem::{HttpProblem, ProblemKind};
 use super::visit::Visit;
-use super::{Access, HttpFace, HttpOptions, Token, page};
+use super::{Access, HttpFace, HttpOptions, page};
 
 /// Names the version of a client that is this program: another version of it is refused.
 pub(super) const VERSION_HEADER: &str = "foldspace-version";

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use foldspace::WorkspaceSpec;
 use foldspace::backends::{HostOptions, ShellCommand};
-use foldspace::tools::{BisectReport, Bisection, CommandPolicy, bisect, first_position};
+use foldspace::tools::{BisectReport, Bisection, CommandPolicy, ShellRules, bisect, first_position};
 use serde_json::json;
 
 use super::Size;
@@ -50,7 +50,10 @@ impl Search {
             spec: WorkspaceSpec::Host(HostOptions::default()),
             home: grown.directory().to_owned(),
             command: ShellCommand::shell(COMMAND),
-            policy: CommandPolicy { auto_confirm: true, ..CommandPolicy::default() },
+            rules: ShellRules {
+                policy: CommandPolicy { auto_confirm: true, ..CommandPolicy::default() },
+                ..ShellRules::default()
+            },
             good,
             jobs: 1,
         };
