@@ -189,7 +189,7 @@ fn detach_removes_what_was_recorded_only_when_it_is_told_to() {
 fn directory_whose_git_leads_elsewhere_is_not_attached() {
     let repository = Repository::unattached(&[("a.txt", "a\n")]);
     let elsewhere = repository.program.path("elsewhere");
-    repository.program.file("elsewhere/shadow", "secret\n");
+    repository.program.file("elsewhere/theirs", "secret\n");
     let elsewhere = elsewhere.to_string_lossy().into_owned();
     repository.git(&["config", "core.worktree", &elsewhere]);
     let linked = repository.program.path("linked");
@@ -204,5 +204,5 @@ fn directory_whose_git_leads_elsewhere_is_not_attached() {
     // Its user may want that directory.
     let attached = repository.program.json(&["attach", &elsewhere]);
     assert_eq!(attached["name"], "elsewhere");
-    assert_eq!(here(&repository, &["cat", "-s", "elsewhere", "shadow"]), "secret\n[exit 0]");
+    assert_eq!(here(&repository, &["cat", "-s", "elsewhere", "theirs"]), "secret\n[exit 0]");
 }

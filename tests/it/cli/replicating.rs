@@ -136,7 +136,7 @@ fn failures_of_the_storage_are_named() {
     std::fs::write(program.path("full"), "").unwrap();
     let file = format!("file://{}", program.path("full").display());
     insta::assert_snapshot!(program.run(&["replicate", "--once", "--to", &file]), @r"
-    error: can't create [dir]/full: File exists (os error 17)
+    error: can't create [dir]/full/pieces: File exists (os error 17)
     [exit 6]
     ");
 }
