@@ -209,7 +209,7 @@ async def test_merge_keeps_generated_files_and_takes_globs(session: Session) -> 
         for path in ("__pycache__/a.pyc", "r/a.html", "a.lock"):
             await child.files.write(path, mark)
     assert (await session.merge(one))["outcome"] == "merged"
-    with pytest.raises(foldspace.BadRequestError, match="`\\*.lok`"):
+    with pytest.raises(foldspace.UnusableError, match="`\\*.lok`"):
         await session.merge(two, ours=["*.lok"])
     merged = await session.merge(two, theirs=["**/*.lock"], generated=["r/*"])
     assert (merged["outcome"], merged["generated"]) == ("merged", ["__pycache__/a.pyc", "r/a.html"])
