@@ -1,4 +1,4 @@
-//! Options that mask secrets in what is written for others.
+//! Options that mask secrets in files for other people.
 
 use foldspace::tools::{SecretMask, regex_error};
 use regex::Regex;
@@ -27,7 +27,7 @@ impl MaskArgs {
         SecretMask::new(!self.no_mask, &self.mask)
     }
 
-    /// Prints what was masked.
+    /// Prints the numbers of masked secrets.
     pub(super) fn tell(&self, mask: &SecretMask) {
         if let Some(found) = mask.found() {
             let undo = if self.no_mask { "" } else { "; --no-mask leaves well-known secrets" };

@@ -178,7 +178,7 @@ fn tell(
         return Ok(exit);
     }
     tell_apart(&told.apart, out)?;
-    // What was changed in a directory that was shut is seen only once it is open.
+    // Changes in a closed directory become visible when the undo opens it.
     let unseen: Vec<UndoLeft> = told.left.iter().filter(|left| !shown.contains(left)).cloned().collect();
     show_left(&unseen, (SHOWN, only_call(&told)), out)?;
     let left = text::count(told.left.len() as u64, "change");

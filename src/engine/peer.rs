@@ -6,7 +6,6 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use nix::sys::socket::{UnixCredentials, getsockopt, sockopt::PeerCredentials, sockopt::PeerPidfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -68,19 +67,14 @@ pub(crate) fn check_process<T>(
     }
 }
 
-/// Names something in which a process differs from this one that bounds what it may do.
+/// Names a bound of a process that differs from that of this one.
 fn difference(proc: &Path) -> io::Result<Option<String>> {
-    // This program does not change its own.
-    static OWN: OnceLock<Vec<(String, Vec<u8>)>> = OnceLock::new();
-    if OWN.get().is_none() {
-        let _ = OWN.set(bounds(Path::new("/proc/self"))?);
-    }
-    let (own, theirs) = (OWN.get().into_iter().flatten(), bounds(proc)?);
-    let differs = own.zip(theirs).find(|(own, theirs)| *own != theirs);
-    Ok(differs.map(|((name, _), _)| name.clone()))
+    let (own, theirs) = (bounds(Path::new("/proc/self"))?, bounds(proc)?);
+    let differs = own.into_iter().zip(theirs).find(|(own, theirs)| own != theirs);
+    Ok(differs.map(|((name, _), _)| name))
 }
 
-/// Returns what bounds a process, by name, in an order.
+/// Returns the bounds of a process by their names, always in the same order.
 fn bounds(proc: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut bounds = Vec::new();
     for name in NAMESPACES {

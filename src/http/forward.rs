@@ -153,7 +153,7 @@ impl HttpFace {
     }
 }
 
-/// Asks a host for its proof; none if it is silent.
+/// Asks a host for its proof. Returns `None` if it does not answer.
 async fn ask(host: &StoreHost, proof: &HostProof) -> Option<(String, SendRequest<Body>, response::Parts)> {
     let uri: Uri = host.at.as_ref()?.parse().ok()?;
     let place = (uri.host()?.trim_matches(['[', ']']).to_owned(), uri.port_u16().unwrap_or(80));

@@ -52,7 +52,7 @@ impl HostProof {
         format!("{} {} {}", self.from, self.asked, self.of("ask", ["", ""]).to_hex())
     }
 
-    /// Takes the other host's answer; none if it proves nothing.
+    /// Checks the answer of the other host. Returns `None` if it proves nothing.
     pub(super) fn answered(mut self, headers: &HeaderMap) -> Option<Self> {
         let (nonce, proof) = headers.get(ANSWER)?.to_str().ok()?.split_once(' ')?;
         nonce.clone_into(&mut self.answered);
@@ -81,7 +81,7 @@ fn is(shown: &str, proof: &blake3::Hash) -> bool {
 pub(super) struct HostAnswers(Mutex<BTreeMap<String, (HostProof, Instant)>>);
 
 impl HttpFace {
-    /// Answers the question of another host for this one; none where it asks nothing.
+    /// Answers the question of another host. Returns `None` for a request without a question.
     pub(super) fn answer_host(&self, headers: &HeaderMap, access: &Access) -> Result<Option<String>, HttpProblem> {
         let (Some(asked), Access::Token { token, .. }) = (headers.get(ASK), access) else { return Ok(None) };
         let refused = || HttpProblem::new(ProblemKind::Forbidden, "this host has another token, name or address");

@@ -14,8 +14,8 @@ use crate::engine::{EntryPath, OnRewind, Recorded, Registry, Seq, Slice, Timesta
 
 /// Ended calls that are remembered.
 const ENDED_MAX: usize = 256;
-/// Longest time between a look at the disk and the beginning of a call, for the look to show what a person changed
-/// before. A person needs longer to save a file and to answer.
+/// Longest time between a look at the disk and the beginning of a call. Within it no person saves a file and then
+/// answers, so that the look shows all changes before the call.
 const LOOK_MILLIS: i64 = 1_000;
 
 /// Runs of agents that were recorded by looking on, or from their transcripts. A rewind keeps them.

@@ -1,4 +1,4 @@
-//! Likely secrets in what is written for others.
+//! Masks for likely secrets in files for other people.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -134,7 +134,7 @@ impl SecretMask {
         drop(self.text(&String::from_utf8_lossy(bytes)));
     }
 
-    /// Returns the numbers of secrets by their kinds, for a person; none if there were none.
+    /// Describes the numbers of secrets by kind. Returns `None` if there are no secrets.
     pub fn found(&self) -> Option<String> {
         let counted = |(kind, count): (&&str, &u64)| match (kind.strip_prefix("match"), count) {
             (Some(of), 2..) => format!("{count} matches{of}"),

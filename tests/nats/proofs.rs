@@ -46,7 +46,7 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-/// What a forged host answers to a question.
+/// Answers of a forged host to a question.
 #[derive(Clone)]
 enum Answer {
     /// Health only, as hosts of older versions.

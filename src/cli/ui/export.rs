@@ -212,7 +212,7 @@ fn shorten(entry: &mut Value) {
     }
 }
 
-/// Returns true if a screen shows a secret. A long one goes on in the next line, and its frames have it in parts.
+/// Returns true if a screen shows a secret. A long one continues in the next line, and its frames have it in parts.
 fn shows_secret(frames: &Value, mask: &SecretMask) -> bool {
     frames["frames"].as_array().into_iter().flatten().any(|frame| {
         let rows = frame["rows"].as_object().into_iter().flat_map(Map::values).map(|row| {

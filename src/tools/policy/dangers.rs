@@ -165,7 +165,7 @@ fn decided<'w>(
     }
 }
 
-/// Tells whether a path covers a whole protected directory, also one of the system's.
+/// Returns true if a path covers a whole protected directory, or one of the system's.
 fn covered(path: &str, place: &WorkingDirectory) -> Whole {
     if place.is_system(path) { Whole::Yes } else { place.whole(path) }
 }
@@ -184,7 +184,7 @@ fn ruin(name: &str, arguments: &[String]) -> Option<&'static str> {
     found.or(ends_all.then_some(ENDS_ALL))
 }
 
-/// Tells whether `dd` copies a limited number of blocks.
+/// Returns true if `dd` copies a limited number of blocks.
 pub(super) fn is_counted(words: &[String]) -> bool {
     words.iter().any(|word| word.starts_with("count="))
 }

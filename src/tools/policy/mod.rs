@@ -36,7 +36,7 @@ use crate::reducers::Allowances;
 
 /// Characters of a command that a model gives to a tool. A longer text is better as a script or a file.
 const USUAL_COMMAND_CHARS: usize = 4096;
-/// Limit for the characters of a command that a person or a program gives, all arguments together.
+/// Limit for the characters of a command by a person or a program, all arguments together.
 pub const MAX_COMMAND_CHARS: usize = 1 << 20;
 /// Limit for a script's characters.
 pub const MAX_SCRIPT_CHARS: usize = 65_536;
@@ -133,7 +133,7 @@ pub enum AllowedBy {
 }
 
 impl CommandPolicy {
-    /// Returns the policy for what a person typed: it asks nothing, and a command may be as long as the system takes.
+    /// Returns the policy for commands that a person types: no questions, and commands as long as the system takes.
     pub fn typed() -> Self {
         Self { max_chars: MAX_COMMAND_CHARS, auto_confirm: true, ..Self::default() }
     }

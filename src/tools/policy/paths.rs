@@ -71,12 +71,12 @@ impl WorkingDirectory {
         })
     }
 
-    /// Tells whether writing to a path destroys a disk's contents or a file that the system needs.
+    /// Returns true if writing to a path destroys the contents of a disk, or a file that the system needs.
     pub(super) fn is_vital(&self, path: &str) -> bool {
         self.is_disk(path) || has(VITAL, &self.tidied(path))
     }
 
-    /// Tells whether a path covers a directory that the system needs: `/etc`, `/home/*`, `/e*`, or anything in `/proc`.
+    /// Returns true if a path covers a directory that the system needs: `/etc`, `/home/*`, `/e*`, or anything in `/proc`.
     pub(super) fn is_system(&self, path: &str) -> bool {
         let is_full = path.starts_with('/') || (self.directory.starts_with('/') && !self.left);
         let tidied = self.tidied(path);

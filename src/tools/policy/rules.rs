@@ -34,7 +34,8 @@ pub struct ShellRules {
 crate::engine::debug_by!(ShellRules, |rules| policy: rules.policy);
 
 impl ShellRules {
-    /// Returns the process on whose behalf a command runs in a shell; none for this one, or in a sandbox.
+    /// Returns the process on whose behalf a command runs in a shell. `None` stands for this process, or for a shell in a
+    /// sandbox.
     ///
     /// # Errors
     /// [`ShellError::Blocked`]: the command would run outside of the sandbox that the process is in.

@@ -46,7 +46,7 @@ pub(super) fn parsed(what: &str, text: &[u8]) -> Result<Value, PieceError> {
     })
 }
 
-/// Parses JSON that stands in a text; none if its values would take much more memory than the text does.
+/// Parses JSON that stands in a text. Returns `None` if its values would take much more memory than the text does.
 pub(super) fn packed(text: &str) -> Option<Value> {
     let fits = fits(weight_of(text.as_bytes()), text.as_bytes(), PACKED_SPARE);
     if fits { serde_json::from_str(text).ok() } else { None }

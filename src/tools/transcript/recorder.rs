@@ -234,7 +234,7 @@ impl RunRecording {
         }
         let access = ToolAccess::of(&tool);
         let bytes = files.iter().map(StatedFile::size).sum::<usize>();
-        // The call counts as one of which it is unknown what it changed.
+        // The changes of the call count as unknown.
         let files = if self.waiting == 0 || self.waiting + bytes <= WAITING_MAX { files } else { Vec::new() };
         self.waiting += files.iter().map(StatedFile::size).sum::<usize>();
         let mut commit = self.commit().of_call(CallLink::Opens);

@@ -1,7 +1,7 @@
 //! Looks at the disk that are not yet recorded.
 //!
 //! While an agent asks for a permission, a person may edit files. When the command began is known only at its end. So the
-//! disk is looked at several times a second, and what each look found is recorded with the next report.
+//! disk is compared several times a second, and the next report records the findings of each look.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,7 +25,7 @@ const BYTES_MAX: usize = 64 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Look {
     pub(super) captured: Captured,
-    /// Changed paths of which the kernel had not told.
+    /// Changed paths that the kernel did not report.
     pub(super) late: Vec<DirtyPath>,
     /// The beginning of the look before, if there was one. The changes are later.
     pub(super) after: Option<Timestamp>,
@@ -38,10 +38,6 @@ pub(crate) struct Look {
 impl Look {
     pub(crate) fn new(captured: Captured, late: Vec<DirtyPath>) -> Self {
         Self { captured, late, ..Self::default() }
-    }
-
-    pub(super) fn after(self, before: Option<Timestamp>) -> Self {
-        Self { after: before, ..self }
     }
 
     /// Returns the time of a change.
@@ -76,7 +72,7 @@ impl HeldLooks {
         lock(&self.0).looks.is_empty()
     }
 
-    /// Adds what the held looks found to the recorded files.
+    /// Applies the findings of the held looks to the recorded files.
     pub(super) fn apply_to(&self, files: &mut VirtualFileSystem, now: Timestamp) {
         for look in &lock(&self.0).looks {
             look.captured.changes.iter().for_each(|change| change.apply_to(files, now));

@@ -109,12 +109,13 @@ impl ManagedWorkspace {
     /// failed rewind is refused, because its half-done changes are not external; opening the workspace repairs it.
     pub(crate) async fn record_drift(&self, session: &Session, extent: Extent) -> Result<(), ToolError> {
         let Some(look) = self.look(session, extent).await? else { return Ok(()) };
-        let held = self.held.take();
-        self.record_looks(session, held.into_iter().chain([look])).await
+        self.record_look(session, look).await
     }
 
-    async fn record_looks(&self, session: &Session, looks: impl IntoIterator<Item = Look>) -> Result<(), ToolError> {
-        let recorded = looks.into_iter().map(|look| record_found(session, self.workspace.as_ref(), look));
+    /// Records a look after the held ones.
+    async fn record_look(&self, session: &Session, look: Look) -> Result<(), ToolError> {
+        let recorded =
+            self.held.take().into_iter().chain([look]).map(|look| record_found(session, self.workspace.as_ref(), look));
         // Waiting for the last one waits for all.
         let last = recorded.reduce(|before, recorded| Ok(recorded?.or(before?)));
         let recorded = match last.unwrap_or(Ok(None)) {
@@ -127,17 +128,17 @@ impl ManagedWorkspace {
         Ok(())
     }
 
-    /// Records what can be seen only now, with the calls that may have changed it. Returns the changed paths.
+    /// Records changes that were hidden before, with the calls that may have made them. Returns the changed paths.
     pub(crate) async fn record_unseen(&self, session: &Session, calls: &[Seq]) -> Result<Vec<EntryPath>, ToolError> {
         let Some(mut look) = self.look(session, Extent::All).await? else { return Ok(Vec::new()) };
         look.perhaps = calls.to_vec();
         let paths: BTreeSet<EntryPath> = look.captured.changes.iter().map(PlannedChange::path).cloned().collect();
-        self.record_looks(session, [look]).await?;
+        self.record_look(session, look).await?;
         Ok(paths.into_iter().collect())
     }
 
-    /// Looks at the disk and holds what it finds until [`record_drift`](Self::record_drift), which may know more of who
-    /// made the changes.
+    /// Looks at the disk and holds the findings until [`record_drift`](Self::record_drift). By then the authors of the
+    /// changes may be known.
     pub(crate) async fn hold_drift(&self, session: &Session) -> Result<(), ToolError> {
         if !self.held.is_full()
             && let Some(look) = self.look(session, Extent::Due).await?
@@ -160,10 +161,12 @@ impl ManagedWorkspace {
         let (mut files, began) = (files_of(session)?, session.now());
         self.held.apply_to(&mut files, began);
         let (captured, late) = self.looked(session, files, if is_whole { walk } else { dirty }).await?;
-        Ok(Some(Look::new(captured, late).after(self.held.looked(began))))
+        let mut look = Look::new(captured, late);
+        look.after = self.held.looked(began);
+        Ok(Some(look))
     }
 
-    /// Keeps what is known of the disk for the next process, unless not all of it is recorded.
+    /// Keeps the index of the disk for the next process, if all changes are recorded.
     pub(crate) fn keep_at_end(&self, session: &Session) {
         match self.held.is_empty() {
             true => keep_at_end(session, self.workspace.as_ref()),

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::rig::Program;
 
-/// What Linux takes of one argument.
+/// Bytes that Linux takes in one argument.
 const MOST: usize = 131_071;
 
 fn with_session() -> Program {

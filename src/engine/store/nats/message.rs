@@ -189,7 +189,7 @@ impl From<StoreError> for Misfit {
     }
 }
 
-/// Returns the position of the message behind which a writer sent this one; none for a message that no writer sent.
+/// Returns the position of the message that the writer of this one had read last. A message that no writer sent has none.
 pub(super) fn behind(message: &Message) -> Option<u64> {
     message.headers.as_ref()?.get(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE)?.as_str().parse().ok()
 }
