@@ -67,6 +67,13 @@ pub trait ChangeDetector: Send + Sync {
     /// Everything below a directory, as far as this process may look.
     fn below(&self, path: &EntryPath) -> Result<Below, BackendError>;
 
+    /// Clears the set-user-ID and set-group-ID bits of a file. Returns false, and does nothing, where files may have them.
+    #[doc(hidden)]
+    fn clear_set_id(&self, path: &EntryPath) -> Result<bool, BackendError> {
+        let _ = path;
+        Ok(false)
+    }
+
     /// Returns the birth time of an entry, if the file system has one. A move keeps it.
     #[doc(hidden)]
     fn born(&self, path: &EntryPath) -> Option<Timestamp> {

@@ -14,6 +14,7 @@ use crate::engine::error::ValueError;
 use crate::engine::event::VariableValue;
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
+use crate::engine::path_glob::PathGlob;
 
 /// Variables that a session or a call may set for commands.
 pub(crate) const VARIABLES_MAX: usize = 64;
@@ -25,8 +26,10 @@ const OUTPUT_BYTES: usize = 32 << 10;
 const OUTPUT_LEAST: usize = 1 << 10;
 const OUTPUT_MOST: usize = 1 << 20;
 const VALUES: &str = "environment.json";
-const FIELDS: [&str; 6] =
-    ["environment", "record_environment", "workdir", "output_bytes", "keep_output_bytes", "merge_output"];
+/// Globs of generated files.
+const GENERATED_MAX: usize = 64;
+const FIELDS: [&str; 7] =
+    ["environment", "record_environment", "workdir", "output_bytes", "keep_output_bytes", "merge_output", "generated"];
 
 /// Options of all commands of a session. They are fields among those of a backend's options.
 ///
@@ -62,6 +65,9 @@ pub struct CommandOptions {
     /// Gives the standard error in the standard output, in the order of writing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub merge_output: bool,
+    /// Globs of files that commands generate, at most 64. A merge never conflicts over these files.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub generated: Vec<String>,
 }
 
 impl Default for CommandOptions {
@@ -73,6 +79,7 @@ impl Default for CommandOptions {
             output_bytes: OUTPUT_BYTES,
             keep_output_bytes: DEFAULT_KEEP_BYTES,
             merge_output: false,
+            generated: Vec::new(),
         }
     }
 }
@@ -142,6 +149,13 @@ impl CommandOptions {
             if chars > VALUE_MAX || value.contains('\0') {
                 return Err(format!("environment: {name} must have at most {VALUE_MAX} characters, and no NUL"));
             }
+        }
+        if self.generated.len() > GENERATED_MAX {
+            return Err(format!("generated: {} globs; the limit is {GENERATED_MAX}", self.generated.len()));
+        }
+        for glob in &self.generated {
+            PathGlob::new(glob)
+                .map_err(|error| format!("generated: the glob {glob:?} is invalid: {}", error.kind()))?;
         }
         let ranges = [
             ("output_bytes", self.output_bytes, OUTPUT_MOST),

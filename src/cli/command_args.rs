@@ -26,6 +26,9 @@ pub(super) struct CommandArgs {
     /// Gives standard error in standard output, in the order of writing
     #[arg(long)]
     merge_output: bool,
+    /// Counts files that GLOB fits as generated, so that no merge conflicts over them; may be given several times
+    #[arg(long, value_name = "GLOB")]
+    generated: Vec<String>,
 }
 
 impl CommandArgs {
@@ -37,6 +40,7 @@ impl CommandArgs {
             (self.output_bytes.is_some(), "--output-bytes"),
             (self.keep_output_bytes.is_some(), "--keep-output-bytes"),
             (self.merge_output, "--merge-output"),
+            (!self.generated.is_empty(), "--generated"),
         ];
         options.into_iter().find_map(|(is_given, option)| is_given.then_some(option))
     }
@@ -52,6 +56,7 @@ impl CommandArgs {
             output_bytes: bytes(self.output_bytes, defaults.output_bytes),
             keep_output_bytes: bytes(self.keep_output_bytes, defaults.keep_output_bytes),
             merge_output: self.merge_output,
+            generated: self.generated.clone(),
         })
     }
 }

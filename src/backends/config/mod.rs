@@ -279,6 +279,12 @@ impl WorkspaceSpec {
         Some(Self::of_session(started?).ok()?.given_directory()?.to_owned())
     }
 
+    /// Returns the globs of generated files of a session with this first event.
+    pub(crate) fn generated_of(started: Option<&SessionStarted>) -> Vec<String> {
+        let spec = started.and_then(|started| Self::of_session(started).ok());
+        spec.as_ref().and_then(Self::commands).map(|commands| commands.generated.clone()).unwrap_or_default()
+    }
+
     /// Returns the directory of the user's that it works in, or that it begins with a copy of.
     pub fn named_directory(&self) -> Option<&Path> {
         match self {

@@ -111,6 +111,15 @@ impl ChangeDetector for OnDisk {
         Ok(Below { entries: entries.map(|(path, found)| (path, found.kind)).collect(), closed })
     }
 
+    fn clear_set_id(&self, path: &EntryPath) -> Result<bool, BackendError> {
+        let disk = self.lock();
+        if disk.allows_set_id() {
+            return Ok(false);
+        }
+        let cleared = disk.tree().and_then(|tree| tree.clear_set_id(path));
+        cleared.map(|()| true).map_err(|error| self.failed("clear the set-user-ID bit of", Some(path), &error))
+    }
+
     fn born(&self, path: &EntryPath) -> Option<Timestamp> {
         self.lock().tree().ok()?.born(path)
     }

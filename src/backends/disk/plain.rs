@@ -41,13 +41,22 @@ pub(crate) struct PlainOptions {
     pub(crate) walk_every: Duration,
     /// Shows the files in containers; none where a container is made with the directory.
     pub(crate) shown: Option<MappedMount>,
+    /// True if commands in a container change the files, so that set-user-ID bits could serve other users.
+    pub(crate) is_in_container: bool,
     /// The rules by which entries are left out.
     pub(crate) rules: Option<Arc<IgnoreRules>>,
 }
 
 impl Default for PlainOptions {
     fn default() -> Self {
-        Self { kept: None, may_watch: false, walk_every: Duration::from_secs(60), shown: None, rules: None }
+        Self {
+            kept: None,
+            may_watch: false,
+            walk_every: Duration::from_secs(60),
+            shown: None,
+            is_in_container: false,
+            rules: None,
+        }
     }
 }
 
@@ -294,6 +303,10 @@ impl WorkspaceDisk for PlainDisk {
 
     fn rules(&self) -> Option<&IgnoreRules> {
         self.options.rules.as_deref()
+    }
+
+    fn allows_set_id(&self) -> bool {
+        !self.options.is_in_container
     }
 
     fn borrow_from_git(&mut self) {

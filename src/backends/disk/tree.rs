@@ -192,6 +192,16 @@ impl DirTree {
         self.regular_file(path)?.1.open(path)
     }
 
+    /// Clears the set-user-ID and set-group-ID bits of a regular file, whatever name it has by now.
+    pub(super) fn clear_set_id(&self, path: &EntryPath) -> io::Result<()> {
+        let clear = |file: &OwnedFd| {
+            let mode = FileMode::of(look_at(file)?.stx_mode.into()).without_set_id();
+            // `fchmod` refuses a handle that can't read.
+            rustix::fs::chmod(itself(file), Mode::from_raw_mode(mode.bits()))
+        };
+        clear(&self.regular_file(path)?.1.0).map_err(context("change", &path.rooted()))
+    }
+
     pub(crate) fn regular_file(&self, path: &EntryPath) -> io::Result<(FileStat, RegularFile)> {
         let find = || {
             if self.is_hidden(path) {
@@ -319,9 +329,13 @@ impl RegularFile {
 }
 
 pub(super) fn read_again(handle: &OwnedFd) -> Result<File, Errno> {
-    let itself = format!("/proc/self/fd/{}", handle.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    openat(CWD, itself, flags, Mode::empty()).map(File::from)
+    openat(CWD, itself(handle), flags, Mode::empty()).map(File::from)
+}
+
+/// Returns the path of what a handle has open.
+fn itself(handle: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", handle.as_raw_fd())
 }
 
 fn observed_directory(stat: &Statx) -> Observed {

@@ -43,6 +43,11 @@ pub(crate) trait WorkspaceDisk: Send {
     /// Ends the keeping: the files may not be those of the history.
     fn distrust(&mut self) {}
 
+    /// Returns true if files may have set-user-ID bits. They may not in a directory of the host's that a container shares.
+    fn allows_set_id(&self) -> bool {
+        true
+    }
+
     /// Returns the rules by which entries are left out.
     fn rules(&self) -> Option<&IgnoreRules> {
         None

@@ -24,7 +24,11 @@ pub(super) fn open(
     // Without root the engine maps the user, or runs commands as the user.
     let is_root = rustix::process::geteuid().is_root();
     let shown = is_root.then(|| mapped(directory, paths::owner(options))).transpose().map_err(refused)?;
-    OpenedDirectory::open(backend, directory, PlainOptions { kept, shown, ..PlainOptions::default() })
+    OpenedDirectory::open(
+        backend,
+        directory,
+        PlainOptions { kept, shown, is_in_container: true, ..PlainOptions::default() },
+    )
 }
 
 /// Makes sure that the directory's owner can be the container's user.

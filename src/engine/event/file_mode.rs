@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 const BITS: u16 = 0o7777;
 const OWNER_EXECUTES: u16 = 0o100;
+const SET_ID: u16 = 0o6000;
 /// Flag for bits that an old event did not record.
 const UNKNOWN: u16 = 1 << 15;
 
@@ -49,6 +50,16 @@ impl FileMode {
 
     pub(crate) const fn to_le_bytes(self) -> [u8; 2] {
         (self.0 & BITS).to_le_bytes()
+    }
+
+    /// Returns the mode without its set-user-ID and set-group-ID bits.
+    pub(crate) const fn without_set_id(self) -> Self {
+        Self(self.0 & !SET_ID)
+    }
+
+    /// Returns true if the mode has a set-user-ID or set-group-ID bit that another lacks.
+    pub(crate) const fn adds_set_id(self, before: Self) -> bool {
+        self.0 & !before.0 & SET_ID != 0
     }
 
     /// Returns true if the owner may execute the file.

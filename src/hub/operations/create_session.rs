@@ -27,7 +27,8 @@ pub struct CreateSession {
     /// Options of the backend for the workspace: of containers image (else the server's FOLDSPACE_IMAGE), limits,
     /// `name_prefix`, `uptime_seconds` and so on. A `directory`, of `host` or a container, must be below one that the
     /// server allows. Where commands run also their `environment` (an object of texts, of which digests are recorded
-    /// unless `record_environment` is set), `workdir`, `output_bytes`, `keep_output_bytes` and `merge_output`.
+    /// unless `record_environment` is set), `workdir`, `output_bytes`, `keep_output_bytes`, `merge_output` and
+    /// `generated` (globs of generated files).
     #[serde(default)]
     pub options: Map<String, Value>,
     /// Host directories that are copied into the workspace.

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::backends::WorkspaceSpec;
 use crate::engine::event::{
-    ChildMerged, DeleteEntry, Event, FileMode, Isolation, MergeConflict, MergeConflicted, MergedEntry, Node,
-    SessionStarted, WriteFile,
+    ChildMerged, DeleteEntry, Event, Isolation, MergeConflict, MergeConflicted, MergedEntry, Node, SessionStarted,
+    WriteFile,
 };
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
@@ -209,6 +209,10 @@ fn planned(
     if let Some(rule) = choices.unfit([&files_before, &ours, &theirs_files]) {
         return Err(WorkspaceError::UnfitRule(rule.to_string()));
     }
+    let generated = [parent, child].map(|session| WorkspaceSpec::generated_of(session.started())).concat();
+    // A specification with an invalid glob is refused, so these compile.
+    let of_sessions = choices.clone().with_generated(&generated);
+    let choices = of_sessions.as_ref().unwrap_or(choices);
     let plan = plan_merge(&files_before, &ours, &theirs_files, choices, read)?;
     let merged = changes(&plan, &ours, child, base, theirs.seq())?;
     let outcome = match (plan.has_changes, plan.open().next()) {
@@ -265,9 +269,8 @@ fn changes(
 
 /// Clears the set-id bits of a file: it would run with the rights of an owner who did not create it.
 fn without_set_id(node: Node) -> Node {
-    const SET_ID: u32 = 0o6000;
     match node {
-        Node::File { mode, .. } if mode.bits() & SET_ID != 0 => node.with_mode(FileMode::of(mode.bits() & !SET_ID)),
+        Node::File { mode, .. } => node.with_mode(mode.without_set_id()),
         _ => node,
     }
 }

@@ -67,6 +67,33 @@ impl Captured {
     }
 }
 
+/// Clears new set-user-ID and set-group-ID bits on a disk that does not allow them, so that they are not changes.
+pub(super) fn clear_set_id(
+    disk: &dyn ChangeDetector,
+    tree: &VirtualFileSystem,
+    captured: &mut Captured,
+) -> Result<(), BackendError> {
+    let is_change = |change: &mut PlannedChange| {
+        let PlannedChange::Write(WriteFile { path, node, .. }) = change else { return Ok(true) };
+        let (known, Node::File { mode, .. }) = (tree.node(path), &mut *node) else { return Ok(true) };
+        let before = known.and_then(Node::mode).unwrap_or(FileMode::FILE);
+        if !mode.adds_set_id(before) || !disk.clear_set_id(path)? {
+            return Ok(true);
+        }
+        tracing::warn!(path = %path.rooted(), "cleared the set-user-ID bits that a command in a container had set");
+        *mode = mode.without_set_id();
+        Ok(known.is_none_or(|known| !is_known(known, node)))
+    };
+    let mut changes = Vec::with_capacity(captured.changes.len());
+    for mut change in std::mem::take(&mut captured.changes) {
+        if is_change(&mut change)? {
+            changes.push(change);
+        }
+    }
+    captured.changes = changes;
+    Ok(())
+}
+
 /// Compares possibly changed entries of the disk with the slice. Marks none as clean.
 pub(crate) fn compare(
     disk: &dyn ChangeDetector,
@@ -365,6 +392,7 @@ mod tests {
 
     use super::*;
     use crate::backends::Below;
+    use crate::engine::clock::Timestamp;
 
     /// File that fails to open at first, and exists at every observation.
     struct Flickering {
@@ -395,6 +423,58 @@ mod tests {
                 Err(_) => Ok(Some(Box::new(&b"new"[..]))),
             }
         }
+    }
+
+    /// A disk on which files may not have set-user-ID bits.
+    struct Restricted;
+
+    impl ChangeDetector for Restricted {
+        fn dirty(&self) -> Result<Vec<DirtyPath>, BackendError> {
+            Ok(vec![])
+        }
+
+        fn mark_clean(&self) -> Result<(), BackendError> {
+            Ok(())
+        }
+
+        fn observe(&self, _: &EntryPath) -> Result<Option<Observed>, BackendError> {
+            Ok(None)
+        }
+
+        fn below(&self, _: &EntryPath) -> Result<Below, BackendError> {
+            Ok(Below::default())
+        }
+
+        fn open(&self, _: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
+            Ok(None)
+        }
+
+        fn clear_set_id(&self, _: &EntryPath) -> Result<bool, BackendError> {
+            Ok(true)
+        }
+    }
+
+    #[test]
+    fn clear_set_id_drops_changes_of_those_bits_only() {
+        let write = |name: &str, mode: u32, bytes: &[u8]| WriteFile {
+            path: EntryPath::lookup(name).unwrap(),
+            mode: WriteMode::Overwrite,
+            node: Node::file_with(bytes, FileMode::of(mode)),
+        };
+        let mut tree = VirtualFileSystem::default();
+        for before in [write("changed", 0o755, b"1"), write("had", 0o4755, b"1"), write("same", 0o755, b"1")] {
+            tree.write(&before, Timestamp(0));
+        }
+        let after = [("changed", 0o4755, "2"), ("had", 0o4755, "2"), ("new", 0o6711, "1"), ("same", 0o2755, "1")];
+        let changes = after.map(|(name, mode, text)| PlannedChange::Write(write(name, mode, text.as_bytes())));
+        let mut captured = Captured { changes: changes.to_vec(), ..Captured::default() };
+        clear_set_id(&Restricted, &tree, &mut captured).unwrap();
+        let found = captured.changes.iter().map(|change| match change {
+            PlannedChange::Write(write) => (write.path.rooted(), write.node.mode().unwrap().bits()),
+            other => panic!("{other:?}"),
+        });
+        let wanted = [("/changed", 0o755), ("/had", 0o4755), ("/new", 0o711)];
+        assert_eq!(found.collect::<Vec<_>>(), wanted.map(|(path, mode)| (path.to_owned(), mode)));
     }
 
     #[test]

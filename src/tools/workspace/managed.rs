@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use super::attribution::{self, Writers};
-use super::capture::{CaptureBudget, Captured, compare};
+use super::capture::{CaptureBudget, Captured, clear_set_id, compare};
 use super::hard_links::join_names;
 use super::held_looks::{HeldLooks, Look};
 use super::intent::Intent;
@@ -198,7 +198,9 @@ impl ManagedWorkspace {
         let looked = tokio::task::spawn_blocking(move || {
             let compared = |disk: &dyn ChangeDetector| {
                 let Walked { dirty, late } = walked.map_or_else(|| look(disk), Ok)?;
-                Ok::<_, BackendError>((compare(disk, dirty, &tree, budget)?, late))
+                let mut captured = compare(disk, dirty, &tree, budget)?;
+                clear_set_id(disk, &tree, &mut captured)?;
+                Ok::<_, BackendError>((captured, late))
             };
             (workspace.capture().map_or_else(|| Ok(Default::default()), compared), looking)
         });
@@ -276,6 +278,10 @@ pub(crate) fn prepare(
         resume(session, disk);
     }
     let mut captured = compare(disk, disk.dirty()?, &tree, budget)?;
+    // At the first look every file is new, and its bits are those that the directory's owner chose.
+    if tree.iter().next().is_some() {
+        clear_set_id(disk, &tree, &mut captured)?;
+    }
     disk.mark_clean()?;
     captured.withhold(session)?;
     let known: BTreeSet<_> = captured.changes.iter().map(PlannedChange::path).collect();

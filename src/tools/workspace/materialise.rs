@@ -23,7 +23,6 @@ use crate::tools::error::WorkspaceError;
 
 /// Bytes of a link in the header of tar; a longer one has a header of its own.
 const LINK_MAX: usize = 100;
-const SET_ID: u32 = 0o6000;
 /// Permission bits of a pipe; its own are not recorded.
 const PIPE_MODE: u32 = 0o600;
 
@@ -64,12 +63,12 @@ pub fn materialise(session: &Session, state: &State, directory: &Path) -> Result
 
 /// Takes the set-user-ID and set-group-ID bits from files: the copy may belong to another user than they did.
 fn without_set_id(files: VirtualFileSystem) -> VirtualFileSystem {
-    let is_set = |node: &Node| !node.is_directory() && node.mode().is_some_and(|mode| mode.bits() & SET_ID != 0);
+    let is_set = |node: &Node| !node.is_directory() && node.mode().is_some_and(|mode| mode != mode.without_set_id());
     let mut safe = files.clone();
     let found = || files.iter().filter(|(_, entry)| is_set(&entry.node));
     for (path, Entry { node, updated_at, .. }) in found() {
-        let mode = node.mode().map_or(0, FileMode::bits) & !SET_ID;
-        let (path, node) = (path.clone(), node.with_mode(FileMode::of(mode)));
+        let mode = node.mode().unwrap_or(FileMode::FILE).without_set_id();
+        let (path, node) = (path.clone(), node.with_mode(mode));
         safe.write(&WriteFile { path, mode: WriteMode::Overwrite, node }, *updated_at);
     }
     relink(&mut safe, &files, found().map(|(path, _)| path));

@@ -1,6 +1,6 @@
 //! Containers whose root file system can be written, with commands that are root in them.
 
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
 use foldspace::WorkspaceSpec;
 use foldspace::backends::{EngineKind, OverlayUse, PodmanOptions, WarmContainers};
@@ -89,4 +89,24 @@ fn rooted_command_in_own_directory_makes_files_of_its_owner() {
     assert_eq!(family.sh(&session, "echo x > made && stat -c %u . made"), "0\n0\n");
     let made = std::fs::metadata(mine.path().join("made")).unwrap();
     assert_eq!((made.uid(), made.gid()), (1000, 1000));
+}
+
+#[test]
+fn command_in_own_directory_leaves_no_set_user_id_program() {
+    for options in [rooted(), crate::engine::options()] {
+        let Some(options) = options else { continue };
+        let mine = tempfile::tempdir().unwrap();
+        let theirs = mine.path().join("theirs");
+        std::fs::write(&theirs, "kept").unwrap();
+        std::fs::set_permissions(&theirs, std::fs::Permissions::from_mode(0o4755)).unwrap();
+        let directory = Some(mine.path().to_owned());
+        let family = Family::new(WorkspaceSpec::Podman(PodmanOptions { directory, also_at: None, ..options }));
+        let session = family.founder();
+        let set = "cp /bin/sh new && chmod 6755 new && echo x > plain && chmod 755 plain && chmod u+s plain && stat -c %a new";
+        assert_eq!(family.sh(&session, set), "6755\n");
+        let mode = |name: &str| std::fs::metadata(mine.path().join(name)).unwrap().mode() & 0o7777;
+        assert_eq!([mode("new"), mode("plain"), mode("theirs")], [0o755, 0o755, 0o4755]);
+        assert_eq!(family.sh(&session, "stat -c %a new plain"), "755\n755\n");
+        family.verify();
+    }
 }

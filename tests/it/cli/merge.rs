@@ -6,12 +6,18 @@ use crate::rig::Program;
 
 /// A session on this machine's disk, and a clone of it in which work was done.
 fn program(own: &str, clones: &str) -> Program {
+    program_with(&[], own, clones)
+}
+
+/// The same with options of the session.
+fn program_with(options: &[&str], own: &str, clones: &str) -> Program {
     let program = Program::new();
     let begin = r#"
 {"tool": "write_file", "params": {"file_path": "a.txt", "content": "1\n2\n3\n4\n5\n"}}
 {"tool": "write_file", "params": {"file_path": "old/b.txt", "content": "b\n"}}
 "#;
-    let ran = program.run(&["run", &program.file("begin.jsonl", begin), "--backend", "host", "--session", "main"]);
+    let begin = program.file("begin.jsonl", begin);
+    let ran = program.run(&[&["run", &begin, "--backend", "host", "--session", "main"], options].concat());
     assert!(ran.ends_with("[exit 0]"), "{ran}");
     program.printed(&["clone", "main", "--name", "worker"]);
     work(&program, "main", own);
@@ -147,6 +153,28 @@ fn merge_takes_globs_and_refuses_what_fits_nothing() {
     );
     assert_eq!(program.printed(&["cat", "main", "r/r.html"]), "2\n");
     assert_eq!(program.printed(&["cat", "main", "p/__pycache__/a.pyc"]), "1\n");
+}
+
+#[test]
+fn merge_keeps_generated_files_of_session() {
+    let made = |by: &str| format!("mkdir -p reports; echo {by} > reports/r.html; echo {by} > l");
+    let program = program_with(&["--generated", "reports/**", "--generated", "l"], &made("1"), &made("2"));
+    let merged = program.json(&["merge", "worker"]);
+    assert_eq!(merged["generated"], serde_json::json!(["l", "reports/r.html"]));
+    assert_eq!(program.printed(&["cat", "main", "l"]), "1\n");
+    let script = program.file("one.jsonl", r#"{"tool": "read_file", "params": {"file_path": "a"}}"#);
+    let begin = |backend: &str, glob: &str| {
+        program.run(&["run", &script, "--backend", backend, "--session", "bad", "--generated", glob])
+    };
+    assert_snapshot!(begin("host", "r/{"), @r#"
+    error: the host workspace failed: its options: generated: the glob "r/{" is invalid: unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)
+    [exit 2]
+    "#);
+    assert_snapshot!(begin("memory", "r"), @"
+    error: --generated is for a backend that runs commands
+    hint: add --backend host or --backend container
+    [exit 2]
+    ");
 }
 
 #[test]
