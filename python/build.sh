@@ -11,4 +11,9 @@ tools=.venv-build
 }
 # The runner in it is linked statically, by the C compiler of the processor.
 export FOLDSPACE_RUNNER_LINKER="${FOLDSPACE_RUNNER_LINKER:-cc}"
-PATH="$PWD/$tools/bin:$PATH" exec maturin build --zig --profile dist --target "$target" --compatibility manylinux_2_17 --out dist
+PATH="$PWD/$tools/bin:$PATH"
+rm -rf dist
+maturin build --zig --profile dist --target "$target" --compatibility manylinux_2_17 --out dist
+# The evaluator, so that Python runs without a container.
+(cd .. && cargo zigbuild --locked --profile dist -p foldspace-evaluator --target "$target.2.17")
+python3 add_program.py dist/*.whl "../target/$target/dist/foldspace-evaluator"

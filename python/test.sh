@@ -49,6 +49,7 @@ fi
 scratch=$(mktemp -d)
 trap '"$FOLDSPACE_BIN" --data "$scratch/data" stop >/dev/null 2>&1 || true; rm -rf "$scratch"' EXIT
 .venv/bin/maturin build --quiet --profile dev --target-dir ../target --compatibility linux --out "$scratch"
+python3 add_program.py "$scratch"/*.whl ../target/debug/foldspace-evaluator
 python3 -m venv "$scratch/venv"
 "$scratch/venv/bin/pip" install -q "$scratch"/*.whl
 sed -n '/^```python$/,/^```$/p' README.md | sed '/^```$/q' | sed '/^```/d' >"$scratch/host.py"
@@ -58,6 +59,7 @@ sed 's/backend="host"/backend="podman"/' "$scratch/host.py" >"$scratch/podman.py
     export FOLDSPACE_DATA="$scratch/data"
     cd "$scratch"
     venv/bin/python -m foldspace --version
+    venv/bin/python -m foldspace doctor | grep -q "evaluator .*$scratch"
     venv/bin/python host.py >printed
     if [ -n "${CONTAINER_HOST:-}" ]; then
         venv/bin/python podman.py >>printed

@@ -32,7 +32,7 @@
 //! Read on: [`Sessions`] and [`Session`] for histories and states; [`Registry`], [`Event`], [`Slice`] and [`Reducer`]
 //! for own types; [`Tool`] and [`ToolRunner`]; [`Subscription`] for events as they come; [`Replay`]; [`EventStore`].
 #![cfg_attr(
-    not(all(feature = "docker", feature = "mcp", feature = "podman", feature = "python")),
+    not(all(feature = "docker", feature = "mcp", feature = "nats", feature = "podman")),
     allow(dead_code, unused_imports, reason = "parts of a room serve the faces or containers alone")
 )]
 

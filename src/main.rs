@@ -11,10 +11,6 @@ mod tui;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> std::process::ExitCode {
-    #[cfg(feature = "python")]
-    if std::env::args_os().nth(1).is_some_and(|first| first == "evaluator") {
-        return foldspace::backends::PythonEvaluator::serve();
-    }
     if std::env::args_os().nth(1).is_some_and(|first| first == "hook") {
         return cli::hook(std::env::args_os().skip(2).map(|word| word.to_string_lossy().into_owned()));
     }

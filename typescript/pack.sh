@@ -13,13 +13,20 @@ package=$(mktemp -d)
 client=$(mktemp -d)
 trap 'rm -rf "$package" "$client"' EXIT
 install -m 755 "$program" "$package/foldspace"
-[ "$platform" != "$(node -p 'process.platform + "-" + process.arch')" ] || strip "$package/foldspace"
+# Python without a container, where it was built.
+files=(foldspace)
+evaluator=$(dirname "$program")/foldspace-evaluator
+if [ -x "$evaluator" ]; then
+    install -m 755 "$evaluator" "$package/foldspace-evaluator"
+    files+=(foldspace-evaluator)
+fi
+[ "$platform" != "$(node -p 'process.platform + "-" + process.arch')" ] || strip "${files[@]/#/$package/}"
 node -e '
-    const [platform, version, file] = process.argv.slice(1);
+    const [platform, version, file, ...files] = process.argv.slice(1);
     const [os, cpu] = platform.split("-");
     const about = { name: `@foldspace/${platform}`, version, license: "MIT OR Apache-2.0", os: [os], cpu: [cpu] };
-    require("fs").writeFileSync(file, JSON.stringify({ ...about, description: "The program of foldspace", files: ["foldspace"] }));
-' "$platform" "$version" "$package/package.json"
+    require("fs").writeFileSync(file, JSON.stringify({ ...about, description: "The program of foldspace", files }));
+' "$platform" "$version" "$package/package.json" "${files[@]}"
 npm pack --silent --pack-destination "$to" "$package"
 # The client names the programs here: what is not published yet could not be installed for its tests.
 cp -r "$here"/{bin,dist,README.md} "$client"

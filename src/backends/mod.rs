@@ -25,7 +25,6 @@ mod podman;
 #[cfg(not(any(feature = "docker", feature = "podman")))]
 #[path = "podman_absent.rs"]
 mod podman;
-#[cfg(feature = "python")]
 pub(crate) mod python;
 mod runner;
 pub(crate) mod running_commands;
@@ -60,7 +59,6 @@ pub use output::Output;
 #[cfg(any(feature = "docker", feature = "podman"))]
 pub use podman::{PodmanSandbox, WarmContainers};
 pub use podman::{build_image, find_engine, remove_leftovers, sweep_sandboxes};
-#[cfg(feature = "python")]
 pub use python::PythonEvaluator;
 pub use shell::{
     DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, MAX_COMMAND_BYTES, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES, MAX_TIMEOUT,

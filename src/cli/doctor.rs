@@ -1,6 +1,6 @@
 use foldspace::backends::{DoctorReport, Finding, PodmanOptions, diagnose};
 
-use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, attach, hook_log, open, text};
+use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, attach, hook_log, left_out, open, text};
 
 /// Checks the requirements of the backends on this machine
 #[derive(Debug, clap::Args)]
@@ -18,6 +18,7 @@ impl Doctor {
         let defaults = PodmanOptions::default();
         let image = self.image.clone().unwrap_or_else(|| defaults.image.clone());
         let mut findings = diagnose(&PodmanOptions { image, connection: self.engine.clone(), ..defaults });
+        findings.extend(left_out::findings());
         if let Ok(data) = open::directory(globals) {
             findings.extend(hook_log::finding(&data));
             findings.extend(attach::silent_hooks(&data));

@@ -32,6 +32,7 @@ mod hook_payload;
 mod image;
 mod import;
 mod interrupt;
+mod left_out;
 mod lineage;
 mod lines;
 mod live;
@@ -39,6 +40,7 @@ mod local_terminal;
 mod log;
 mod logs;
 mod ls;
+#[cfg(feature = "man")]
 mod man;
 mod mask;
 mod materialise;
@@ -262,6 +264,7 @@ commands! {
         Doctor(doctor::Doctor),
         Image(image::Image),
         Completions(completions::Completions),
+        #[cfg(feature = "man")]
         Man(man::Man),
     }
 }
@@ -324,9 +327,6 @@ pub(crate) fn main() -> ExitCode {
     if completions::answer() {
         return ExitCode::SUCCESS;
     }
-    // Also when the program's file was replaced meanwhile.
-    #[cfg(feature = "python")]
-    foldspace::backends::PythonEvaluator::set_program("/proc/self/exe");
     let given = unsaid::matches();
     let cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
     let colour = match cli.globals.color {

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::{Failure, Globals, text};
 
 const VARIABLE: &str = "FOLDSPACE_STORE";
+#[cfg(feature = "nats")]
 const HOST_VARIABLE: &str = "FOLDSPACE_HOST";
 /// The file of the data directory with the address of the store.
 const NOTE: &str = "store";

@@ -7,7 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use foldspace::session::nearest;
 
 use super::session_words::SessionWords;
-use super::{Failure, definition, output};
+use super::{Exit, Failure, definition, left_out, output};
 
 /// Returns the meaning of the command line, or ends the program.
 pub(super) fn matches() -> ArgMatches {
@@ -24,6 +24,14 @@ pub(super) fn matches() -> ArgMatches {
         Ok(matches) => return matches,
         Err(error) => error,
     };
+    for part in [ContextKind::InvalidSubcommand, ContextKind::InvalidArg] {
+        if let Some(ContextValue::String(given)) = error.get(part)
+            && let Some(failure) = left_out::needing(given)
+        {
+            output::tell(&failure);
+            std::process::exit(i32::from(Exit::Usage.code()))
+        }
+    }
     match error.kind() {
         ErrorKind::DisplayHelp => with_optional_session(&error),
         ErrorKind::InvalidSubcommand => with_suggestion(error).exit(),

@@ -4,7 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use sha1::Digest as _;
 
 use crate::engine::error::ValueError;
 
@@ -117,7 +116,9 @@ impl Digest {
     /// Returns the digest of `bytes` as those of a git blob.
     pub fn as_git_blob(bytes: &[u8]) -> Self {
         let head = format!("blob {}\0", bytes.len());
-        Self::of_git_blob(sha1::Sha1::new().chain_update(head).chain_update(bytes).finalize().into())
+        let mut hash = sha1_smol::Sha1::from(head);
+        hash.update(bytes);
+        Self::of_git_blob(hash.digest().bytes())
     }
 
     /// Returns the id of the git blob that it names; none for a BLAKE3 digest.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use futures_util::future::OptionFuture;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
@@ -16,7 +18,6 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_util::sync::CancellationToken;
 
@@ -133,7 +134,13 @@ fn accepted(headers: &HeaderMap) -> Option<HeaderValue> {
     let is_asked = text(header::UPGRADE).is_some_and(|wanted| wanted.eq_ignore_ascii_case("websocket"));
     let is_known = text(header::SEC_WEBSOCKET_VERSION) == Some("13");
     let key = text(header::SEC_WEBSOCKET_KEY).filter(|_| is_asked && is_known)?;
-    HeaderValue::try_from(derive_accept_key(key.as_bytes())).ok()
+    HeaderValue::try_from(accept_key(key)).ok()
+}
+
+/// Returns the answer to a client's websocket key (RFC 6455, 4.2.2).
+pub(super) fn accept_key(key: &str) -> String {
+    const PROTOCOL: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+    BASE64_STANDARD.encode(sha1_smol::Sha1::from(format!("{key}{PROTOCOL}")).digest().bytes())
 }
 
 async fn serve(face: HttpFace, session: String, trace: Option<TraceContext>, stream: UpgradedStream) {

@@ -1,5 +1,7 @@
 //! The client's side of a call over a websocket.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use futures_util::stream::{self, SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
@@ -8,12 +10,10 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Map, Value};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::handshake::client::generate_key;
-use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::client::{CallEvent, CallStream, ClientError, HttpClient, SentEvent, call_event, encoded};
-use super::terminal::{Socket, TerminalOrder, TerminalRequest};
+use super::terminal::{Socket, TerminalOrder, TerminalRequest, accept_key};
 use crate::backends::WindowSize;
 use crate::engine::session::output_stream::OutputStream;
 
@@ -55,12 +55,14 @@ impl HttpClient {
         request: &TerminalRequest,
     ) -> Result<(CallStream, TerminalKeys), ClientError> {
         let path = format!("/v1/sessions/{}/terminal", encoded(session));
-        let key = generate_key();
+        let mut nonce = [0; 16];
+        getrandom::fill(&mut nonce).map_err(|error| ClientError::Odd(format!("no random numbers: {error}")))?;
+        let key = BASE64_STANDARD.encode(nonce);
         let asked = Request::builder().method(Method::GET).uri(path).header(header::CONNECTION, "upgrade");
         let asked = asked.header(header::UPGRADE, "websocket").header(header::SEC_WEBSOCKET_VERSION, "13");
         let response = self.answered(asked.header(header::SEC_WEBSOCKET_KEY, &key), Vec::new()).await?;
         let accepted = response.headers().get(header::SEC_WEBSOCKET_ACCEPT);
-        if accepted.is_none_or(|accepted| *accepted != *derive_accept_key(key.as_bytes())) {
+        if accepted.is_none_or(|accepted| *accepted != *accept_key(&key)) {
             return Err(ClientError::Odd("it is no websocket".to_owned()));
         }
         let connection = TokioIo::new(hyper::upgrade::on(response).await?);

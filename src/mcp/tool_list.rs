@@ -10,7 +10,7 @@ use super::ToolGroup;
 use super::calls::SESSION;
 use super::client::{McpClient, ServerState};
 use super::offered::of_workspace;
-use crate::backends::WorkspaceSpec;
+use crate::backends::{PythonEvaluator, WorkspaceSpec};
 use crate::tools::Effect;
 
 pub(super) fn tools(client: &McpClient) -> Vec<Tool> {
@@ -42,7 +42,7 @@ fn with_session(tool: &mut Tool) {
 fn can_work(spec: &WorkspaceSpec, tool: &str) -> bool {
     match (ToolGroup::of(tool), spec) {
         (Some(ToolGroup::Shell), WorkspaceSpec::Memory) => false,
-        (Some(ToolGroup::Python), WorkspaceSpec::Memory) => cfg!(feature = "python"),
+        (Some(ToolGroup::Python), WorkspaceSpec::Memory) => PythonEvaluator::program().is_some(),
         (Some(ToolGroup::PodmanShell), spec) => matches!(spec, WorkspaceSpec::Podman(_)),
         _ => true,
     }

@@ -1,17 +1,12 @@
-//! Python in process: code runs by the interpreter Monty in a process of this program, which keeps no state between
+//! Python without a container: the program `foldspace-evaluator` runs code in a process that keeps no state between
 //! evaluations and is replaced when it dies.
 
-mod interpreter;
-mod interpreter_files;
-mod json_values;
-mod serve;
-mod wire;
 mod worker;
 
-pub(crate) use wire::{EvalAnswer, EvalRequest, LeftFile};
+pub(crate) use foldspace_evaluator::{EvalAnswer, EvalRequest, LeftFile};
 pub(crate) use worker::EvalEnd;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
 use tokio_util::sync::CancellationToken;
@@ -23,32 +18,42 @@ use worker::{EvaluatorProcess, Severing};
 /// Processes that are kept for the next evaluation.
 const IDLE_MAX: usize = 2;
 
-static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+const NAME: &str = "foldspace-evaluator";
+
+static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
 static IDLE: Mutex<Vec<EvaluatorProcess>> = Mutex::new(Vec::new());
 
-/// The processes in which Python code runs without a container. The program `foldspace` is its own evaluator; another
-/// program says which one to start. It gets the argument `evaluator`, and must be of this release.
+/// The program in which Python code runs without a container: `foldspace-evaluator`, of this release. It is looked for
+/// beside this program, and then on the `PATH`.
 ///
 /// ```
 /// use foldspace::backends::PythonEvaluator;
-/// // Where this program calls `PythonEvaluator::serve()` for the argument `evaluator`, it can be its own.
-/// let foldspace = std::path::Path::new("/usr/local/bin/foldspace");
-/// assert!(PythonEvaluator::set_program(foldspace));
+/// assert!(PythonEvaluator::set_program("/opt/foldspace/foldspace-evaluator"));
 /// assert!(!PythonEvaluator::set_program("/elsewhere"), "the first one stays");
 /// ```
 #[derive(Debug)]
 pub struct PythonEvaluator;
 
 impl PythonEvaluator {
-    /// Sets the program that evaluates, for all of this process. Returns false if one was set already.
+    /// Sets the program, for all of this process. Returns false if one is set or was found already.
     pub fn set_program(program: impl Into<PathBuf>) -> bool {
-        PROGRAM.set(program.into()).is_ok()
+        PROGRAM.set(Some(program.into())).is_ok()
     }
 
-    /// Evaluates what the process that started this one asks for, until that one closes the connection.
-    pub fn serve() -> std::process::ExitCode {
-        serve::serve()
+    /// Returns the path of the program; `None` if it is not installed.
+    pub fn program() -> Option<&'static Path> {
+        PROGRAM.get_or_init(installed).as_deref()
     }
+}
+
+/// Finds the program beside this one, one directory above for a test or an example of cargo's, or on the `PATH`.
+fn installed() -> Option<PathBuf> {
+    let own = std::env::current_exe().ok();
+    let beside = own.as_deref().and_then(Path::parent);
+    let above = beside.filter(|place| place.ends_with("deps") || place.ends_with("examples")).and_then(Path::parent);
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let found = beside.into_iter().chain(above).map(Path::to_owned).chain(std::env::split_paths(&paths));
+    found.map(|place| place.join(NAME)).find(|program| program.is_file())
 }
 
 /// Evaluates code within a wall clock. When this is dropped, the process is ended.
@@ -87,10 +92,8 @@ fn keep(process: EvaluatorProcess) {
 }
 
 fn start() -> Result<EvaluatorProcess, ShellError> {
-    let Some(program) = PROGRAM.get() else {
-        return Err(unavailable(
-            "there is no program for it; name one with PythonEvaluator::set_program, or choose `container`",
-        ));
+    let Some(program) = PythonEvaluator::program() else {
+        return Err(unavailable(format!("{NAME} is not installed; install it beside foldspace, or use a container")));
     };
     EvaluatorProcess::start(program).map_err(|error| unavailable(format!("{}: {error}", program.display())))
 }

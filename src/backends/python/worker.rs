@@ -10,10 +10,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::wire::{EvalAnswer, EvalRequest, EvaluatorHello, read_frame, write_frame};
+use foldspace_evaluator::{EvalAnswer, EvalRequest, EvaluatorHello, MEMORY_MAX, read_frame, write_frame};
 
-/// Bytes of data that the process may have.
-pub(super) const MEMORY_MAX: u64 = 256 << 20;
 /// Time for it to begin.
 const START: Duration = Duration::from_secs(10);
 /// Time beyond the interpreter's own limit, after which the process is killed.
@@ -72,9 +70,7 @@ impl EvaluatorProcess {
         let (socket, theirs) = UnixStream::pair()?;
         let mut command = Command::new(program);
         // Nothing of this process's environment or directory is the code's.
-        command.arg("evaluator").env_clear().current_dir("/").stdin(OwnedFd::from(theirs));
-        // mimalloc reserves 1 GiB at its start, which then counts as data already, however little is used.
-        command.env("MIMALLOC_ARENA_RESERVE", "0");
+        command.env_clear().current_dir("/").stdin(OwnedFd::from(theirs));
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn()?;
         // The child has its end now, so that its death closes the connection.

@@ -10,20 +10,12 @@ use crate::cli::{DIM, Exit, Failure, NOTED, Out, text};
 
 pub(super) fn search_all(
     session: &Session,
-    lines: &mut LineSearch,
+    lines: &LineSearch,
     what: &HistorySearch<'_>,
     names_only: bool,
     out: &mut Out,
 ) -> Result<Exit, Failure> {
-    let (mut any, mut wrong, mut named) = (false, None, BTreeSet::new());
-    // They are shown while others are looked for.
-    let marks = lines.clone();
-    let mut matching = |bytes: &[u8]| {
-        search(lines, bytes).unwrap_or_else(|failure| {
-            wrong.get_or_insert(failure);
-            Vec::new()
-        })
-    };
+    let (mut any, mut named) = (false, BTreeSet::new());
     let mut found = |hit: HistoryHit| {
         any = true;
         match hit {
@@ -32,13 +24,10 @@ pub(super) fn search_all(
                 Ok(())
             }
             hit if out.is_json() => out.json_line(&hit),
-            hit => out.line(shown(&hit, &marks, out)),
+            hit => out.line(shown(&hit, lines, out)),
         }
     };
-    search_history::<Failure>(session, what, &mut matching, &mut found)?;
-    if let Some(failure) = wrong {
-        return Err(failure);
-    }
+    search_history::<Failure>(session, what, &mut |bytes| search(lines, bytes), &mut found)?;
     for path in named {
         match out.is_json() {
             true => out.json_line(&serde_json::json!({ "path": path }))?,

@@ -46,7 +46,7 @@ type Hit = (u64, String);
 impl Grep {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let path = EntryPath::lookup(&self.path)?;
-        let mut lines = self.lines()?;
+        let lines = self.lines()?;
         let glob = self.glob.as_deref().map(tree::glob).transpose()?;
         let found = open::session(globals, &self.session)?;
         if self.all_history {
@@ -57,7 +57,7 @@ impl Grep {
             // A search in named files is not one in events.
             let events = path.is_root() && glob.is_none() && !self.files_with_matches;
             let what = HistorySearch { until: self.at.resolve(&found.session)?, wanted: &wanted, events };
-            return ever::search_all(&found.session, &mut lines, &what, self.files_with_matches, out);
+            return ever::search_all(&found.session, &lines, &what, self.files_with_matches, out);
         }
         let state = self.at.state(&found.session)?;
         let files = VirtualFileSystem::of(&state);
@@ -73,7 +73,7 @@ impl Grep {
                 continue;
             }
             let bytes = tree::contents(&found.session, path, entry)?;
-            let hits = search(&mut lines, &bytes)?;
+            let hits = search(&lines, &bytes);
             any |= !hits.is_empty();
             match out.is_json() {
                 true => list.extend(hits.iter().map(|hit| self.as_json(path, hit))),
@@ -112,14 +112,13 @@ impl Grep {
     }
 }
 
-fn search(lines: &mut LineSearch, bytes: &[u8]) -> Result<Vec<Hit>, Failure> {
+fn search(lines: &LineSearch, bytes: &[u8]) -> Vec<Hit> {
     let mut hits = Vec::new();
-    let searched = lines.each(bytes, &mut |number, line| {
+    lines.each(bytes, &mut |number, line| {
         hits.push((number, line.to_owned()));
         true
     });
-    searched.map_err(|error| Failure::io("search", "a file", &error))?;
-    Ok(hits)
+    hits
 }
 
 fn marked(line: &str, lines: &LineSearch, out: &Out) -> String {

@@ -4,9 +4,9 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use foldspace::event::Digest;
 use foldspace::http::page_files;
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 use std::io::Write;
 
 use crate::cli::Failure;
@@ -51,12 +51,11 @@ pub(super) fn file_with(data: &str) -> String {
         .map(|file| String::from_utf8_lossy(file.1))
         .collect();
     let styles = styles.replace("</", "<\\/");
-    let hash = |text: &str| BASE64_STANDARD.encode(Sha256::digest(text.as_bytes()));
+    // No text within the data can contain the data's digest.
+    let nonce = Digest::of(data.as_bytes());
     let policy = format!(
-        "default-src 'none'; script-src 'sha256-{}' blob:; style-src 'sha256-{}'; img-src blob: data:; base-uri 'none'; \
-         form-action 'none'",
-        hash(&script),
-        hash(&styles)
+        "default-src 'none'; script-src 'nonce-{nonce}' blob:; style-src 'nonce-{nonce}'; img-src blob: data:; base-uri \
+         'none'; form-action 'none'"
     );
     let head = format!(
         "<head>\n<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n<meta name=\"referrer\" \
@@ -66,8 +65,12 @@ pub(super) fn file_with(data: &str) -> String {
     let kept = index.lines().filter(|line| !line.contains("\"/assets/")).collect::<Vec<_>>().join("\n");
     let body = format!(
         "<script id=\"foldspace-export\" type=\"application/json\">{data}</script>\n\
-         <script type=\"module\">{script}</script>\n</body>"
+         <script type=\"module\" nonce=\"{nonce}\">{script}</script>\n</body>"
     );
-    let page = kept.replacen("<head>", &head, 1).replacen("</head>", &format!("<style>{styles}</style>\n</head>"), 1);
+    let page = kept.replacen("<head>", &head, 1).replacen(
+        "</head>",
+        &format!("<style nonce=\"{nonce}\">{styles}</style>\n</head>"),
+        1,
+    );
     page.replacen("</body>", &body, 1)
 }

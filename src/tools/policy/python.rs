@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::backends::PythonEvaluator;
+
 /// Place where `evaluate_python` runs code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -51,7 +53,7 @@ impl PythonRules {
     pub(crate) fn place_beside(&self, is_sandboxed: Option<bool>) -> PythonPlace {
         let usual = match is_sandboxed {
             Some(true) => PythonPlace::Container,
-            Some(false) if !cfg!(feature = "python") => PythonPlace::Container,
+            Some(false) if PythonEvaluator::program().is_none() => PythonPlace::Container,
             Some(false) | None => PythonPlace::InProcess,
         };
         self.place.unwrap_or(usual)

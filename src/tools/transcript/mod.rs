@@ -20,6 +20,11 @@ mod mini;
 mod opencode;
 mod openhands;
 mod recorder;
+#[cfg(feature = "inspect")]
+mod sample_archive;
+#[cfg(not(feature = "inspect"))]
+#[path = "sample_archive_absent.rs"]
+mod sample_archive;
 mod source;
 pub(super) mod step;
 mod swe_agent;

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::documents::{
-    DocumentPlace, Documents, SampleArchive, document, id_in, id_in_path, limit, open, reading, runs_in,
-    state_directory, unknown,
+    DocumentPlace, Documents, document, id_in, id_in_path, limit, open, reading, runs_in, state_directory, unknown,
 };
 use super::error::TranscriptError;
 use super::json_piece::{PieceError, TEXT_MAX, parsed};
+use super::sample_archive::SampleArchive;
 use super::step::{KeptByCall, StepReceiver, TranscriptStep};
 use super::{KNOWN, SourceRun, TranscriptFormat, aider, claude, codex, copilot, gemini, messages, openhands};
 
@@ -365,6 +365,7 @@ mod tests {
 
     use super::*;
 
+    #[cfg(feature = "inspect")]
     #[test]
     fn archive_of_samples_is_read_twice() {
         let mut file = tempfile::NamedTempFile::new().unwrap();

@@ -1,7 +1,6 @@
 //! Regular expressions over events, paths and contents.
 
-use grep_matcher::Matcher;
-use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use regex::bytes::{Regex, RegexBuilder};
 use serde_json::Value;
 
 use super::error::ConditionError;
@@ -17,7 +16,7 @@ const CONTENT_MAX: usize = 8 << 20;
 /// A regular expression and its field: `path:RE`, `content:RE`, `event:RE`, or all of them.
 #[derive(Debug)]
 pub struct SearchQuery {
-    matcher: RegexMatcher,
+    matcher: Regex,
     place: SearchField,
 }
 
@@ -42,14 +41,13 @@ impl SearchQuery {
         if pattern.is_empty() {
             return Err(ConditionError::new("give a regular expression"));
         }
-        let mut builder = RegexMatcherBuilder::new();
-        let matcher = builder.case_smart(true).multi_line(true).build(pattern);
+        let matcher = RegexBuilder::new(pattern).case_insensitive(!has_capital(pattern)).multi_line(true).build();
         let matcher = matcher.map_err(|error| ConditionError::pattern("pattern", regex_error(&error)))?;
         Ok(Self { matcher, place })
     }
 
     fn matches(&self, bytes: &[u8]) -> bool {
-        self.matcher.is_match(bytes).unwrap_or(false)
+        self.matcher.is_match(bytes)
     }
 
     /// Tells whether an event, its path or a content of it matches.
@@ -98,6 +96,23 @@ impl SearchQuery {
     }
 }
 
+/// Returns true if an expression has a capital letter outside of its classes, such as `\S` and `\p{Lu}`.
+fn has_capital(pattern: &str) -> bool {
+    let mut letters = pattern.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => {
+                if letters.next().is_some_and(|class| matches!(class, 'p' | 'P')) && letters.as_str().starts_with('{') {
+                    letters.find(|letter| *letter == '}');
+                }
+            }
+            letter if letter.is_uppercase() => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
 fn contents(event: &EventRef<'_>) -> Vec<Digest> {
     if let Some(WriteFile { node, .. }) = event.decoded() {
         return match node {
@@ -113,4 +128,18 @@ fn contents(event: &EventRef<'_>) -> Vec<Digest> {
     }
     let evaluated = |EvalResult { code, stdout, stderr, .. }| vec![code, stdout.content, stderr.content];
     event.decoded().map(evaluated).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn search_case_counts_with_capitals_outside_classes() {
+        let cases =
+            [("abc", false), ("aBc", true), (r"\S\W", false), (r"\p{Lu}a", false), (r"\p{Lu}A", true), (r"\\A", true)];
+        for (pattern, wanted) in cases {
+            assert_eq!(has_capital(pattern), wanted, "{pattern}");
+        }
+    }
 }

@@ -158,7 +158,7 @@ impl GrepSearch {
             context.check()?;
             let piece;
             (piece, rest) = split_after_line(rest, PIECE);
-            self.lines(path, piece, before)?;
+            self.lines(path, piece, before);
             if rest.is_empty() || self.found.truncated {
                 return Ok(());
             }
@@ -167,9 +167,9 @@ impl GrepSearch {
     }
 
     /// Searches whole lines, behind that many of the same file.
-    fn lines(&mut self, path: &EntryPath, bytes: &[u8], before: u64) -> Result<(), ToolError> {
+    fn lines(&mut self, path: &EntryPath, bytes: &[u8], before: u64) {
         let Self { lines, found, .. } = self;
-        let searched = lines.each(bytes, &mut |number, line| {
+        lines.each(bytes, &mut |number, line| {
             if found.matches.len() == RESULTS_MAX {
                 found.truncated = true;
                 return false;
@@ -177,7 +177,6 @@ impl GrepSearch {
             found.matches.push(GrepMatch { path: path.rooted(), line_number: before + number, line: cut(line) });
             true
         });
-        searched.map_err(|e| ToolError::new(format!("{} can't be searched: {e}", path.rooted())))
     }
 }
 

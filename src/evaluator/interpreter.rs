@@ -11,7 +11,7 @@ use monty_types::{
 
 use super::interpreter_files::InterpreterFiles;
 use super::json_values::{from_json, is_machinery, to_json};
-use super::wire::{EvalAnswer, EvalRequest};
+use foldspace_evaluator::{EvalAnswer, EvalRequest};
 
 /// Bytes that are kept of what the code prints.
 const PRINTED_MAX: usize = 1 << 20;

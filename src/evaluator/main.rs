@@ -1,14 +1,15 @@
-//! The process that evaluates, from its own side: it bounds itself, and answers until its parent is gone.
+//! Evaluates Python for the process that started this one. Limits itself, and answers until its parent is gone.
+
+mod interpreter;
+mod interpreter_files;
+mod json_values;
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
+use foldspace_evaluator::{EvalRequest, EvaluatorHello, MEMORY_MAX, read_frame, write_frame};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-use super::interpreter;
-use super::wire::{EvalRequest, EvaluatorHello, read_frame, write_frame};
-use super::worker::MEMORY_MAX;
 
 /// Bytes of a file that the process may write: it has none to write.
 const FILE_MAX: u64 = 0;
@@ -16,13 +17,11 @@ const FILE_MAX: u64 = 0;
 const FILES_MAX: u64 = 8;
 const PROCESSES_MAX: u64 = 0;
 
-pub(super) fn serve() -> ExitCode {
+fn main() -> ExitCode {
     match answer_all() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!(%error, "the evaluator ended");
-            ExitCode::FAILURE
-        }
+        // Its parent sees the connection close, and has this process's error stream closed.
+        Err(_) => ExitCode::FAILURE,
     }
 }
 

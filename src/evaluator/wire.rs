@@ -1,4 +1,4 @@
-//! Messages to and from the process of an evaluator: JSON behind its length.
+//! Messages between foldspace and its evaluator: JSON after its length.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -13,59 +13,75 @@ const FRAME_MAX: usize = 32 << 20;
 
 /// The first message of an evaluator: its release, which must be that of the process that started it.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct EvaluatorHello {
-    pub(super) evaluator: String,
+pub struct EvaluatorHello {
+    /// The release.
+    pub evaluator: String,
 }
 
 impl EvaluatorHello {
-    pub(super) fn own() -> Self {
+    /// Returns the message of this release.
+    pub fn own() -> Self {
         Self { evaluator: env!("CARGO_PKG_VERSION").to_owned() }
     }
 }
 
 /// Code to be evaluated.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct EvalRequest {
-    pub(crate) code: String,
-    pub(crate) globals: Map<String, Value>,
+pub struct EvalRequest {
+    /// The code, in Python.
+    pub code: String,
+    /// Values of global variables, by name.
+    pub globals: Map<String, Value>,
     /// Texts of the files that the code may read, by their paths from the root without a leading slash.
-    pub(crate) files: BTreeMap<String, String>,
-    pub(crate) limit_millis: u64,
+    pub files: BTreeMap<String, String>,
+    /// Milliseconds that the evaluation may take.
+    pub limit_millis: u64,
 }
 
 impl EvalRequest {
-    pub(super) fn limit(&self) -> Duration {
+    /// Returns the time that the evaluation may take.
+    pub fn limit(&self) -> Duration {
         Duration::from_millis(self.limit_millis)
     }
 }
 
 /// Outcome of an evaluation.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct EvalAnswer {
-    /// Of the last expression, unless it is `None`.
-    pub(crate) value_repr: Option<String>,
-    pub(crate) globals: Map<String, Value>,
+pub struct EvalAnswer {
+    /// The `repr` of the last expression, unless that is `None`.
+    pub value_repr: Option<String>,
+    /// Global variables afterwards.
+    pub globals: Map<String, Value>,
     /// Globals without a JSON form, and why.
-    pub(crate) omitted: BTreeMap<String, String>,
-    pub(crate) files: Vec<LeftFile>,
-    pub(crate) stdout: String,
-    /// Bytes that were printed.
-    pub(crate) printed: u64,
+    pub omitted: BTreeMap<String, String>,
+    /// Files that the code wrote.
+    pub files: Vec<LeftFile>,
+    /// The beginning of what the code printed.
+    pub stdout: String,
+    /// Bytes that the code printed.
+    pub printed: u64,
     /// The traceback of code that failed.
-    pub(crate) failure: Option<String>,
-    pub(crate) timed_out: bool,
+    pub failure: Option<String>,
+    /// True if the code took too long.
+    pub timed_out: bool,
 }
 
 /// A file that the code wrote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct LeftFile {
-    pub(crate) path: String,
-    pub(crate) text: String,
-    /// The text goes behind the file's own.
-    pub(crate) is_appended: bool,
+pub struct LeftFile {
+    /// Path from the root, without a leading slash.
+    pub path: String,
+    /// The text.
+    pub text: String,
+    /// True if the text is appended to the file.
+    pub is_appended: bool,
 }
 
-pub(super) fn write_frame(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+/// Writes a message.
+///
+/// # Errors
+/// Errors of the writer, and a message of over 32 MiB.
+pub fn write_frame(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     let mut frame = vec![0; 4];
     serde_json::to_writer(&mut frame, message)?;
     let length = within(frame.len() - 4)?;
@@ -73,7 +89,11 @@ pub(super) fn write_frame(to: &mut impl Write, message: &impl Serialize) -> io::
     to.write_all(&frame)
 }
 
-pub(super) fn read_frame<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<T> {
+/// Reads a message.
+///
+/// # Errors
+/// Errors of the reader, a message of over 32 MiB, and invalid JSON.
+pub fn read_frame<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<T> {
     let mut length = [0; 4];
     from.read_exact(&mut length)?;
     let mut frame = vec![0; within(u32::from_be_bytes(length) as usize)?];

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use monty_types::{ExcType, ExtFunctionResult, MontyException, MontyFileHandle, MontyObject, OsFunctionCall};
 
-use super::wire::LeftFile;
+use foldspace_evaluator::LeftFile;
 
 /// The directory in which a container has the files. Paths may begin with it here, too.
 const ROOT: &str = "/workspace";

@@ -1,0 +1,25 @@
+//! Archived logs of Inspect, in a build that can't read them.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::documents::unknown;
+use super::error::TranscriptError;
+
+/// Never made.
+pub(super) enum SampleArchive {}
+
+impl SampleArchive {
+    pub(super) fn open(path: &Path) -> Result<Self, TranscriptError> {
+        Err(unknown(path, "it is an archive, and this program is built without the feature `inspect`"))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match *self {}
+    }
+
+    pub(super) fn sample(&mut self, _: usize) -> Result<Option<Value>, TranscriptError> {
+        match *self {}
+    }
+}
