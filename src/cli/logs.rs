@@ -29,21 +29,21 @@ fn ansi() -> bool {
 
 pub(super) fn begin(verbose: u8) {
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter(verbose, "off")).with_writer(std::io::stderr);
-    // It would say on the error stream that the error stream takes nothing, and panic.
+    // It would report a broken error stream on the error stream, and panic.
     let subscriber = subscriber.log_internal_errors(false);
     // No other subscriber is set.
     drop(subscriber.with_ansi(ansi()).finish().try_init());
 }
 
-/// Sends the traces that are left.
+/// Sends the remaining traces.
 pub(super) type EndTraces = Box<dyn FnOnce()>;
 
 pub(super) type TraceLayer = Option<Box<dyn Layer<Registry> + Send + Sync>>;
 
 const WAITING_MAX: usize = 4096;
 
-/// Logs for a server, and never waits for the reader of the error stream. The guard, when dropped, gives the rest a
-/// second.
+/// Starts the log of a server, which never waits for the reader of the error stream. Dropping the guard flushes the log
+/// for at most a second.
 pub(super) fn serving(format: LogFormat, verbose: u8, traces: TraceLayer) -> WorkerGuard {
     let writer = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(WAITING_MAX);
     let (writer, guard) = writer.thread_name("foldspace-log").finish(std::io::stderr());

@@ -1,4 +1,4 @@
-//! Python in process: code runs by the interpreter Monty in a process of this program, which keeps no state between
+//! In-process Python: the interpreter Monty runs code in a subprocess of this program, which stores no state between
 //! evaluations and is replaced when it dies.
 
 mod interpreter;
@@ -20,18 +20,18 @@ use super::ShellError;
 use crate::engine::lock::lock;
 use worker::{EvaluatorProcess, Severing};
 
-/// Processes that are kept for the next evaluation.
+/// The maximum number of idle processes for the next evaluations.
 const IDLE_MAX: usize = 2;
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 static IDLE: Mutex<Vec<EvaluatorProcess>> = Mutex::new(Vec::new());
 
-/// The processes in which Python code runs without a container. The program `foldspace` is its own evaluator; another
-/// program says which one to start. It gets the argument `evaluator`, and must be of this release.
+/// The processes that run Python code without a container. The program `foldspace` is its own evaluator; another
+/// program has to set the one to start. It gets the argument `evaluator`, and must be of this release.
 ///
 /// ```
 /// use foldspace::backends::PythonEvaluator;
-/// // Where this program calls `PythonEvaluator::serve()` for the argument `evaluator`, it can be its own.
+/// If this program calls `PythonEvaluator::serve()` for the argument `evaluator`, it can be its own.
 /// let foldspace = std::path::Path::new("/usr/local/bin/foldspace");
 /// assert!(PythonEvaluator::set_program(foldspace));
 /// assert!(!PythonEvaluator::set_program("/elsewhere"), "the first one stays");
@@ -40,18 +40,18 @@ static IDLE: Mutex<Vec<EvaluatorProcess>> = Mutex::new(Vec::new());
 pub struct PythonEvaluator;
 
 impl PythonEvaluator {
-    /// Sets the program that evaluates, for all of this process. Returns false if one was set already.
+    /// Sets the program that evaluates, for this whole process. Returns false if one was already set.
     pub fn set_program(program: impl Into<PathBuf>) -> bool {
         PROGRAM.set(program.into()).is_ok()
     }
 
-    /// Evaluates what the process that started this one asks for, until that one closes the connection.
+    /// Serves the requests of the process that started this one, until it closes the connection.
     pub fn serve() -> std::process::ExitCode {
         serve::serve()
     }
 }
 
-/// Evaluates code within a wall clock. When this is dropped, the process is ended.
+/// Evaluates code within a wall-clock limit. Dropping the future ends the process.
 pub(crate) async fn evaluate(request: EvalRequest, cancel: &CancellationToken) -> Result<EvalEnd, ShellError> {
     let process = match idle() {
         Some(process) => process,
@@ -63,7 +63,7 @@ pub(crate) async fn evaluate(request: EvalRequest, cancel: &CancellationToken) -
         asked = &mut asked => asked?,
         () = cancel.cancelled() => {
             severing.sever();
-            // Also one that had answered already is ended: its connection is cut.
+            // Even if it has already answered, the process is ended: its connection is closed.
             drop(asked.await?);
             return Ok(EvalEnd::Cancelled);
         }
@@ -88,9 +88,7 @@ fn keep(process: EvaluatorProcess) {
 
 fn start() -> Result<EvaluatorProcess, ShellError> {
     let Some(program) = PROGRAM.get() else {
-        return Err(unavailable(
-            "there is no program for it; name one with PythonEvaluator::set_program, or choose `container`",
-        ));
+        return Err(unavailable("no program is set; set one with PythonEvaluator::set_program, or choose `container`"));
     };
     EvaluatorProcess::start(program).map_err(|error| unavailable(format!("{}: {error}", program.display())))
 }

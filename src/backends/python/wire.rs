@@ -1,4 +1,4 @@
-//! Messages to and from the process of an evaluator: JSON behind its length.
+//! Messages between an evaluator and its parent: length-prefixed JSON.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -8,10 +8,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Bytes of a message.
+/// The maximum length of a message, in bytes.
 const FRAME_MAX: usize = 32 << 20;
 
-/// The first message of an evaluator: its release, which must be that of the process that started it.
+/// The first message of an evaluator: its release, which must be the parent's.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct EvaluatorHello {
     pub(super) evaluator: String,
@@ -28,7 +28,7 @@ impl EvaluatorHello {
 pub(crate) struct EvalRequest {
     pub(crate) code: String,
     pub(crate) globals: Map<String, Value>,
-    /// Texts of the files that the code may read, by their paths from the root without a leading slash.
+    /// The texts of the files that the code may read, by their paths from the root without a leading slash.
     pub(crate) files: BTreeMap<String, String>,
     pub(crate) limit_millis: u64,
 }
@@ -39,19 +39,19 @@ impl EvalRequest {
     }
 }
 
-/// Outcome of an evaluation.
+/// The outcome of an evaluation.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct EvalAnswer {
-    /// Of the last expression, unless it is `None`.
+    /// The repr of the last expression, unless it is `None`.
     pub(crate) value_repr: Option<String>,
     pub(crate) globals: Map<String, Value>,
-    /// Globals without a JSON form, and why.
+    /// Globals without a JSON form, with the reasons.
     pub(crate) omitted: BTreeMap<String, String>,
     pub(crate) files: Vec<LeftFile>,
     pub(crate) stdout: String,
-    /// Bytes that were printed.
+    /// The number of bytes printed.
     pub(crate) printed: u64,
-    /// The traceback of code that failed.
+    /// The traceback of failed code.
     pub(crate) failure: Option<String>,
     pub(crate) timed_out: bool,
 }
@@ -61,7 +61,7 @@ pub(crate) struct EvalAnswer {
 pub(crate) struct LeftFile {
     pub(crate) path: String,
     pub(crate) text: String,
-    /// The text goes behind the file's own.
+    /// True if the text is appended to the existing file.
     pub(crate) is_appended: bool,
 }
 
@@ -98,6 +98,6 @@ mod tests {
         write_frame(&mut bytes, &EvaluatorHello::own()).unwrap();
         assert_eq!(read_frame::<EvaluatorHello>(&mut bytes.as_slice()).unwrap(), EvaluatorHello::own());
         assert!(read_frame::<EvaluatorHello>(&mut &bytes[..bytes.len() - 1]).is_err());
-        assert!(read_frame::<EvaluatorHello>(&mut &[0xff; 8][..]).is_err(), "a length that is too much");
+        assert!(read_frame::<EvaluatorHello>(&mut &[0xff; 8][..]).is_err(), "a length over the limit");
     }
 }

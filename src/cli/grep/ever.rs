@@ -16,7 +16,7 @@ pub(super) fn search_all(
     out: &mut Out,
 ) -> Result<Exit, Failure> {
     let (mut any, mut wrong, mut named) = (false, None, BTreeSet::new());
-    // They are shown while others are looked for.
+    // A copy, since lines are shown during the search.
     let marks = lines.clone();
     let mut matching = |bytes: &[u8]| {
         search(lines, bytes).unwrap_or_else(|failure| {

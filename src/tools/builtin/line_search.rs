@@ -1,4 +1,4 @@
-//! A search for lines, as the tool and the command line make it.
+//! Line search of the tool `grep` and of the command line.
 
 use std::io;
 use std::ops::Range;
@@ -7,12 +7,11 @@ use grep_matcher::{LineTerminator, Matcher};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{Searcher, SearcherBuilder, sinks};
 
-/// Bytes that a compiled expression may take, which bounds the work on each byte that it searches.
+/// Maximum size of a compiled expression in bytes, which bounds the work per searched byte.
 const REGEX_MAX: usize = 2 << 20;
 const CACHE_MAX: usize = 16 << 20;
 
-/// Finds the lines of texts that match a regular expression. A line ends with `\n` or `\r\n`, and neither belongs to
-/// it.
+/// Finds lines that match a regular expression. A line excludes its ending, `\n` or `\r\n`.
 ///
 /// ```
 /// use foldspace::{tools::LineSearch};
@@ -31,7 +30,7 @@ pub struct LineSearch {
 }
 
 impl LineSearch {
-    /// Compiles an expression, in Rust's syntax.
+    /// Compiles an expression in the syntax of the `regex` crate.
     pub fn new(pattern: &str) -> Result<Self, grep_regex::Error> {
         let mut builder = RegexMatcherBuilder::new();
         builder.multi_line(true).crlf(true).size_limit(REGEX_MAX).dfa_size_limit(CACHE_MAX);
@@ -39,7 +38,7 @@ impl LineSearch {
         Ok(Self { matcher: builder.build(pattern)?, searcher })
     }
 
-    /// Gives each line that matches, with its number from 1 and without its end, until `found` says that it is enough.
+    /// Passes each matching line, with its number from 1, to `found` until that returns false.
     pub fn each(&mut self, bytes: &[u8], found: &mut dyn FnMut(u64, &str) -> bool) -> io::Result<()> {
         let sink = sinks::Lossy(|number, line| {
             let line = line.strip_suffix('\n').unwrap_or(line);

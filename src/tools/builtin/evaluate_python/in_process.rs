@@ -1,4 +1,4 @@
-//! Code that runs in a process of this program.
+//! Code that runs in an evaluator, a process of foldspace.
 
 use super::{EvaluatePythonParams, Evaluation, GivenFile};
 use crate::tools::call::context::ToolContext;
@@ -33,7 +33,7 @@ mod with_evaluator {
     use crate::tools::builtin::files::TEXT_MAX;
     use crate::tools::policy::python::PythonPlace;
 
-    /// Exit codes of a process that was killed, and that aborted.
+    /// Exit codes of a killed process and of an aborted one.
     const KILLED: i32 = 137;
     const ABORTED: i32 = 134;
 
@@ -91,7 +91,7 @@ mod with_evaluator {
             EvalEnd::Cancelled => (result.cancelled, result.exit_code) = (true, KILLED),
             EvalEnd::Died(why) => {
                 result.exit_code = ABORTED;
-                result.stderr = Output::whole(format!("The code was ended: {why}.\n"));
+                result.stderr = Output::whole(format!("The code was stopped: {why}.\n"));
             }
             EvalEnd::Answer(it) => {
                 answer = *it;
