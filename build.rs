@@ -1,5 +1,5 @@
-//! Compiles the resident runner, which the library carries: one static program that runs in any container. Lists the
-//! files of the page, which it carries, too.
+//! Compiles the resident runner, which the library embeds: one static program that runs in any container. Also lists
+//! the files of the web page, which the library embeds too.
 
 use std::env;
 use std::fs;
@@ -21,7 +21,7 @@ fn main() {
     }
 }
 
-/// The kinds of files of which a page is made.
+/// Extensions of the page's files.
 const OF_PAGE: [&str; 5] = ["html", "js", "css", "svg", "png"];
 
 /// Writes a table of the files below `web` with their contents.
@@ -70,7 +70,7 @@ fn build() -> Result<(), String> {
     compiler.args(["-C", "target-feature=+crt-static", "-C", "relocation-model=static"]);
     compiler.args(["-C", "opt-level=2", "-C", "panic=abort", "-C", "strip=symbols"]);
     println!("cargo::rerun-if-env-changed=FOLDSPACE_RUNNER_LINKER");
-    // zig, which links a wheel's program against an old glibc, has no static one.
+    // zig, which links a wheel's program against an old glibc, lacks a static one.
     if let Ok(linker) = env::var("FOLDSPACE_RUNNER_LINKER").or_else(|_| env::var("RUSTC_LINKER")) {
         compiler.arg("-C").arg(format!("linker={linker}"));
     }

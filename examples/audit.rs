@@ -1,9 +1,9 @@
-//! An audit trail: every event of a run, read as its type, as one line of text.
+//! An audit trail: every event of a run, decoded as its type, on one line.
 //!
 //! `cargo run --example audit`
 
 #![expect(clippy::print_stdout, reason = "an example prints")]
-#![expect(clippy::disallowed_methods, reason = "an example makes a file of the host")]
+#![expect(clippy::disallowed_methods, reason = "an example makes a file on the host")]
 
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -29,7 +29,7 @@ use foldspace::{
 };
 use serde_json::json;
 
-/// Describes an event of a type that this program knows; others by their kind.
+/// Describes an event by its type if this program knows it, else by its kind.
 fn describe(event: &EventRef<'_>) -> Result<String, CodecError> {
     let described = session_event(event)
         .or_else(|| call_event(event))
@@ -42,20 +42,20 @@ fn describe(event: &EventRef<'_>) -> Result<String, CodecError> {
     })
 }
 
-/// Reads an event as a type; `None` if it is of another.
+/// Decodes an event; `None` if it has another type.
 fn read<E: Event>(event: &EventRef<'_>, line: impl FnOnce(E) -> String) -> Option<Result<String, CodecError>> {
     Some(event.typed::<E>()?.map(|recorded| line(recorded.event)))
 }
 
 fn session_event(event: &EventRef<'_>) -> Option<Result<String, CodecError>> {
     read(event, |SessionStarted { name, origin, .. }| match origin {
-        None => format!("session {name} begins"),
-        Some(Origin { parent_name, at, .. }) => format!("session {name} begins as {parent_name} at {at}"),
+        None => format!("session {name} started"),
+        Some(Origin { parent_name, at, .. }) => format!("session {name} started as {parent_name} at {at}"),
     })
     .or_else(|| {
         read(event, |SessionRewound { to, entries, .. }| format!("rewound to {to}, {entries} entries changed with it"))
     })
-    .or_else(|| read(event, |SliceRestored { slice, .. }| format!("slice {slice} is again as it was")))
+    .or_else(|| read(event, |SliceRestored { slice, .. }| format!("slice {slice} restored")))
     .or_else(|| read(event, |EventsLost { first, last, .. }| format!("events {first} to {last} are lost")))
 }
 
@@ -127,7 +127,7 @@ fn child_event(event: &EventRef<'_>) -> Option<Result<String, CodecError>> {
     };
     read(event, |ChildStarted { name, isolation, limits: ChildLimits { calls, .. }, .. }| {
         let limit = calls.map_or_else(|| "no limit".to_owned(), |calls| format!("at most {calls}"));
-        format!("child {name} begins ({isolation:?}), calls: {limit}")
+        format!("child {name} started ({isolation:?}), calls: {limit}")
     })
     .or_else(|| {
         read(event, |ChildMerged { child_name, merged, .. }| {
@@ -162,7 +162,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let session = sessions.create(NewSession::named("lead"))?.as_agent("ada");
     let workspace = Arc::new(HostWorkspace::open(&directory.path().join("files"), &HostOptions::default())?);
 
-    // A directory of the host is copied in before the run begins.
+    // Copies a directory of the host in before the run starts.
     let notes = directory.path().join("notes");
     std::fs::create_dir(&notes)?;
     std::fs::write(notes.join("plan.txt"), "read\nwrite\ntest\n")?;

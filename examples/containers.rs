@@ -1,6 +1,6 @@
-//! A session in a container: what this machine offers, a command, what happened to the container, what is left.
+//! A session in a container: requirements, a command, the container's events, leftovers.
 //!
-//! `cargo run --example containers` needs Podman or Docker; without them, it says what is missing.
+//! `cargo run --example containers` needs Podman or Docker; without them, it prints what is missing.
 
 #![expect(clippy::print_stdout, reason = "an example prints")]
 
@@ -43,13 +43,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let outcome = runner.call(ToolCall::new("shell_execute", json!({ "command": "id -u; echo hi > a.txt" }))).await?;
     println!("{:?}: {}", outcome.status, outcome.text);
 
-    // The runner has recorded the container's beginning; its end is news.
-    let container: Arc<dyn Container> = sandbox.container().ok_or("it runs in no container")?;
+    // The runner has recorded the container's start; its end is still to be reported.
+    let container: Arc<dyn Container> = sandbox.container().ok_or("the sandbox has no container")?;
     container.stop()?;
     for news in sandbox.news() {
         match news {
             MachineNews::Started(ContainerStarted { name, image, .. }) => println!("{name} of {image} runs"),
-            MachineNews::Stopped(ContainerStopped { name, reason }) => println!("{name} is gone: {reason}"),
+            MachineNews::Stopped(ContainerStopped { name, reason }) => println!("{name} stopped: {reason}"),
         }
     }
     runner.close()?;

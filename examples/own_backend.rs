@@ -1,4 +1,4 @@
-//! An own backend: a workspace whose commands are sums; a tool that uses its shell; its output as it comes.
+//! A custom backend: a workspace that runs sums as commands; a tool that uses its shell; streamed output.
 //!
 //! `cargo run --example own_backend`
 
@@ -27,7 +27,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// A workspace with files in memory, whose commands are sums such as `2 3 4`.
+/// A workspace with files in memory that runs sums such as `2 3 4` as commands.
 struct Calculator;
 
 impl Workspace for Calculator {
@@ -36,7 +36,7 @@ impl Workspace for Calculator {
     }
 
     fn apply(&self, _: &[FileChange]) -> Result<(), BackendError> {
-        // The journal has the files; a backend with a disk writes them here, all or none.
+        // The journal stores the files; a backend with a disk writes them here, all or none.
         Ok(())
     }
 
@@ -66,7 +66,7 @@ impl Shell for Sums {
     ) -> Running<ShellResult> {
         Box::pin(async move {
             let CommandLine::Shell(text) = &command.command else {
-                return Err(ShellError::Invalid("only texts are sums".to_owned()));
+                return Err(ShellError::Invalid("a sum must be one text".to_owned()));
             };
             if command.env_mode == EnvMode::Replace {
                 return Err(ShellError::Invalid("a sum has no environment".to_owned()));
@@ -108,12 +108,12 @@ impl Shell for Sums {
     }
 }
 
-/// Adds the numbers of a file, by the shell.
+/// Adds the numbers of a file with the shell.
 struct AddFile;
 
 #[derive(Deserialize, JsonSchema)]
 struct Params {
-    /// The file with one number a line.
+    /// The file, with one number per line.
     path: String,
 }
 
@@ -133,7 +133,7 @@ impl Tool for AddFile {
         let files: &mut Filesystem = context.filesystem();
         let numbers = files.read(&EntryPath::lookup(&params.path)?)?;
         let numbers = String::from_utf8_lossy(&numbers).replace('\n', " ");
-        let mut shell: ToolShell<'_> = context.shell().ok_or_else(|| ToolError::new("there is no shell"))?;
+        let mut shell: ToolShell<'_> = context.shell().ok_or_else(|| ToolError::new("the workspace has no shell"))?;
         let result = shell.execute(ShellCommand::shell(numbers)).await?;
         if !result.success() {
             return Err(ToolError::new(result.stderr.text(200).0));
@@ -152,7 +152,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let sessions = Sessions::open(directory.path(), Registry::standard())?;
     let session = sessions.create(NewSession::named("sums"))?;
 
-    // Some of the standard tools, and an own one. Sums need no approval, but zeros are denied.
+    // Some of the standard tools, and a custom one. Sums need no approval, but zeros are denied.
     let mut deny = DenyRule::standard();
     deny.push(DenyRule::Program("0".to_owned()));
     let policy = CommandPolicy { deny, auto_confirm: true, ..CommandPolicy::default() };
@@ -161,14 +161,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let rules = ShellRules { policy, ..ShellRules::default() };
     let tools = ToolRunner::with_rules(session.clone(), tools.with(AddFile)?, Arc::new(Calculator), rules)?;
 
-    // The prompt's section, for a model.
+    // The section for a model's prompt.
     let WorkspaceSection { text, tools: described, .. } = tools.section()?;
     println!("{text}");
     for ToolDescription { name, description, .. } in described {
         println!("{name}: {}", description.lines().next().unwrap_or_default());
     }
 
-    // Results are seen on a thread of their own, output as it comes.
+    // Results arrive on a separate thread, output is streamed.
     let (ended, results) = std::sync::mpsc::channel();
     let watcher: Watcher = session.watch(1, Filter::of::<CommandResult>(), move |event| {
         let _ = ended.send(event.seq);

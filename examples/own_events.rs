@@ -1,4 +1,4 @@
-//! Own events, an own slice and its reducers; an atomic commit; a subscription; a restart.
+//! Custom events, a custom slice and its reducers; an atomic commit; a subscription; a restart.
 //!
 //! `cargo run --example own_events`
 
@@ -29,7 +29,7 @@ impl Event for Spent {
     const KIND: &'static str = "Spent";
 }
 
-/// How much was spent.
+/// The total spent.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Budget {
     cents: u64,
@@ -38,7 +38,7 @@ struct Budget {
 
 impl Slice for Budget {
     const NAME: &'static str = "Budget";
-    // Version 1 was the cents alone. A rewind may have put one back, which the history has for good.
+    // Version 1 had only the cents. A rewind may have recorded such a value in the history.
     const VERSION: u32 = 2;
 
     fn decode_older(_: u32, blocks: &[Bytes]) -> Result<Self, SliceError> {
@@ -47,7 +47,7 @@ impl Slice for Budget {
     }
 }
 
-/// A task of the agent's plan took on a state.
+/// A task of the agent's plan changed its state.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Task {
     title: String,
@@ -85,7 +85,7 @@ impl Keyed for Score {
     }
 }
 
-/// Another model works from now on.
+/// Another model was chosen.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct ModelChosen {
     model: String,
@@ -96,7 +96,7 @@ impl Event for ModelChosen {
 }
 
 fn registry() -> Result<Registry, Box<dyn Error>> {
-    // Beside the own slice, general ones: all events of a type, the latest one, the latest for each key.
+    // Besides the custom slice, generic ones: all events of a type, the latest event, the latest for each key.
     let registry = Registry::standard().with(append_all::<Spent>)?.slice::<Budget>()?.reducer(spend())?;
     let registry = registry.with(replace_latest::<ModelChosen>)?.with(replace_latest_by_key::<Score>)?;
     Ok(registry.with(upsert_by_key::<Task>)?)
@@ -116,7 +116,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let session = sessions.create(NewSession::named("plan"))?;
     let mut purchases = session.subscribe(1, Filter::of::<Spent>());
 
-    // Recorded together or not at all, and only if nobody recorded anything in between.
+    // Recorded atomically, and only if nothing else was recorded in between.
     let mut commit = session.commit().expecting(Expected::Exactly(session.head()?));
     commit.push(&Task { title: "write the parser".to_owned(), done: false })?;
     commit.push(&Task { title: "test the parser".to_owned(), done: false })?;
@@ -126,10 +126,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut late = session.commit().expecting(Expected::Exactly(planned.first));
     late.push(&Spent { model: "large".to_owned(), cents: 90 })?;
     if let Err(error) = session.record(late) {
-        println!("a commit that comes too late: {error}");
+        println!("a late commit fails: {error}");
     }
 
-    // An id tells a retry from a second commit: these two are recorded once.
+    // The id marks the second commit as a retry, so it is recorded once.
     let id = CommitId::from_bytes([7; 16]);
     for _ in 0..2 {
         let mut commit = session.commit().with_id(id);
@@ -140,7 +140,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 
     let seen = purchases.next_typed::<Spent>(Duration::from_secs(5))?.ok_or("nothing came")??;
-    println!("heard at event {}: {} cents for {}", seen.seq, seen.event.cents, seen.event.model);
+    println!("received event {}: {} cents for {}", seen.seq, seen.event.cents, seen.event.model);
 
     drop((session, purchases));
     sessions.close();

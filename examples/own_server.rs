@@ -1,4 +1,4 @@
-//! A server of your own: the HTTP API for its owner and for token holders, MCP beside it, an approval over the socket.
+//! A custom server: the HTTP API for its owner and for token holders, MCP next to it, an approval over the socket.
 //!
 //! `cargo run --example own_server`
 
@@ -26,14 +26,14 @@ fn problem(HttpProblem { status, detail, hint, more, .. }: &HttpProblem) -> Stri
     format!("{status}: {detail} ({hint})")
 }
 
-/// Makes a call as the owner. It needs an approval, which the owner gives.
+/// Makes a call as the owner, and approves it.
 async fn use_socket(client: &HttpClient) -> Result<(), Box<dyn Error>> {
     let (asked, mut questions) = tokio::sync::mpsc::unbounded_channel();
     let answering = client.clone();
     tokio::spawn(async move {
         while let Some(call) = questions.recv().await {
             if let Err(error) = answering.answer("demo", call, "once", None).await {
-                println!("not answered: {error}");
+                println!("failed to answer: {error}");
             }
         }
     });
@@ -47,7 +47,7 @@ async fn use_socket(client: &HttpClient) -> Result<(), Box<dyn Error>> {
                 println!("may it run? {}", question["command"]);
                 let _ = asked.send(begun);
             }
-            CallEvent::Output { bytes, .. } => println!("it printed {} bytes", bytes.len()),
+            CallEvent::Output { bytes, .. } => println!("{} bytes of output", bytes.len()),
             CallEvent::Missed(bytes) => println!("{bytes} bytes were missed"),
             CallEvent::Progress(text) => println!("preparing: {text}"),
             CallEvent::Ended(_) => {}
@@ -71,7 +71,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         hub.create(Some("demo".to_owned()), &WorkspaceSpec::Host(HostOptions::default()), &[]).await;
     println!("opened {}", opened?.session().name());
 
-    // MCP for clients with the token, with the tools for files only; the API beside it.
+    // MCP with only the file tools, next to the API, for clients with the token.
     let ending = CancellationToken::new();
     let groups = [ToolGroup::Files].into();
     let mcp = McpServer::new(hub.clone(), McpOptions { groups, ..McpOptions::default() });
@@ -87,7 +87,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     tokio::spawn(async move { first.serve_tcp(tcp, guarded).await });
     tokio::spawn(async move { second.serve_unix(listener, owner).await });
 
-    // Without the token a client gets nothing.
+    // A client without the token is refused.
     let request = http::Request::get("/v1/sessions").header("host", address.to_string()).body(Default::default())?;
     println!("without a token: {}", exchange(TcpStream::connect(address).await?, request).await?.status());
 
@@ -96,7 +96,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("{tool}: {count} calls in {micros} us");
     }
 
-    // MCP on any two streams; a client that speaks something else is refused.
+    // MCP works on any two streams; a client with another protocol is refused.
     let served: Result<(), McpError> = mcp.serve(&b"no protocol\n"[..], tokio::io::sink(), ending.clone()).await;
     println!("MCP: {served:?}");
 

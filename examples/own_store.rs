@@ -1,4 +1,4 @@
-//! An own event store: it forwards to the one in memory and counts; then a history that is searched and checked.
+//! A custom event store that counts commits and forwards to the store in memory; then a history search and checks.
 //!
 //! `cargo run --example own_store`
 
@@ -101,7 +101,7 @@ fn write(session: &Session, path: &EntryPath, text: &str) -> Result<(), Box<dyn 
     Ok(())
 }
 
-/// Checks a journal on a disk: it tells what is wrong with it, and what was lost.
+/// Checks a journal on disk, and prints its problems and losses.
 fn check_journal() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     drop(Sessions::open(directory.path(), Registry::standard())?.create(NewSession::default())?);
@@ -112,13 +112,13 @@ fn check_journal() -> Result<(), Box<dyn Error>> {
     for LostEvents { session, first, last } in loss.into_iter().flat_map(|Loss { sessions, .. }| sessions) {
         println!("{session} lost {first} to {last}");
     }
-    println!("{commits} commit is whole");
+    println!("{commits} intact commit");
     Ok(())
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let store = Arc::new(Counted { inner: MemoryStore::default(), commits: AtomicU64::new(0) });
-    // Times of a clock for tests: every reading is a second later.
+    // A clock for tests: every reading is a second later.
     let clock: Arc<dyn Clock> = Arc::new(StepClock::new(Timestamp(0), 1000));
     let (stored, registry) = (Arc::clone(&store) as Arc<dyn EventStore>, Registry::standard());
     for SliceSummary { name, version, .. } in registry.slices() {
@@ -135,7 +135,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let begun = Expected::ForkOf(ForkPoint { session: session.id(), seq: session.head()? });
     println!("the child's first commit expects {begun:?}");
 
-    // The change that wrote each line, over all sessions that it went through.
+    // The change that wrote each line, across all sessions.
     let Blame { lines, .. } = blame(&child, &path, child.head()?)?;
     for BlameLine { change, text } in lines {
         println!("change {change}: {text}");
@@ -144,7 +144,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("in {session_name} at {}", change.seq);
     }
 
-    // Every line that was ever there.
+    // Every line that ever existed.
     let search = HistorySearch { until: child.head()?, wanted: &|_| true, events: false };
     let mut matching = |text: &[u8]| -> Matches {
         let text = String::from_utf8_lossy(text);
@@ -153,7 +153,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     search_history::<SessionError>(&child, &search, &mut matching, &mut |hit| {
         if let HistoryHit::Line { path, line, first, still, .. } = hit {
-            println!("{path}: {line:?} since {first}, still there: {still}");
+            println!("{path}: {line:?} since {first}, still exists: {still}");
         }
         Ok(())
     })?;

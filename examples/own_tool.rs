@@ -1,4 +1,4 @@
-//! An own tool beside the built-in ones: what it does is recorded as theirs is.
+//! A custom tool next to the built-in tools, recorded like them.
 //!
 //! `cargo run --example own_tool`
 
@@ -29,7 +29,7 @@ struct Params {
 
 #[derive(Serialize, JsonSchema)]
 struct Output {
-    /// How many files were listed.
+    /// The number of listed files.
     files: usize,
 }
 
@@ -46,7 +46,7 @@ impl Tool for Inventory {
         let tree = context.filesystem().tree();
         let files: Vec<_> = tree.below(&directory).filter(|(_, entry)| !entry.is_directory()).collect();
         if files.is_empty() {
-            return Err(ToolError::new(format!("{} holds no files", directory.rooted())));
+            return Err(ToolError::new(format!("no files in {}", directory.rooted())));
         }
         let count = files.len();
         let lines = files.iter().enumerate().map(|(number, (path, _))| format!("{:3}. {path}\n", number + 1));

@@ -1,4 +1,4 @@
-//! A regression is found by bisection; a later run is held against the one that is known to be right.
+//! Finds a regression by bisection, and compares a later run with a correct one.
 //!
 //! `cargo run --example regression`
 
@@ -66,8 +66,8 @@ fn print_calls(RerunReport { calls, .. }: &RerunReport) {
             CallVerdict::Diverged { divergences } => {
                 for divergence in divergences {
                     match divergence {
-                        Divergence::Message { was, is } => println!("{tool} said {was:?}, now {is:?}"),
-                        Divergence::File { change } => println!("{tool} left another {change:?}"),
+                        Divergence::Message { was, is } => println!("{tool}: message was {was:?}, is {is:?}"),
+                        Divergence::File { change } => println!("{tool}: file differs: {change:?}"),
                         other => println!("{tool}: {other:?}"),
                     }
                 }
@@ -94,11 +94,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let BisectReport { found, probes, .. } = bisect(&search, &seen, &CancellationToken::new()).await?;
     println!("the first bad change is {:?}, found by {} probes", found.bad, probes.len());
 
-    // Another run, held against it.
+    // Compares another run with the correct one.
     let other = recorded(&sessions, directory.path(), "1 warning\n").await?;
     print_calls(&Expectation::of(&right).compare(&other, 0, &[])?);
 
-    // The calls again, with the recorded answers changed and fewer tools.
+    // Reruns the calls, with other answers and fewer tools.
     let scratch = Scratch::begin(Registry::standard(), &mock("ok, again\n"), "again")?;
     let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
     let fresh = RerunWorkspace {
@@ -108,10 +108,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         rules: ShellRules { policy, ..ShellRules::default() },
         cancel: CancellationToken::new(),
     };
-    let watch: CallWatch<'_> = &mut |report| println!("made {} again", report.tool);
+    let watch: CallWatch<'_> = &mut |report| println!("reran {}", report.tool);
     print_calls(&Rerun::of(&right).run(fresh, watch).await?);
 
-    // A workspace of no session, gone when it is dropped.
+    // A workspace without a session, removed on drop.
     let throwaway = Throwaway::open(&spec, directory.path())?;
     if let Some(detector) = throwaway.workspace().and_then(|workspace| workspace.capture()) {
         let Below { entries, .. } = detector.below(&EntryPath::root())?;

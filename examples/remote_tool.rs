@@ -1,4 +1,4 @@
-//! A tool of a program that does not own the store: the owner calls it back. The same tool works in the owner, too.
+//! A tool in a program that does not own the store: the owner calls back. The same tool also works in the owner.
 //!
 //! `cargo run --example remote_tool`
 
@@ -32,11 +32,11 @@ struct Params {
 
 #[derive(Serialize, JsonSchema)]
 struct Output {
-    /// How many files were listed.
+    /// The number of listed files.
     files: usize,
 }
 
-/// An event of this program's own: the server does not know it.
+/// A custom event of this program, which the server does not know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct InventoryTaken {
     files: usize,
@@ -64,12 +64,12 @@ impl RemoteTool for Inventory {
         context.write(&params.target, text).await?;
         context.record(&InventoryTaken { files }).await?;
         let done = context.run(RemoteCommand::new(CommandLine::Shell("wc -l".to_owned()))).await;
-        // A workspace in memory runs no commands; the file is written all the same.
+        // A workspace in memory runs no commands; the file is written anyway.
         if let Ok(RemoteRun { stdout, .. }) = done {
             context.show(&stdout).await?;
         }
         match files {
-            0 => Err(ToolError::new(format!("{} holds no files", params.directory))),
+            0 => Err(ToolError::new(format!("no files in {}", params.directory))),
             files => Ok(Output { files }),
         }
     }
@@ -88,7 +88,7 @@ async fn call(client: &HttpClient, tool: &str, params: Value) -> Result<(), Box<
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // The owner: `foldspace serve`, as a rule.
+    // The owner, usually `foldspace serve`.
     let directory = tempfile::tempdir()?;
     let hub = Hub::new(Sessions::open(directory.path(), Registry::standard())?, HubOptions::new(directory.path()));
     let demo = hub.create(Some("demo".to_owned()), &WorkspaceSpec::Memory, &[]).await?;

@@ -1,4 +1,4 @@
-//! Subagents: children with a fork, a share and a budget; their results, merges and what the parent knows of them.
+//! Subagents: forked and shared children with a budget; their results, merges, and the parent's records of them.
 //!
 //! `cargo run --example subagents`
 
@@ -19,7 +19,7 @@ use foldspace::{
 };
 use serde_json::{Value, json};
 
-/// Writes one file, in a workspace that the child's isolation decides.
+/// Writes one file, in the child's own or shared workspace.
 async fn work(child: ChildContext) -> Result<Value, String> {
     let (path, content) = (child.task["path"].clone(), child.task["content"].clone());
     let call = ToolCall::new("write_file", json!({ "file_path": path, "content": content }));
@@ -78,14 +78,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("    {}", merge.as_ref().map_or_else(|| "no merge".to_owned(), merge_line));
     }
 
-    // The parent's slices know its children, what those that share it used, and what was merged.
+    // The parent's slices have its children, the usage of shared children, and the merges.
     let state = lead.session().state()?;
     if let (Some(children), Some(merges)) = (state.slice::<Children>(), state.slice::<Merges>()) {
         for Child { id, name, at, agent, .. } in children.iter() {
             let id: &SessionId = id;
             let merged: Option<(Seq, Timestamp)> =
                 merges.last_merge(*id).map(|LastMerge { child_at, time, .. }| (*child_at, *time));
-            println!("{agent} works in {name}, begun at {at}, merged: {}", merged.is_some());
+            println!("{agent} works in {name}, forked at {at}, merged: {}", merged.is_some());
         }
         for (agent, SharedChild { calls, bytes_written, .. }) in children.shared("cay") {
             println!("{agent} shares the session: {calls} calls, {bytes_written} bytes");

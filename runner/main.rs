@@ -1,7 +1,7 @@
 //! The resident runner: runs commands for foldspace, as the first process of a container or as a child on the host.
 //!
-//! `docs/RUNNER.md` describes what it does and what it promises. It uses std only and is linked statically, so that it
-//! runs in any image.
+//! `docs/RUNNER.md` describes its protocol and guarantees. It uses only std and is linked statically, so that it runs
+//! in any image.
 #![deny(unsafe_code)]
 
 mod answer;
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
 
 fn serve(socket: &Path, root: PathBuf) -> io::Result<()> {
     if std::process::id() != 1 {
-        return Err(io::Error::other("it serves as process 1 of a container only; start it without an init"));
+        return Err(io::Error::other("it serves only as process 1 of a container: start it without an init"));
     }
     let signals = sys::take_signals()?;
     let oom = OomBias::new();
@@ -68,7 +68,7 @@ fn serve(socket: &Path, root: PathBuf) -> io::Result<()> {
         _ => {}
     }
     let listener = UnixListener::bind(socket).map_err(|error| named("listen at", socket, &error))?;
-    // To the host's user this process may be another one. What protects the socket is the directory that it is in.
+    // The host's user may differ from this process's user. The directory of the socket protects it.
     fs::set_permissions(socket, Permissions::from_mode(0o666)).map_err(|error| named("open up", socket, &error))?;
     listener.set_nonblocking(true)?;
     let features = if sys::makes_other_sockets() { 0 } else { FEW_SOCKETS };
@@ -76,7 +76,7 @@ fn serve(socket: &Path, root: PathBuf) -> io::Result<()> {
     RunnerServer::new(Gate::Listener(listener), signals, answerer).serve()
 }
 
-/// As a child on the host, with a socket to its parent as standard input: when that closes, the parent is gone.
+/// Serves as a child on the host, with a socket to its parent as standard input: when that closes, the parent is gone.
 fn host(root: PathBuf) -> io::Result<()> {
     let signals = sys::take_signals()?;
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
@@ -87,7 +87,7 @@ fn host(root: PathBuf) -> io::Result<()> {
     RunnerServer::new(Gate::Parent(control), signals, answerer).serve()
 }
 
-/// Reads the token and removes its file, before there is a command that could read it.
+/// Reads the token and removes its file, before any command could read it.
 fn take_token(socket: &Path) -> io::Result<Vec<u8>> {
     let mut path = socket.as_os_str().to_owned();
     path.push(".token");

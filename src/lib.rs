@@ -1,8 +1,8 @@
-//! foldspace is the event-sourced state engine for the sandboxes in which AI agents work.
+//! foldspace is the event-sourced state engine for the sandboxes of AI agents.
 //!
 //! An agent edits files in a workspace. Every tool call becomes typed events in a journal; pure
 //! reducers fold them into immutable slices, among them [`VirtualFileSystem`]: every file of the
-//! workspace, now or at any event of the past. The journal is the truth, everything else is a fold of it.
+//! workspace, now or at any past event. The journal is the truth; everything else is a fold of it.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -29,14 +29,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Read on: [`Sessions`] and [`Session`] for histories and states; [`Registry`], [`Event`], [`Slice`] and [`Reducer`]
-//! for own types; [`Tool`] and [`ToolRunner`]; [`Subscription`] for events as they come; [`Replay`]; [`EventStore`].
+//! See also: [`Sessions`] and [`Session`] for histories and states; [`Registry`], [`Event`], [`Slice`] and [`Reducer`]
+//! for custom types; [`Tool`] and [`ToolRunner`]; [`Subscription`] for live events; [`Replay`]; [`EventStore`].
 #![cfg_attr(
     not(all(feature = "docker", feature = "mcp", feature = "nats", feature = "podman")),
     allow(dead_code, unused_imports, reason = "parts of a room serve the faces or containers alone")
 )]
 
-/// Workspaces and shells, and the traits for others.
+/// Workspaces and shells, and the traits to implement others.
 ///
 /// ```
 /// use foldspace::backends::{
@@ -53,7 +53,7 @@
 /// let disk: &dyn ChangeDetector = workspace.capture().unwrap();
 /// disk.adopt()?;
 ///
-/// // The tool runner applies changes; all or none.
+/// // The tool runner applies changes, all or none.
 /// let path = EntryPath::for_creation("a.txt")?;
 /// let (node, bytes) = (Node::file(b"hello", false), "hello".into());
 /// workspace.apply(&[FileChange::Write { path: path.clone(), node, bytes, modified: None }])?;
@@ -115,7 +115,7 @@ pub mod http;
 pub mod hub;
 #[cfg(feature = "mcp")]
 pub mod mcp;
-/// The slices that every session has, and general reducers for events of one's own.
+/// The slices that every session has, and general reducers for custom events.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -140,7 +140,7 @@ pub mod mcp;
 /// let outcome = tools.call(ToolCall::new("shell_execute", params)).await?;
 /// let state: State = session.state()?;
 ///
-/// // The files, also those that commands wrote.
+/// // The files, including those that commands wrote.
 /// let files: &VirtualFileSystem = state.slice().unwrap();
 /// let entry: &Entry = files.get(&EntryPath::lookup("a.txt")?).unwrap();
 /// assert_eq!((entry.size(), entry.version), (6, 1));
@@ -169,7 +169,7 @@ pub mod reducers;
 mod simulation;
 #[cfg(test)]
 mod testing;
-/// Tools and the runner that records their calls; what can be done with a recorded run.
+/// Tools, the runner that records their calls, and operations on a recorded run.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -204,16 +204,16 @@ mod testing;
 /// let itself = merge_child(&lead, &session, &MergeChoices::default()).await;
 /// assert!(matches!(itself, Err(WorkspaceError::Itself(_))));
 ///
-/// // The first position at which something holds.
+/// // The first position at which a predicate holds.
 /// let holds = Predicate::parse("VirtualFileSystem./b.txt exists", sessions.registry())?;
 /// let (BisectFound { bad, .. }, _) = bisect_slices(&session, &holds, first.call, session.head()?)?;
 /// assert_eq!(bad, [merged.seq.unwrap() + 1]);
 ///
-/// // Files and state go back together; the rewind is an event, too.
+/// // Files and state are rewound together; the rewind is an event, too.
 /// let rewound: Rewound = lead.rewind(first.finished, RewindOptions::default()).await?;
 /// assert_eq!(rewound.changes.len(), 1);
 ///
-/// // The run again, with another call at its beginning.
+/// // A rerun, with another call at its beginning.
 /// let scratch = Scratch::begin(Registry::standard(), &WorkspaceSpec::Memory, "again")?;
 /// let fresh = RerunWorkspace {
 ///     session: scratch.session().clone(),
@@ -228,7 +228,7 @@ mod testing;
 /// let diverged = |call: &&CallReport| matches!(call.verdict, CallVerdict::Diverged { .. });
 /// assert_eq!(report.calls.iter().filter(diverged).count(), 1);
 ///
-/// // The files of any position, in a directory.
+/// // The files at any position, written to a directory.
 /// let target = directory.path().join("files");
 /// let written: Materialised = materialise(&session, &session.state_at(first.finished)?, &target)?;
 /// assert_eq!((written.entries, std::fs::read(target.join("a.txt"))?), (1, b"text\n".to_vec()));
@@ -291,7 +291,7 @@ pub mod event {
     pub use crate::engine::recorded::{EventRef, Payload, Recorded};
 }
 
-/// The fold: slices, the reducers that make them, and the registry of both.
+/// The fold: slices, the reducers that produce them, and the registry of both.
 ///
 /// ```
 /// use foldspace::event::CallFinished;
@@ -306,7 +306,7 @@ pub mod event {
 ///
 /// impl Slice for Took {
 ///     const NAME: &'static str = "Took";
-///     // A log: it keeps what a rewind takes back.
+///     // A log: a rewind leaves it unchanged.
 ///     const ON_REWIND: OnRewind = OnRewind::Keep;
 /// }
 /// // A reducer is a pure function.
@@ -334,7 +334,7 @@ pub mod fold {
     pub use crate::engine::state::State;
 }
 
-/// Questions to a history: replay, blame, searches, verification; exports and imports.
+/// Queries of a history: replay, blame, searches, verification; exports and imports.
 ///
 /// ```
 /// use foldspace::event::{Node, WriteFile, WriteMode};
@@ -373,7 +373,7 @@ pub mod fold {
 /// }
 /// assert!(replay.back()?);
 ///
-/// // One file that another store imports.
+/// // An export to a file, which another store imports.
 /// let mut file = std::io::Cursor::new(Vec::new());
 /// let exported: PortableSummary = export_session(&sessions, session.id(), &mut file)?;
 /// # let other = tempfile::tempdir()?;
@@ -406,7 +406,7 @@ pub mod history {
 /// # let directory = tempfile::tempdir()?;
 /// let sessions = Sessions::open(directory.path(), Registry::standard())?;
 /// let session = sessions.create(NewSession::named("demo"))?;
-/// // Events as they come, from the first on.
+/// // Live events, beginning with the first.
 /// let mut started: Subscription = session.subscribe(1, Filter::of::<SessionStarted>().or::<ChildStarted>());
 /// assert_eq!(started.next_within(Duration::from_secs(1))?.unwrap().seq, 1);
 /// let refused = sessions.create(NewSession::named("demo"));
@@ -427,7 +427,7 @@ pub mod session {
     pub use crate::engine::{nearest::nearest, session::error::MAX_NAME_CHARS};
 }
 
-/// Stores of events: the durable one, the one in memory, and their trait.
+/// Event stores: a durable one, one in memory, and their trait.
 ///
 /// ```
 /// use foldspace::store::{Durability, EventBatch, Expected, FsckReport, GcReport, LocalStoreOptions, Pending};
@@ -437,14 +437,14 @@ pub mod session {
 /// use std::sync::Arc;
 ///
 /// # let directory = tempfile::tempdir()?;
-/// // Commits count as recorded when they are synced, or, faster, some 20 ms before.
+/// // Commits count as recorded once they are synced or, faster, about 20 ms earlier.
 /// let options = LocalStoreOptions { durability: Durability::Buffered, ..LocalStoreOptions::default() };
 /// let store = Arc::new(LocalStore::open(directory.path(), options)?);
 /// let (shared, clock) = (Arc::clone(&store) as Arc<dyn EventStore>, Arc::new(SystemClock::default()));
 /// let sessions = Sessions::new(shared, Registry::standard(), clock, SnapshotPolicy::default())?;
 /// let session = sessions.create(NewSession::default())?;
 ///
-/// // A commit may say at which position it belongs.
+/// // A commit may state the position that it expects.
 /// let (path, node) = (EntryPath::for_creation("a.txt")?, Node::file(b"", false));
 /// let write = WriteFile { path, mode: WriteMode::Create, node };
 /// let mut commit = session.commit().expecting(Expected::Exactly(1));

@@ -1,8 +1,8 @@
 //! The program: arguments in, exit code out.
 
-#[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "some of it is the servers'"))]
+#[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "some of it is for the servers only"))]
 mod cli;
-#[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "some tones are the debugger's"))]
+#[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "some tones are for the debugger only"))]
 mod terminal;
 #[cfg(feature = "tui")]
 mod tui;

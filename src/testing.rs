@@ -1,4 +1,4 @@
-//! Waiting, skipping and random numbers in tests; the test binaries below `tests` include this file, too.
+//! Waiting, skipping and random numbers for tests; the test binaries below `tests` include this file, too.
 #![expect(clippy::disallowed_methods, reason = "a wait measures real time")]
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Longer than any condition takes on a slow machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Waits until a condition holds, and panics with its name when it never does.
+/// Waits until a condition holds; panics with its name if it never does.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -18,7 +18,7 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Skips the running test, or a part of it; in CI that fails it.
+/// Skips the running test, or a part of it; fails it in CI.
 pub(crate) fn skip(reason: &str) {
     let in_ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
     assert!(!in_ci, "skipped in CI: {reason}");
@@ -30,13 +30,13 @@ pub(crate) fn report_skip(reason: &str) {
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let thread = std::thread::current();
     let line = format!("skipped: {}: {reason}\n", thread.name().unwrap_or("a test"));
-    // Not with `eprintln!`, whose output the harness hides where a test passes.
+    // Not with `eprintln!`, whose output the harness hides if a test passes.
     if REPORTED.lock().unwrap().insert(line.clone()) {
         std::io::stderr().write_all(line.as_bytes()).unwrap();
     }
 }
 
-/// Random numbers that are the same for the same seed (splitmix64).
+/// Random numbers, determined by the seed (splitmix64).
 #[derive(Clone)]
 pub(crate) struct Random(pub(crate) u64);
 

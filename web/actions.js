@@ -1,4 +1,4 @@
-// What can be done from here. Each dialog says what it does, and the command line that does the same.
+// The actions at the cursor. Each dialog explains its action, and shows the equivalent command line.
 
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 import { ansi } from "./ansi.js";
@@ -34,7 +34,7 @@ export function ActionMenu({ model }) {
   };
   const items = itemsOf(model);
   return html`<div class="actions" ref=${box} onKeyDown=${pressed}>
-    <button aria-haspopup="menu" aria-expanded=${open} title="What can be done here (a)" onClick=${() => setOpen(!open)}>Actions</button>
+    <button aria-haspopup="menu" aria-expanded=${open} title="Actions (a)" onClick=${() => setOpen(!open)}>Actions</button>
     ${open && html`<div role="menu" aria-label="Actions">${items.map(([title, key, run]) => html`<button key=${title} role="menuitem" tabindex="-1"
       onClick=${() => { close(); run(); }}>${title}<kbd>${key}</kbd></button>`)}</div>`}
   </div>`;
@@ -47,7 +47,7 @@ function itemsOf(model) {
     ["Set the mark", "m", () => model.setMark()],
     ["Go to an event…", ":", open(Jump)],
     ["Compare with…", "d", () => model.show("compare")],
-    ["Go on until…", "u", open(Until)],
+    ["Continue until…", "u", open(Until)],
     ["Rerun…", "", open(Rerun)],
   ];
   if (!model.writable) return reading;
@@ -75,7 +75,7 @@ export function Jump({ model, onClose }) {
 }
 
 export function Search({ model, onClose }) {
-  return html`<${Ask} title="Find calls" label="A text in a call: its tool, parameters, or message" word="Find" begins=${model.filters.text} take=${(text) => void model.filter({ text })} onClose=${onClose} />`;
+  return html`<${Ask} title="Find calls" label="Text in a call: its tool, parameters, or message" word="Find" begins=${model.filters.text} take=${(text) => void model.filter({ text })} onClose=${onClose} />`;
 }
 
 export function Fork({ model, onClose }) {
@@ -89,8 +89,8 @@ export function Fork({ model, onClose }) {
     return child;
   });
   return html`<${Dialog} title=${`Fork at event ${at}`} onClose=${onClose}>
-    <p>A new session begins with the history and the files as they were at event <b>${at}</b>. This session does not change, and the fork's changes can be merged back.</p>
-    ${done ? html`<p role="status">The fork is <a href=${`#/s/${encodeURIComponent(done.name)}`}>${visible(done.name)}</a>.${done.asked ? ` Event ${done.asked} is inside of what was recorded at once, so it begins at ${done.at}.` : ""}</p>`
+    <p>A new session begins with the history and the files at event <b>${at}</b>. This session does not change, and the fork's changes can be merged back.</p>
+    ${done ? html`<p role="status">The fork is <a href=${`#/s/${encodeURIComponent(done.name)}`}>${visible(done.name)}</a>.${done.asked ? ` Event ${done.asked} is inside a commit, so the fork begins at ${done.at}.` : ""}</p>`
       : html`<label for="fork-name">Name of the fork</label><input id="fork-name" value=${name} placeholder=${`${session}-1`} onInput=${(event) => setName(event.target.value)} autofocus autocomplete="off" />`}
     <${Trouble} problem=${problem} /><${CommandLine} words=${words} />
     <div class="row-buttons">${done ? html`<button class="primary" onClick=${onClose}>Close</button>` : html`<button class="primary" disabled=${busy} onClick=${fork}>Fork</button><button onClick=${onClose}>Cancel</button>`}</div>
@@ -100,7 +100,7 @@ export function Fork({ model, onClose }) {
 const REFUSED = {
   changed_outside: "Files were changed outside of foldspace. They would be recorded first.",
   not_kept: "The contents of some files were not kept. These entries would stay as they are.",
-  earlier: "It would remove what was in the directory before the session began.",
+  earlier: "The rewind would remove files that existed before the session began.",
 };
 
 export function Rewind({ model, onClose }) {
@@ -117,13 +117,13 @@ export function Rewind({ model, onClose }) {
   const files = (plan.done?.changes ?? []).filter(({ after, before }) => (after ?? before)?.node !== "directory");
   const refused = plan.problem?.document?.refused ?? plan.done?.refused;
   return html`<${Dialog} title=${`Rewind to event ${at}`} onClose=${onClose}>
-    <p>Files and state go back to what they were at event <b>${at}</b> of ${head}. Nothing of the history is lost: the rewind is recorded as new events, and a rewind to ${head} undoes it.</p>
-    ${plan.busy && html`<p class="quiet">Looking at what will change…</p>`}
-    ${plan.done && html`<p>${files.length ? `${count(files.length, "file")} will change:` : "No file will change."} ${plan.done.slices?.length > 0 && html`<span class="quiet">Slices that go back: ${plan.done.slices.join(", ")}.</span>`}</p>
+    <p>Files and state return to event <b>${at}</b> of ${head}. No history is lost: the rewind is recorded as new events, and a rewind to ${head} undoes it.</p>
+    ${plan.busy && html`<p class="quiet">Checking what will change…</p>`}
+    ${plan.done && html`<p>${files.length ? `${count(files.length, "file")} will change:` : "No file will change."} ${plan.done.slices?.length > 0 && html`<span class="quiet">Slices to restore: ${plan.done.slices.join(", ")}.</span>`}</p>
       <ul class="changed bounded">${files.slice(0, 200).map(({ path, change }) => html`<li key=${path}><span class="letter ${change}">${{ added: "A", changed: "M", removed: "D" }[change]}</span> ${visible(path)}</li>`)}</ul>`}
     ${(refused || plan.problem) && html`<p class="problem">${refused ? REFUSED[refused] ?? refused : visible(plan.problem.message)}${plan.problem?.hint ? html`<br /><span class="hint">${visible(plan.problem.hint)}</span>` : ""}</p>
       ${isInside && html`<div class="row-buttons"><button onClick=${() => setAt(call.call - 1)}>To ${call.call - 1}, before this call</button><button onClick=${() => setAt(call.finished)}>To ${call.finished}, after it</button></div>`}
-      ${(refused || force) && html`<label class="check"><input type="checkbox" checked=${force} onChange=${(event) => setForce(event.target.checked)} /> Go on all the same</label>`}`}
+      ${(refused || force) && html`<label class="check"><input type="checkbox" checked=${force} onChange=${(event) => setForce(event.target.checked)} /> Rewind anyway</label>`}`}
     ${done && html`<p role="status">The session is as it was at ${done.to}. A rewind to ${done.from} undoes it.</p>`}
     <${Trouble} problem=${problem} /><${CommandLine} words=${`foldspace rewind ${quoted(session)} --to ${at}${force ? " --force" : ""}`} />
     <div class="row-buttons">${done ? html`<button class="primary" onClick=${onClose}>Close</button>` : html`<button class="primary danger" disabled=${busy || plan.busy || (Boolean(plan.problem) && !force)} onClick=${() => send(() => ask(false))}>Rewind</button><button onClick=${onClose}>Cancel</button>`}</div>
@@ -143,17 +143,17 @@ export function Merge({ model, onClose }) {
   const shown = done ?? plan.done;
   if (!children.length) return html`<${Dialog} title="Merge a child" onClose=${onClose}><p>This session has no children. A fork can be merged back after it changed something.</p></${Dialog}>`;
   return html`<${Dialog} title="Merge a child" onClose=${onClose}>
-    <p>What the child changed since it began, or since it was merged last, comes into <b>${visible(model.session)}</b>: files by paths, texts by lines. With a conflict nothing is changed. A rewind to ${model.head} undoes it.</p>
+    <p>Applies the child's changes since it began, or since its last merge, to <b>${visible(model.session)}</b>: files by path, text by line. With an unresolved conflict nothing changes. A rewind to ${model.head} undoes it.</p>
     <label for="merge-child">Child</label><select id="merge-child" value=${child} onChange=${(event) => setChild(event.target.value)}>${children.map(({ name, session }) => html`<option key=${session} value=${name}>${visible(name)}</option>`)}</select>
     <label for="merge-side">Conflicts</label><select id="merge-side" value=${side} onChange=${(event) => setSide(event.target.value)}><option value="">stop the merge</option><option value="theirs">the child's side wins</option><option value="ours">this session's side wins</option></select>
-    ${shown && html`<p role="status">${done ? "Done: " : "It will be: "}<b>${shown.outcome}</b>, ${count(shown.merged.length, "path")} merged, ${count(shown.conflicts.length, "conflict")}.</p>
+    ${shown && html`<p role="status">${done ? "Done: " : "Preview: "}<b>${shown.outcome}</b>, ${count(shown.merged.length, "path")} merged, ${count(shown.conflicts.length, "conflict")}.</p>
       <ul class="changed bounded">${[...shown.conflicts.map(({ path, kind }) => [path, `conflict: ${kind}`]), ...shown.merged.map(({ path, change }) => [path, change])].slice(0, 200).map(([path, word]) => html`<li key=${path}>${visible(path)} <span class="quiet">${word}</span></li>`)}</ul>`}
     <${Trouble} problem=${problem ?? plan.problem} /><${CommandLine} words=${`foldspace merge ${quoted(child)}${side ? ` --${side} /` : ""}`} />
     <div class="row-buttons">${done ? html`<button class="primary" onClick=${onClose}>Close</button>` : html`<button class="primary" disabled=${busy || plan.done?.outcome !== "merged"} onClick=${() => send(async () => { const merge = await ask(false); model.loadFamily(); return merge; })}>Merge</button><button onClick=${onClose}>Cancel</button>`}</div>
   </${Dialog}>`;
 }
 
-// -- What runs: a bisection with its probes, a command with its output, a rerun.
+// -- Long operations: a bisection with its probes, a command with its output, a rerun.
 
 function useStream() {
   const [state, setState] = useState({ busy: false, problem: null, outcome: null });
@@ -174,7 +174,7 @@ function useStream() {
   return { ...state, events, run, stop: () => abort.current?.abort() };
 }
 
-// What a form has, and what puts a field in.
+// The values of a form, and a setter by field name.
 function useForm(initial) {
   const [form, setForm] = useState(initial);
   return [form, (name) => ({ target }) => setForm({ ...form, [name]: target.type === "checkbox" ? target.checked : target.value })];
@@ -193,11 +193,11 @@ export function Bisect({ model, onClose }) {
   return html`<${Dialog} title="Bisect" onClose=${onClose} wide>
     <p>Finds the first change after which a command fails. It runs in throw-away copies of the workspace, so the session does not change.</p>
     <form onSubmit=${start}>
-      <label for="bisect-command">Command, for /bin/sh: 0 is good, 125 can't tell, others are bad</label>
+      <label for="bisect-command">Command, for /bin/sh: exit code 0 is good, 125 skips, others are bad</label>
       <input id="bisect-command" class="mono" value=${form.command} onInput=${put("command")} placeholder="make test" required autofocus autocomplete="off" spellcheck="false" />
       <div class="fields"><span><label for="bisect-good">Good at</label><input id="bisect-good" type="number" min="0" value=${form.good} placeholder="first" onInput=${put("good")} /></span>
         <span><label for="bisect-bad">Bad at</label><input id="bisect-bad" type="number" min="1" value=${form.bad} onInput=${put("bad")} /></span>
-        <span><label for="bisect-jobs">At once</label><input id="bisect-jobs" type="number" min="1" max="64" value=${form.jobs} onInput=${put("jobs")} /></span></div>
+        <span><label for="bisect-jobs">Parallel</label><input id="bisect-jobs" type="number" min="1" max="64" value=${form.jobs} onInput=${put("jobs")} /></span></div>
       <label class="check"><input type="checkbox" checked=${form.confirmed} onChange=${put("confirmed")} /> The command may run: I have read it</label>
       <${CommandLine} words=${words} />
       <div class="row-buttons"><button class="primary" type="submit" disabled=${busy}>Find it</button>${busy ? html`<button type="button" onClick=${stop}>Stop</button>` : html`<button type="button" onClick=${onClose}>Close</button>`}</div>
@@ -248,7 +248,7 @@ export function RunCommand({ model, onClose }) {
   const questions = events.filter(({ event, data }) => event === "question" && !answered.has(data.call));
   const output = events.filter(({ event }) => event === "output").map(({ data }) => data.text ?? "").join("");
   return html`<${Dialog} title="Run a command" onClose=${onClose} wide>
-    <p>Runs in the workspace of <b>${visible(model.session)}</b> as it is now, as a call that is recorded. The policy may ask.</p>
+    <p>Runs in the present workspace of <b>${visible(model.session)}</b>, as a recorded call. The policy may ask for approval.</p>
     <form onSubmit=${start}><label for="run-command">Command</label>
       <input id="run-command" class="mono" value=${command} onInput=${(event) => setCommand(event.target.value)} required autofocus autocomplete="off" spellcheck="false" />
       <${CommandLine} words=${`foldspace exec ${quoted(model.session)} --sh -- ${quoted(command || "make")}`} />
@@ -273,12 +273,12 @@ export function Rerun({ model, onClose }) {
   };
   const given = model.writable ? [["until", until], ["backend", backend], ["image", image], ["keep", keep]].map(([name, value]) => (value ? ` --${name} ${quoted(value)}` : "")).join("") : "";
   return html`<${Dialog} title="Rerun" onClose=${onClose} wide>
-    <p>Makes the recorded calls again in a fresh workspace, and shows every difference. This session does not change. Answers about commands count as they were recorded, a yes only in a sandbox.</p>
+    <p>Makes the recorded calls again in a fresh workspace, and shows every difference. This session does not change. Recorded answers about commands apply again, approvals only in a sandbox.</p>
     <form onSubmit=${start}>${model.writable && html`
       <div class="fields"><span><label for="rerun-until">Calls up to event</label><input id="rerun-until" type="number" min="1" value=${until} placeholder="all" onInput=${put("until")} autofocus /></span>
         <span><label for="rerun-backend">Workspace</label><select id="rerun-backend" value=${backend} onChange=${put("backend")}><option value="">as it was recorded</option>${["memory", "host", "container"].map((name) => html`<option key=${name}>${name}</option>`)}</select></span>
         <span><label for="rerun-keep">Keep it as</label><input id="rerun-keep" value=${keep} placeholder="not kept" onInput=${put("keep")} autocomplete="off" /></span>
-        ${backend === "container" && html`<span><label for="rerun-image">Image</label><input id="rerun-image" value=${image} placeholder="the usual" onInput=${put("image")} /></span>`}</div>
+        ${backend === "container" && html`<span><label for="rerun-image">Image</label><input id="rerun-image" value=${image} placeholder="default" onInput=${put("image")} /></span>`}</div>
       <label class="check"><input type="checkbox" checked=${confirmed} onChange=${put("confirmed")} /> The commands may run: I have read them</label>`}
       <${CommandLine} words=${`foldspace rerun ${quoted(model.session)}${given}${confirmed ? " --yes" : ""}`} />
       <div class="row-buttons">${model.writable && html`<button class="primary" type="submit" disabled=${busy}>Rerun</button>`}<button type="button" onClick=${busy ? stop : onClose}>${busy ? "Stop" : "Close"}</button></div></form>
@@ -292,8 +292,8 @@ function Outcome({ model, outcome, onClose }) {
     onClose();
     go();
   };
-  return html`<section><h3>${outcome.same ? "Nothing differs" : "What differs"}</h3>
-    <p role="status">${count(outcome.calls, "call")}: ${outcome.diverged} diverged, ${outcome.skipped} skipped. Paths that differ at the end: ${files.length}.${outcome.more ? " Not all is shown." : ""}</p>
+  return html`<section><h3>${outcome.same ? "Nothing differs" : "Differences"}</h3>
+    <p role="status">${count(outcome.calls, "call")}: ${outcome.diverged} diverged, ${outcome.skipped} skipped. Paths that differ at the end: ${files.length}.${outcome.more ? " The list is incomplete." : ""}</p>
     ${name && html`<p>Kept as <a href=${`#/s/${encodeURIComponent(name)}`}>${visible(name)}</a>. <button onClick=${away(() => model.show("compare", { other: { session: name, at: null } }))}>Compare</button></p>`}
     <ul class="divergences">${differing.map((call) => html`<li key=${call.call}><button class="link" onClick=${away(() => model.goTo(call.call))}>event ${call.call}</button> <b>${visible(call.tool)}</b> ${visible(call.summary)}
       ${name && call.rerun && html` <a href=${`#/s/${encodeURIComponent(name)}@${call.rerun}`}>there</a>`} <span class="quiet">${visible(call.reason ?? "")}</span>
@@ -306,14 +306,14 @@ function Difference({ one }) {
   return html`<details><summary>${one.differs} ${visible(one.path ?? one.at ?? "")}</summary><pre class="code" tabindex="0">${visible(one.patch ?? `${lines("- ", one.was)}\n${lines("+ ", one.is)}`)}</pre></details>`;
 }
 
-// -- Runs through the history until a condition is met: the server looks, a part at a time.
+// -- Runs through the history until a condition is met: the server searches one part per request.
 
-const EXPORTED = "This needs the server, and an exported file has none.";
+const EXPORTED = "This needs the server, which an exported file does not have.";
 
-// Goes to the next event that meets one of the conditions, and tells whether there is one.
+// Goes to the next event that meets one of the conditions; returns true if there is one.
 export async function runUntil(model, conditions, way) {
   if (isExport) return model.say(EXPORTED);
-  if (!conditions.length) return model.say("There is no breakpoint: p sets one.");
+  if (!conditions.length) return model.say("No breakpoint is set: p sets one.");
   model.run?.abort();
   const run = (model.run = new AbortController());
   let from = model.at;
@@ -326,7 +326,7 @@ export async function runUntil(model, conditions, way) {
         return true;
       }
       from = found.next;
-      model.say(from === null ? `No ${way < 0 ? "earlier" : "later"} event meets it.` : `Looked up to ${from}. Esc stops.`);
+      model.say(from === null ? `No ${way < 0 ? "earlier" : "later"} event meets the condition.` : `Searched up to ${from}. Esc stops.`);
     }
   } catch (problem) {
     if (problem.name !== "AbortError") throw problem;
@@ -353,7 +353,7 @@ export function Until({ model, way = 1, onClose }) {
   };
   const wanted = text.trim() ? [text.trim()] : stops;
   const add = () => send(async () => {
-    // Only to know whether it is understood.
+    // Only validates the condition.
     await get(ofSession(session, "/until"), { conditions: text, from: model.head });
     put([...stops, ...wanted]);
     setText("");
@@ -366,13 +366,13 @@ export function Until({ model, way = 1, onClose }) {
       return (await going) && onClose();
     });
   };
-  if (isExport) return html`<${Dialog} title="Go on until" onClose=${onClose}><p>${EXPORTED}</p></${Dialog}>`;
-  return html`<${Dialog} title="Go on until" onClose=${onClose}><form onSubmit=${go}>
+  if (isExport) return html`<${Dialog} title="Continue until" onClose=${onClose}><p>${EXPORTED}</p></${Dialog}>`;
+  return html`<${Dialog} title="Continue until" onClose=${onClose}><form onSubmit=${go}>
     <p>Goes to the next event that meets a condition: <code>path GLOB</code>, <code>kind KIND</code>, <code>agent NAME</code>, <code>tool NAME</code>, <code>failed</code>, <code>/REGEX/</code>, or a predicate over a slice, such as <code>Usage.calls > 5</code>.</p>
     <label for="until">Condition</label><input id="until" required=${!stops.length} class="mono" value=${text} placeholder=${stops.length ? "one of the breakpoints" : "failed"} onInput=${(event) => setText(event.target.value)} autofocus autocomplete="off" spellcheck="false" />
-    <div class="row-buttons">${[way, -way].map((direction) => html`<button key=${direction} value=${direction} class=${direction === way ? "primary" : ""} disabled=${busy}>${direction > 0 ? "On" : "Back"}</button>`)}
+    <div class="row-buttons">${[way, -way].map((direction) => html`<button key=${direction} value=${direction} class=${direction === way ? "primary" : ""} disabled=${busy}>${direction > 0 ? "Forward" : "Back"}</button>`)}
       <button type="button" disabled=${busy || !text.trim()} onClick=${add}>Set a breakpoint</button>${busy && html`<button type="button" onClick=${() => model.run?.abort()}>Stop</button>`}</div></form>
     <${Trouble} problem=${problem} /><p role="status" class="quiet">${(busy || done === false) && model.notice}</p>
-    ${stops.length > 0 && html`<h3>Breakpoints</h3><ul class="changed bounded">${stops.map((stop, number) => html`<li key=${number}><code class="grow">${visible(stop)}</code><button class="small" aria-label=${`Remove ${visible(stop)}`} onClick=${() => put(stops.toSpliced(number, 1))}>Remove</button></li>`)}</ul><p class="quiet">c goes on to the next of them, C back.</p>`}
+    ${stops.length > 0 && html`<h3>Breakpoints</h3><ul class="changed bounded">${stops.map((stop, number) => html`<li key=${number}><code class="grow">${visible(stop)}</code><button class="small" aria-label=${`Remove ${visible(stop)}`} onClick=${() => put(stops.toSpliced(number, 1))}>Remove</button></li>`)}</ul><p class="quiet">c continues to the next one, C goes back.</p>`}
     <${CommandLine} words=${`foldspace replay ${quoted(session)} --at ${Math.max(1, at)}${wanted.map((stop) => ` --until ${quoted(stop)}`).join("")}${way < 0 ? " --backward" : ""}`} /></${Dialog}>`;
 }

@@ -1,4 +1,4 @@
-// Output with the colours that its program gave it; other control sequences are left out or shown.
+// Output in its program's colours; other control sequences are dropped or shown escaped.
 
 import { html } from "./vendor/preact.js";
 import { visible } from "./text.js";
@@ -27,7 +27,7 @@ function classes({ bold, dim, underline, colour }) {
   return [bold && "bold", dim && "dim", underline && "underline", colour && `ansi-${colour}`].filter(Boolean).join(" ");
 }
 
-// What a line shows after its last return to the beginning, as a terminal would show it.
+// Drops text that carriage returns overwrite, as a terminal would.
 function overwritten(text) {
   return text.replace(/\r+\n/g, "\n").replace(/[^\n]*\r(?=[^\n])/g, "");
 }

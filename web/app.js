@@ -17,7 +17,7 @@ function SignIn({ why, onToken }) {
       onToken();
     } catch (error) {
       dropToken();
-      setProblem(error.status === 401 ? "This is not the server's token." : error.message);
+      setProblem(error.status === 401 ? "Wrong token." : error.message);
     }
   };
   return html`<main class="sign-in">
@@ -27,8 +27,8 @@ function SignIn({ why, onToken }) {
       <label for="token">Token of the server</label>
       <input id="token" type="password" autocomplete="off" spellcheck="false" value=${token}
         onInput=${(event) => setToken(event.target.value)} autofocus required />
-      <p class="hint">The server keeps it in <code>http.token</code> in its data directory, or has it from
-        <code>--token-file</code>. <code>foldspace ui</code> opens this page without asking.</p>
+      <p class="hint">The token is in <code>http.token</code> in the server's data directory, unless
+        <code>--token-file</code> sets it. <code>foldspace ui</code> opens this page without asking.</p>
       <button class="primary" type="submit">Sign in</button>
     </form>
   </main>`;

@@ -1,4 +1,4 @@
-// Promises by key, the latest used of them, up to so many bytes together.
+// A least-recently-used cache of promises by key, limited by their bytes.
 
 export class Cache {
   constructor(most) {
@@ -7,7 +7,7 @@ export class Cache {
     this.entries = new Map();
   }
 
-  // `make` gives a promise of `[value, bytes]`.
+  // `make` returns a promise of `[value, bytes]`.
   get(key, make) {
     const known = this.entries.get(key);
     if (known) {

@@ -1,4 +1,4 @@
-// One call: what was asked, what was decided, what came out.
+// One call: its parameters, the decision, and the result.
 
 import { html, useLayoutEffect, useState } from "./vendor/preact.js";
 import { ansi } from "./ansi.js";
@@ -10,11 +10,11 @@ import { eventSummary } from "./timeline.js";
 
 const SHOWN = 60_000;
 const BY = {
-  policy: "by the policy", auto_confirm: "because all questions are answered with yes", session: "as its programs are allowed for the session",
-  answer: "by a person's answer", nobody: "as there was nobody to ask",
+  policy: "by the policy", auto_confirm: "because all questions are approved", session: "because its programs are allowed for the session",
+  answer: "by a person's answer", nobody: "because no one could be asked",
 };
 
-// Loads something anew when `keys` change, and shows the last until it is there. It does not wait for the next frame.
+// Reloads a value when `keys` change, and shows the old one until then. It does not wait for the next frame.
 export function useLoaded(load, keys) {
   const [state, setState] = useState({ value: null, error: null, keys: null });
   useLayoutEffect(() => {
@@ -73,7 +73,7 @@ function Param({ value }) {
     if (!value.includes("\n") && value.length < 300) return html`<code>${visible(value)}</code>`;
     return html`<${Long} text=${value} />`;
   }
-  if (value?.$content) return html`<span class="quiet">a text of ${bytes(value.bytes)}</span>`;
+  if (value?.$content) return html`<span class="quiet">text of ${bytes(value.bytes)}</span>`;
   if (value === null || typeof value !== "object") return html`<code>${String(value)}</code>`;
   return html`<${JsonTree} value=${value} />`;
 }

@@ -1,4 +1,4 @@
-// The calls of a session by row number, fetched by need: 100,000 of them never are here at once.
+// The calls of a session by row number, fetched on demand: 100,000 calls are never held at once.
 
 import { get, ofSession } from "./source.js";
 
@@ -38,7 +38,7 @@ export class CallList {
     this.timeline = timeline;
     this.buckets = timeline.buckets;
     this.starts = [];
-    // Small buckets come together, so that what is in sight is one request or two.
+    // Small buckets are fetched together, so that the visible rows need one or two requests.
     this.groups = [];
     let total = 0;
     this.buckets.forEach((bucket, number) => {
@@ -52,7 +52,7 @@ export class CallList {
     return this;
   }
 
-  // Takes what came since into account. Rows that were there keep their numbers.
+  // Loads new calls. Existing rows keep their numbers.
   async refresh() {
     const running = [...this.rows].filter(([, call]) => call.status === "running").map(([row]) => row);
     const total = this.total;
@@ -62,7 +62,7 @@ export class CallList {
     this.pending.clear();
   }
 
-  // The row if it is here; else it is asked for, and `told` is called when it is.
+  // Returns the row if it is loaded; else requests it, and calls `told` when it is.
   row(index) {
     const known = this.rows.get(index);
     if (!known && index >= 0 && index < this.total) this.ensure(index).then(this.told, () => {});
@@ -104,7 +104,7 @@ export class CallList {
     return upper(this.starts, index) - 1;
   }
 
-  // The row of the last call that began at a position or before; -1 before the first.
+  // Returns the row of the last call that began at or before a position; -1 before the first.
   async indexOf(seq) {
     const bucket = upper(this.buckets.map(({ from }) => from), seq) - 1;
     if (bucket < 0) return -1;
@@ -114,7 +114,7 @@ export class CallList {
     return index;
   }
 
-  // The next row, or the one before, for which this holds; `counted` says which buckets may have one.
+  // Returns the next or previous row for which `holds` is true; `counted` names the count of such calls in a bucket.
   async search(from, direction, counted, holds) {
     let index = from + direction;
     while (index >= 0 && index < this.total) {
@@ -131,7 +131,7 @@ export class CallList {
   }
 }
 
-// The number of sorted values that are not above one.
+// Returns the number of sorted values that are at most `value`.
 function upper(values, value) {
   let [low, high] = [0, values.length];
   while (low < high) {

@@ -1,4 +1,4 @@
-// Two runs, or two moments, side by side: their calls aligned, and the files at both ends.
+// Two runs or two positions side by side: their calls aligned, and the files at both ends.
 
 import { html, useEffect, useState } from "./vendor/preact.js";
 import { useLoaded } from "./callpane.js";
@@ -58,13 +58,13 @@ function Aligned({ model, other }) {
   const rows = onlyDiffering ? value.rows.filter((row) => !row.same || row.result_differs) : value.rows;
   const render = (index, style) => html`<${Pair} key=${index} model=${model} other=${other} row=${rows[index]} style=${style} />`;
   return html`<div class="aligned-head"><h3>Calls</h3><span class="quiet">${count(same, "call")} the same, ${value.rows.filter(({ right }) => !right).length} only here, ${value.rows.filter(({ left }) => !left).length} only there${value.more ? "; more follow" : ""}</span>
-      <button aria-pressed=${onlyDiffering} onClick=${() => setOnly(!onlyDiffering)}>Only what differs</button></div>
+      <button aria-pressed=${onlyDiffering} onClick=${() => setOnly(!onlyDiffering)}>Only differences</button></div>
     <${VirtualRows} className=${`aligned ${rows.length < 11 ? "short" : ""}`} height=${ROW} total=${rows.length} render=${render} label="Calls of both runs" />`;
 }
 
 function Pair({ model, other, row, style }) {
   const state = !row.right ? "left-only" : !row.left ? "right-only" : row.result_differs ? "differs" : "same";
-  const words = { "left-only": "only here", "right-only": "only there", differs: "another result", same: "" }[state];
+  const words = { "left-only": "only here", "right-only": "only there", differs: "different result", same: "" }[state];
   return html`<div role="listitem" class="row ${state}" style=${style}>
     <${End} call=${row.left} href=${row.left && `#/s/${encodeURIComponent(model.session)}@${row.left.finished ?? row.left.call}`} />
     <span class="relation" title=${words}>${{ "left-only": "−", "right-only": "+", differs: "≠", same: "=" }[state]}<span class="sr"> ${words}</span></span>
@@ -107,6 +107,6 @@ function BothEnds({ model, other, path }) {
   }, [path, endOf(model, other), other.session, other.at]);
   if (error) return html`<p class="problem">${visible(error.message)}</p>`;
   if (!value) return null;
-  if (value.some((side) => side && side.text === null)) return html`<p class="quiet">These contents are no text.</p>`;
+  if (value.some((side) => side && side.text === null)) return html`<p class="quiet">These contents are not text.</p>`;
   return html`<${SplitDiff} path=${path} before=${fitting(value[0]?.text ?? "").text} after=${fitting(value[1]?.text ?? "").text} labels=${["Here", "There"]} />`;
 }

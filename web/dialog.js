@@ -1,4 +1,4 @@
-// A dialog, and the command line that does the same.
+// A dialog, and the equivalent command line.
 
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 import { visible } from "./text.js";
@@ -23,7 +23,7 @@ export function CommandLine({ words }) {
     <code>${words}</code><button type="button" class="small" onClick=${() => copy(words).then(() => setCopied(true))}>${copied ? "Copied" : "Copy"}</button></div>`;
 }
 
-// Sends once, and keeps what came of it.
+// Sends a request, and stores its outcome.
 export function useSending() {
   const [state, setState] = useState({ busy: false, problem: null, done: null });
   const send = async (work) => {

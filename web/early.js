@@ -1,4 +1,4 @@
-// Asks for a session's first documents while the other modules are still loading.
+// Requests a session's first documents while the other modules are still loading.
 
 const token = sessionStorage.getItem("foldspace-token");
 const name = location.hash.match(/^#\/s\/([^/?@]+)/)?.[1];

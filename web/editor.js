@@ -1,5 +1,5 @@
-// Texts and their differences, shown by CodeMirror. It lives below a shadow root: there its style
-// sheets are adopted ones, which the page's Content-Security-Policy allows.
+// Text and differences, shown by CodeMirror. It lives below a shadow root: there it adopts its style
+// sheets, which the page's Content-Security-Policy allows.
 
 import { html, useEffect, useRef } from "./vendor/preact.js";
 import {
@@ -12,7 +12,7 @@ import { escaped } from "./text.js";
 const LINE_MOST = 5000;
 const TEXT_MOST = 3_000_000;
 
-// Long lines and texts are cut: a browser lays out no line of megabytes.
+// Cuts long lines and texts: browsers can't lay out a line of megabytes.
 export function fitting(text) {
   let cut = text.length > TEXT_MOST ? `${text.slice(0, TEXT_MOST)}\n… ${text.length - TEXT_MOST} more characters` : text;
   if (cut.split("\n").some((line) => line.length > LINE_MOST)) {
@@ -110,7 +110,7 @@ export function InlineDiff({ path, before, after, whole = false }) {
       collapseUnchanged: whole ? undefined : { margin: 3, minSize: 6 },
       diffConfig: { scanLimit: 5000, timeout: 500 },
     });
-    return new EditorView({ parent, root, state: EditorState.create({ doc: after, extensions: [...base(path, after, `${path}, with what changed`), merge] }) });
+    return new EditorView({ parent, root, state: EditorState.create({ doc: after, extensions: [...base(path, after, `${path}, with its changes`), merge] }) });
   }, [path, before, after, whole]);
   return html`<div class="editor" ref=${host} data-scrolls></div>`;
 }

@@ -1,4 +1,4 @@
-// A run that is in the page itself: answers what the server would, for one session.
+// A run that is embedded in the page: it answers like the server, for one session.
 
 import { failed, fits } from "./text.js";
 
@@ -9,7 +9,7 @@ class ExportedRun {
     Object.assign(this, document);
     this.prefix = `GET /v1/sessions/${document.session}`;
     this.calls = this.of("/calls")?.calls ?? [];
-    // Lists of files that are not whole; a content that is not there says so in its place.
+    // Incomplete lists of files; a missing content is reported where it would be shown.
     this.missing = this.left_out.filter(({ size }) => size === null).map(({ path }) => path);
   }
 
@@ -51,7 +51,7 @@ class ExportedRun {
     return { head: this.to, calls: all.slice(0, limit), next: all[limit]?.call ?? null };
   }
 
-  // A large call was left out, and only its row is there.
+  // Of a large call, only its row was exported.
   listed(number) {
     const call = this.calls.find((known) => known.call === number);
     return call && { ...call, result: null, recorded: {} };
@@ -69,7 +69,7 @@ class ExportedRun {
     });
   }
 
-  // What changed files, in order: calls, and what came between them, such as rewinds and merges.
+  // The steps that changed files, in order: calls, and what happened between them, such as rewinds and merges.
   steps() {
     if (!this.allSteps) {
       const ofCalls = this.calls.filter(({ finished }) => finished !== null);
@@ -80,7 +80,7 @@ class ExportedRun {
     return this.allSteps;
   }
 
-  // Entries by path at a position: those of the beginning, with what each call changed.
+  // Entries by path at a position: the first entries, with the changes of each step.
   entries(at) {
     if (this.lastEntries?.at === at) return this.lastEntries.map;
     const start = this.lastEntries && this.lastEntries.at < at ? this.lastEntries : null;
@@ -129,7 +129,7 @@ class ExportedRun {
   file(path, at) {
     const entry = this.answer_stat(`/stat/${encodeURIComponent(path)}`, { at });
     const blob = entry.content ? this.blobs[entry.content] : null;
-    if (entry.node === "file" && !blob && entry.size > 0) throw new Error("the contents of this file were left out of the export, as it is large");
+    if (entry.node === "file" && !blob && entry.size > 0) throw new Error("this file's contents were left out of the export: it is too large");
     return { ...entry, contents_text: blob ? blob.text ?? null : entry.size === 0 ? "" : null, contents_base64: blob?.base64 ?? null };
   }
 

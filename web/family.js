@@ -1,4 +1,4 @@
-// The sessions that this one comes from and those that come from it: forks where they left, merges where they came back.
+// The ancestors and descendants of this session, with the positions of forks and merges.
 
 import { html, useState } from "./vendor/preact.js";
 import { useLoaded } from "./callpane.js";
@@ -14,7 +14,7 @@ const WIDTH = 640;
 export function Family({ model }) {
   const { family, document: known } = model;
   const [chosen, setChosen] = useState(null);
-  if (!family) return html`<p class="empty quiet">Looking for the family…</p>`;
+  if (!family) return html`<p class="empty quiet">Loading the family…</p>`;
   const rows = ordered(family);
   if (rows.length === 1 && !rows[0].merges.length) return html`<p class="empty quiet">This session has no parent and no children. Fork it from a call, and the fork is shown here.</p>`;
   return html`<div class="family">
@@ -53,7 +53,7 @@ function Member({ row, here, rows, onMerge, chosen }) {
   </li>`;
 }
 
-// One line for each session, over the positions of all: a fork's go on from its parent's.
+// One line per session, over all positions: a fork's positions continue its parent's.
 function Graph({ rows, here, at }) {
   const most = Math.max(1, ...rows.map(({ head }) => head));
   const x = (seq) => LEFT + (seq / most) * (WIDTH - LEFT - 12);
@@ -71,7 +71,7 @@ function Graph({ rows, here, at }) {
         <rect key=${`r${merge.at}`} class=${merge.outcome} x=${x(merge.at) - 4} y=${y - 4} width="8" height="8" />`)}
     </g>`;
   });
-  return html`<svg class="graph" viewBox=${`0 0 ${WIDTH} ${16 + Math.min(rows.length, 60) * STEP}`} role="img" aria-label=${`Graph of ${count(rows.length, "session")}; the list below says the same`}>
+  return html`<svg class="graph" viewBox=${`0 0 ${WIDTH} ${16 + Math.min(rows.length, 60) * STEP}`} role="img" aria-label=${`Graph of ${count(rows.length, "session")}; the list below has the same sessions`}>
     ${shapes}${lines.has(here) && html`<path class="cursor" d=${`M${x(at)} ${lines.get(here) - 9}v18`} />`}</svg>`;
 }
 
@@ -97,5 +97,5 @@ function Sides({ conflict, base, ours, theirs }) {
   const { value } = useLoaded(() => Promise.all([side(ours), side(base), side(theirs)]), [path, ours[1]]);
   if (!value) return null;
   return html`<div class="three">${["Ours", "Base", "Theirs"].map((title, number) => html`<figure key=${title}><figcaption>${title}</figcaption>
-    ${value[number]?.text !== null && value[number]?.text !== undefined ? html`<${TextView} path=${path} text=${fitting(value[number].text).text} label=${`${title} of ${path}`} />` : html`<p class="quiet">${value[number] ? "not text" : "not there"}</p>`}</figure>`)}</div>`;
+    ${value[number]?.text !== null && value[number]?.text !== undefined ? html`<${TextView} path=${path} text=${fitting(value[number].text).text} label=${`${title} of ${path}`} />` : html`<p class="quiet">${value[number] ? "not text" : "does not exist"}</p>`}</figure>`)}</div>`;
 }

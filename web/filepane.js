@@ -1,4 +1,4 @@
-// One file: its difference, its text, its lines' authors, its picture, or its bytes.
+// One file: its difference, text, blame, picture, or bytes.
 
 import { html, useEffect, useMemo, useState } from "./vendor/preact.js";
 import { Cache } from "./cache.js";
@@ -14,7 +14,7 @@ const IMAGES = { png: "image/png", jpg: "image/jpeg", jpeg: "image/jpeg", gif: "
 const CONTENTS = 48 << 20;
 const contents = new Cache(CONTENTS);
 
-// The contents of a file at a position: `{entry, text, bytes}`; null where it is not there.
+// Returns the contents of a file at a position: `{entry, text, bytes}`; null if it does not exist.
 export async function fileAt(session, path, at) {
   const entry = await getKept(ofFile(session, path, "stat"), { at }).catch((error) => {
     if (error.status === 404) return null;
@@ -47,7 +47,7 @@ export function FilePane({ model }) {
     </div>`;
 }
 
-// What changed says which sides there are, and whether they differ.
+// Loads the file before and after; an unchanged file is loaded once.
 async function bothSides({ session, path, before, at }) {
   const { changes, more } = await getKept(ofSession(session, "/changes"), { from: before, to: at });
   const change = changes.find((entry) => entry.path === path);
@@ -81,7 +81,7 @@ function FileHead({ model, file, gone }) {
   };
   return html`<header class="file-head">
     <h2 class="path"><bdi>${visible(path)}</bdi></h2>
-    <span class="quiet">${gone ? "not there at this position" : file?.entry ? `${bytes(file.entry.size)}${file.entry.executable ? ", executable" : ""}` : ""}</span>
+    <span class="quiet">${gone ? "does not exist at this position" : file?.entry ? `${bytes(file.entry.size)}${file.entry.executable ? ", executable" : ""}` : ""}</span>
     <span class="grow"></span>
     <span class="buttons" role="group" aria-label="Changes of this file">
       <button title="Previous change of this file ([)" aria-label="Previous change of this file" onClick=${() => model.nextChange(-1)}>‹</button>
@@ -94,10 +94,10 @@ function FileHead({ model, file, gone }) {
 
 function FileBody({ model, before, after }) {
   const { path, fileView } = model;
-  if (!before && !after) return html`<p class="empty quiet">There is no such file at this position.</p>`;
+  if (!before && !after) return html`<p class="empty quiet">The file does not exist at this position.</p>`;
   const shown = after ?? before;
   if (shown.entry.node === "directory") return html`<p class="empty quiet">This is a directory.</p>`;
-  if (shown.isLarge || before?.isLarge) return html`<p class="empty quiet">The file is too large to be shown here: ${bytes(shown.entry.size)}. It can be saved.</p>`;
+  if (shown.isLarge || before?.isLarge) return html`<p class="empty quiet">The file is too large to show here: ${bytes(shown.entry.size)}. It can be saved.</p>`;
   const type = IMAGES[path.split(".").at(-1).toLowerCase()];
   if (type && shown.bytes) return html`<${Pictures} type=${type} before=${before} after=${after} />`;
   if (shown.text === null || (before && before.text === null)) return html`<${Hex} file=${shown} />`;
@@ -113,7 +113,7 @@ function FileBody({ model, before, after }) {
 
 function notice(model, before, after, isSame, isCut) {
   const span = model.since === "step" ? "this step" : `${model.before}–${model.at}`;
-  const cut = isCut ? " Long lines are cut here; Save has all of it." : "";
+  const cut = isCut ? " Long lines are cut here; Save has the whole file." : "";
   if (!after) return `Removed by ${span}.${cut}`;
   if (!before) return `Added by ${span}.${cut}`;
   if (isSame && model.fileView !== "file") return `Not changed by ${span}.${cut}`;
@@ -159,7 +159,7 @@ function Blame({ model, text }) {
     if (change.session_name && change.session !== model.document.session) location.hash = `#/s/${encodeURIComponent(change.session_name)}@${change.seq}/file/${change.path.split("/").map(encodeURIComponent).join("/")}`;
     else model.show("files", { path: change.path, fileView: "diff" }), model.goTo(change.seq);
   };
-  return html`<p class="note quiet">Each line with the call that wrote it; a click leads there.${value.coarse ? " Some lines may be older than shown." : ""}</p>
+  return html`<p class="note quiet">Each line with the call that wrote it; click to go there.${value.coarse ? " Some lines may be older than shown." : ""}</p>
     <${TextView} path=${path} text=${shown.text} blame=${shown.words.blame} onLine=${lead} />`;
 }
 

@@ -1,4 +1,4 @@
-// The files at the cursor: what changed, the tree, and one file.
+// The files at the cursor: the changes, the tree, and one file.
 
 import { html } from "./vendor/preact.js";
 import { useLoaded } from "./callpane.js";
@@ -25,18 +25,18 @@ export function Files({ model }) {
       ${exported?.missing.map((what) => html`<p class="quiet none">Not in this file: ${what}.</p>`)}
       <${Tree} model=${model} changes=${changes} />
     </div>
-    <div class="file">${model.path ? html`<${FilePane} model=${model} />` : html`<p class="empty quiet">Choose a file: what this step changed is above, all files are below.</p>`}</div>
+    <div class="file">${model.path ? html`<${FilePane} model=${model} />` : html`<p class="empty quiet">Choose a file: changes are above, all files are below.</p>`}</div>
   </div>`;
 }
 
 export function Since({ model }) {
   const choose = (since) => {
-    if (since === "mark" && model.mark === null) return model.say("No position is marked yet: go to one and press m.");
+    if (since === "mark" && model.mark === null) return model.say("No position is marked: go to one and press m.");
     model.set({ since });
     model.remember({ replace: true });
   };
-  const ways = [["step", "This step", ""], ["mark", model.mark === null ? "Mark" : `Since ${model.mark}`, "What changed since the mark (m)"], ["start", "Since start", "What changed since before the first call"]];
-  return html`<div class="segments" role="group" aria-label="What is compared">${ways.map(([name, title, hint]) => html`<button key=${name} title=${hint}
+  const ways = [["step", "This step", ""], ["mark", model.mark === null ? "Mark" : `Since ${model.mark}`, "Changes since the mark (m)"], ["start", "Since start", "Changes since before the first call"]];
+  return html`<div class="segments" role="group" aria-label="Compare since">${ways.map(([name, title, hint]) => html`<button key=${name} title=${hint}
     aria-pressed=${model.since === name} onClick=${() => choose(name)}>${title}</button>`)}</div>`;
 }
 

@@ -1,4 +1,4 @@
-// Which calls the timeline shows.
+// The filters of the timeline's calls.
 
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 import { count, visible } from "./text.js";

@@ -1,4 +1,4 @@
-// Values of JSON, as a tree that opens, and what differs between two of them.
+// JSON values as a collapsible tree, and the differences between two values.
 
 import { html, useState } from "./vendor/preact.js";
 import { bytes, oneLine, visible } from "./text.js";
@@ -16,7 +16,7 @@ export function JsonTree({ value, name = null, depth = 0, open = depth < 2 }) {
   const entries = Object.entries(value);
   const many = Array.isArray(value) ? `[${entries.length}]` : `{${entries.length}}`;
   if (!entries.length) return html`<div class="json-line">${name !== null && html`<span class="json-key">${visible(name)}</span>`}<span class="quiet">${many === "[0]" ? "[]" : "{}"}</span></div>`;
-  // What is closed has no elements.
+  // A closed node renders no children.
   return html`<details class="json" open=${isOpen} onToggle=${(event) => setOpen(event.target.open)}>
     <summary>${name !== null && html`<span class="json-key">${visible(name)}</span>`}<span class="quiet">${many}</span></summary>
     ${isOpen && entries.slice(0, limit).map(([key, inner]) => html`<${JsonTree} key=${key} name=${key} value=${inner} depth=${depth + 1} />`)}
@@ -32,7 +32,7 @@ function JsonValue({ value }) {
   return html`<pre class="code" tabindex="0">${visible(value.slice(0, 200_000))}</pre>`;
 }
 
-// `{ pointer, before, after }` of all that differs.
+// Returns `{ pointer, before, after }` for each difference.
 export function differences(before, after, pointer = "", found = []) {
   if (found.length > 2000 || same(before, after)) return found;
   const both = [before, after].every((value) => value !== null && typeof value === "object" && !Array.isArray(value));

@@ -1,4 +1,4 @@
-// The keys, as far as they can be those of the debugger in the terminal.
+// The keys; as far as possible they are those of the terminal debugger.
 
 import { html } from "./vendor/preact.js";
 import { Bisect, Fork, Jump, Rewind, Search, toBreakpoint, Until } from "./actions.js";
@@ -9,35 +9,35 @@ const PAGE = 20;
 export const KEYS = [
   ["Moving", [
     ["j k, ↓ ↑", "next, previous call"],
-    ["l h, → ←", "one event on, back"],
+    ["l h, → ←", "one event forward, back"],
     ["PgDn PgUp", "by a page"],
     ["g G, Home End", "first, last"],
     [":", "go to an event: 12, -3 (before the last), ' (the mark)"],
     ["n N", "next, previous failure"],
     ["] [", "next, previous change of the file"],
-    ["u U", "on, back until a condition is met"],
+    ["u U", "forward, back until a condition is met"],
     ["p", "set or remove a breakpoint"],
-    ["c C", "on, back to the next breakpoint"],
+    ["c C", "forward, back to the next breakpoint"],
     ["m, '", "set the mark, go to it"],
   ]],
   ["Panes", [
     ["1 2 3 4 5", "call, files, slices, family, compare"],
     ["Tab, Shift-Tab", "next, previous control"],
     ["Enter, Space", "open or close a call: its events"],
-    ["/", "find calls by a text"],
-    ["f", "show only calls that failed, and all again"],
-    ["w", "a file whole, or only what changed in it"],
+    ["/", "find calls by text"],
+    ["f", "show only failed calls, or all again"],
+    ["w", "the whole file, or only its changes"],
     ["s", "the difference side by side, or inline"],
     ["b", "who wrote each line of the file"],
   ]],
   ["Doing", [
-    ["a", "the menu of what can be done here"],
+    ["a", "the menu of actions"],
     ["d", "compare with another session or moment"],
-    ["F", "fork the session as it was here"],
-    ["R", "rewind the session to here; both ask first"],
+    ["F", "fork the session at this position"],
+    ["R", "rewind the session to this position; both ask first"],
     ["B", "bisect: find the change after which a command fails"],
     ["y", "copy a link to this place"],
-    ["r", "stay at the last call of a run under way"],
+    ["r", "follow the last call of a running session"],
     ["?", "these keys"],
     ["Esc", "close, stop, leave a field, all calls again"],
   ]],
@@ -74,7 +74,7 @@ const BY_KEY = {
   c: (model) => toBreakpoint(model, 1),
   C: (model) => toBreakpoint(model, -1),
   m: (model) => model.setMark(),
-  "'": (model) => (model.mark === null ? model.say("No position is marked; m marks this one.") : model.goTo(model.mark)),
+  "'": (model) => (model.mark === null ? model.say("No position is marked: m marks this one.") : model.goTo(model.mark)),
   ":": (model) => model.dialog({ view: Jump }),
   "/": (model) => model.dialog({ view: Search }),
   Enter: (model) => model.set({ open: model.open === model.index ? null : model.index }),
@@ -104,7 +104,7 @@ function view(model, name) {
   model.show("files");
 }
 
-// Keys belong to a field, a menu, a tree or an editor while that has the focus.
+// A focused field, menu, tree or editor handles its own keys.
 function isTaken(event) {
   const { target, key } = event;
   if (event.ctrlKey || event.metaKey || event.altKey) return true;

@@ -1,4 +1,4 @@
-// Syntax colours by the name of a file.
+// Syntax highlighting by file name.
 
 import * as cm from "./vendor/codemirror.js";
 

@@ -1,4 +1,4 @@
-// A run under way: its new events, the questions of its commands, and what they print.
+// A running session: its new events, and its commands' questions and output.
 
 import { follow, get, ofSession, post } from "./source.js";
 
@@ -58,9 +58,9 @@ export class LiveRun {
       else if (model.call?.status === "running") await model.select(model.index);
       model.emit();
     } catch {
-      // The stream tells of the next events, and then it is tried again.
+      // The next event retries.
     }
-    // Of a long run the server counts the calls anew each time: it gets some rest.
+    // For a long run the server recounts the calls each time: pause in proportion.
     setTimeout(() => {
       this.refreshing = null;
       if (this.isStale) this.refresh();

@@ -1,4 +1,4 @@
-// What the page shows of a session, and the verbs that change it.
+// The state of the page for a session, and the verbs that change it.
 
 import { CallList } from "./calls.js";
 import { LiveRun } from "./live.js";
@@ -58,7 +58,7 @@ export class Model {
     return Math.max(this.live?.head ?? 0, this.whole?.timeline?.head ?? 0, this.document?.events ?? 0);
   }
 
-  // The position with which the current one is compared.
+  // The position to compare the current one with.
   get before() {
     if (this.since === "start") return Math.min(this.start, this.at);
     if (this.since === "mark" && this.mark !== null) return Math.min(this.mark, this.at);
@@ -83,7 +83,7 @@ export class Model {
     }
   }
 
-  // The position before the first call, after what was mounted.
+  // The position before the first call, after the mounts.
   get start() {
     return Math.max(0, (this.whole?.buckets[0]?.from ?? 1) - 1);
   }
@@ -115,7 +115,7 @@ export class Model {
     get(ofSession(this.session, "/family")).then((family) => this.set({ family }), () => {});
   }
 
-  // The address tells all of it, so that a link leads to the same place.
+  // The address holds the whole state, so that a link leads to the same place.
   remember({ replace = false, soon = false } = {}) {
     const options = { stops: this.stops.join("\n"), mark: this.mark ?? "", since: this.since === "step" ? "" : this.since, view: this.fileView === "diff" ? "" : this.fileView };
     for (const [name, value] of Object.entries(this.filters)) options[name] = value || "";
@@ -164,7 +164,7 @@ export class Model {
     const at = Math.max(0, Math.min(seq, this.head || seq));
     const index = await this.list.indexOf(at);
     if (index >= 0 && !this.list.isFiltered) return this.select(index, { replace, at, quiet });
-    // A call that the filters hide is shown all the same, with the row before it.
+    // A call that the filters hide is still shown, with the row before it.
     const call = await this.whole.ensure(await this.whole.indexOf(at));
     this.wanted = index;
     this.set({ index, call, at });
@@ -176,7 +176,7 @@ export class Model {
     return this.select(Math.max(0, this.index) + (this.index < 0 ? 0 : rows));
   }
 
-  // One event on or back, inside of a call, too.
+  // Moves one event forward or back, also inside of a call.
   async stepEvent(direction) {
     this.follows = false;
     const at = this.at + direction;
@@ -208,7 +208,7 @@ export class Model {
   }
 
   async nextChange(direction) {
-    if (!this.path) return this.say("Open a file first: the next change is that of the file.");
+    if (!this.path) return this.say("Open a file first: [ and ] move between its changes.");
     const calls = await this.changesOfFile(this.path);
     const now = this.call?.call ?? 0;
     const found = direction > 0 ? calls.find(({ call }) => call > now) : calls.findLast(({ call }) => call < now);
@@ -243,7 +243,7 @@ export class Model {
   setMark() {
     this.set({ mark: this.at });
     this.remember({ replace: true });
-    this.say(`Position ${this.at} is marked. The files can show what changed since.`);
+    this.say(`Position ${this.at} is marked. Files can show the changes since then.`);
   }
 
   say(notice) {

@@ -25,7 +25,7 @@ export function Question({ question, onAnswer }) {
     <div class="row-buttons">
       ${answers.map(([word, title]) => html`<button key=${word} class=${word === "once" ? "primary" : ""} title=${word === "session" ? `Allows ${visible(programs.join(", "))} until the session ends` : ""}
         onClick=${() => onAnswer(call, word, word === "refuse" ? reason : "")}>${title}</button>`)}
-      <input aria-label="Reason of a no, for the agent" placeholder="Reason of a no" value=${reason} onInput=${(event) => setReason(event.target.value)} maxlength="1000" />
+      <input aria-label="Reason for a refusal, for the agent" placeholder="Reason for a refusal" value=${reason} onInput=${(event) => setReason(event.target.value)} maxlength="1000" />
     </div>
   </div>`;
 }

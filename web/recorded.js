@@ -1,4 +1,4 @@
-// What was kept of a call beyond its result: its whole output, and its terminal, played.
+// A call's stored output beyond its result: the whole text, and a player for its terminal.
 
 import { html, useEffect, useMemo, useRef, useState } from "./vendor/preact.js";
 import { ansi } from "./ansi.js";
@@ -23,7 +23,7 @@ function rowsOf(text) {
   return rows;
 }
 
-// Output of which the result has a part only.
+// Output that the result has only in part.
 export function Kept({ path, kept, written, label, children }) {
   const [rows, setRows] = useState(null);
   const [problem, setProblem] = useState(null);
@@ -47,7 +47,7 @@ function useReel(path) {
       for (let from = 0; from !== null && current; ) {
         const page = await getKept(path, { from });
         for (const frame of page.frames) {
-          // Nobody wants to watch how nothing happens.
+          // Shorten long pauses.
           ends.push((ends.at(-1) ?? 0) + Math.min(PAUSE, frame.micros - (frames.at(-1)?.micros ?? 0)));
           frames.push(frame);
         }
@@ -108,5 +108,5 @@ export function Player({ path }) {
     <div class="player"><button aria-label=${plays ? "Pause" : "Play"} title="Space" onClick=${toggle}>${plays ? "❚❚" : "▶"}</button>
       <input type="range" aria-label="Time in the recording" min="0" max=${end} step="any" value=${at} aria-valuetext=${time(at)} onInput=${(event) => setAt(Number(event.target.value))} />
       <span class="quiet">${time(at)} / ${time(end)}</span><button aria-label=${`Speed: ${speed}`} onClick=${() => setSpeed(SPEEDS[speed])}>${speed}×</button></div>
-    ${truncated && html`<p class="quiet">It showed more, which was not kept.</p>`}</section>`;
+    ${truncated && html`<p class="quiet">The recording was cut short.</p>`}</section>`;
 }

@@ -1,4 +1,4 @@
-// The place in the page as the address has it: `#/s/NAME@42/file/src/x.py?mark=7`.
+// The place in the page, as in the address: `#/s/NAME@42/file/src/x.py?mark=7`.
 
 const TABS = ["call", "files", "file", "slices", "family", "compare"];
 

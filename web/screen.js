@@ -1,11 +1,11 @@
-// A terminal's screen: lines of styled text, as the frames of the server change them.
+// A terminal's screen: lines of styled text, updated by the server's frames.
 
 import { html } from "./vendor/preact.js";
 import { visible } from "./text.js";
 
 export const BLANK = { columns: 80, rows: 24, lines: [], cursor: null };
 
-// The screen after a frame.
+// Returns the screen after a frame.
 export function framed(screen, { size, cursor, rows }) {
   const lines = screen.lines.slice(0, size?.rows);
   for (const [number, line] of Object.entries(rows)) lines[number] = line;

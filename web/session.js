@@ -1,4 +1,4 @@
-// One session: its head, its timeline, and what there is at the cursor.
+// One session: its header, its timeline, and the panes at the cursor.
 
 import { html, useEffect, useMemo, useRef, useState } from "./vendor/preact.js";
 import { ActionMenu } from "./actions.js";
@@ -49,7 +49,7 @@ export function SessionView({ route }) {
     return () => removeEventListener("keydown", pressed);
   }, []);
   if (model.problem) return html`<${Failed} problem=${model.problem} />`;
-  // A dialog that closes late does not close the one that came after it.
+  // A dialog that closes late must not close its successor.
   const close = () => setDialog((shown) => (shown === dialog ? null : shown));
   return html`<div class="session">
     <${Head} model=${model} />
@@ -105,7 +105,7 @@ function LiveBadge({ model }) {
     if (model.follows) model.select(model.list.total - 1);
   };
   return html`<button class="live ${live.state}" aria-pressed=${model.follows} onClick=${toggle}
-    title="New events come by themselves. Press to stay at the last call."><span class="dot" aria-hidden="true"></span>${words}${model.follows ? ", following" : ""}</button>`;
+    title="New events appear automatically. Press to follow the last call."><span class="dot" aria-hidden="true"></span>${words}${model.follows ? ", following" : ""}</button>`;
 }
 
 function Tabs({ model }) {

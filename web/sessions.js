@@ -16,7 +16,7 @@ async function allSessions() {
   }
 }
 
-// Parents by session: of the sessions that say it, and of the families of the latest ones.
+// Returns parents by session: from the sessions themselves, or else from the families of the latest sessions.
 async function parentsOf(sessions) {
   const parents = new Map(sessions.filter(({ parent }) => parent).map(({ session, parent }) => [session, parent]));
   if (sessions.some(({ parent }) => parent !== undefined)) return parents;
@@ -58,7 +58,7 @@ export function SessionList() {
       parentsOf(all).then(setParents, () => {});
     }, (error) => setProblem(error.message));
     load();
-    // The server stays while a page asks it for something now and then.
+    // Polling also keeps the server running.
     const timer = setInterval(load, AGAIN);
     return () => clearInterval(timer);
   }, []);
@@ -72,8 +72,8 @@ export function SessionList() {
         onInput=${(event) => setWanted(event.target.value)} /></header>
     ${problem && html`<p class="problem" role="alert">${problem}</p>`}
     ${sessions && html`<p class="quiet">${count(sessions.length, "session")}</p>`}
-    ${sessions?.length === 0 && html`<div class="empty"><p>There is no session yet.</p>
-      <p class="quiet">Begin one with <code>foldspace run script.jsonl</code> or <code>foldspace exec --session demo -- make</code>.</p></div>`}
+    ${sessions?.length === 0 && html`<div class="empty"><p>No sessions yet.</p>
+      <p class="quiet">Start one with <code>foldspace run script.jsonl</code> or <code>foldspace exec --session demo -- make</code>.</p></div>`}
     ${rows.length > 0 && html`<div class="table" role="treegrid" aria-label="Sessions" aria-rowcount=${rows.length} onKeyDown=${moveFocus}>
       <div role="row" class="head"><span role="columnheader">Name</span><span role="columnheader">Backend</span>
         <span role="columnheader" class="number">Calls</span><span role="columnheader" class="number">Events</span><span role="columnheader">Updated</span></div>

@@ -1,4 +1,4 @@
-// The slices of the state, and what changed in them.
+// The slices of the state, and their changes.
 
 import { html } from "./vendor/preact.js";
 import { useLoaded } from "./callpane.js";
@@ -32,7 +32,7 @@ function Slice({ model, slice, was }) {
   const isLarge = slice.json_bytes > LARGE;
   const of = (position) => getKept(ofSession(session, "/state"), { slice: slice.slice, at: position }).then(({ value }) => value);
   const { value, error } = useLoaded(() => (isLarge ? null : Promise.all([slice.isChanged && was ? of(before) : null, of(at)])), [session, slice.slice, before, at]);
-  if (isLarge) return html`<h2>${visible(slice.slice)}</h2><p class="quiet">This slice has ${bytes(slice.json_bytes)}: too much to be shown here. <code>foldspace state ${visible(session)} ${slice.slice} --at ${at}</code> prints it.</p>`;
+  if (isLarge) return html`<h2>${visible(slice.slice)}</h2><p class="quiet">This slice has ${bytes(slice.json_bytes)}: too large to show here. <code>foldspace state ${visible(session)} ${slice.slice} --at ${at}</code> prints it.</p>`;
   if (error) return html`<p class="problem">${visible(error.message)}</p>`;
   if (!value) return null;
   const changes = slice.isChanged && was ? differences(value[0], value[1]) : [];

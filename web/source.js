@@ -1,4 +1,4 @@
-// Where all data comes from: the server, or the run that is in this page.
+// The source of all data: the server, or the run that is embedded in this page.
 
 import { Cache } from "./cache.js";
 import { exported } from "./export.js";
@@ -32,7 +32,7 @@ export function dropToken() {
   sessionStorage.removeItem(KEY);
 }
 
-// Exchanges the code of the address for a token, and takes it out of the address first.
+// Exchanges the code in the address for a token, and removes it from the address first.
 export async function signIn() {
   const fragment = new URLSearchParams(location.hash.slice(1));
   const code = fragment.get("code");
@@ -81,7 +81,7 @@ export async function get(path, params, options) {
   return answer.json();
 }
 
-// For what can't change any more: a state at a position, a difference of two positions.
+// Gets an immutable document through a cache: a state at a position, a difference between two positions.
 export function getKept(path, params) {
   if (isExport) return get(path, params);
   const key = address(path, params);
@@ -102,7 +102,7 @@ export async function post(path, body, options) {
   return answer.status === 204 ? null : answer.json();
 }
 
-// Sends a request whose progress comes as events; returns the outcome.
+// Sends a request and passes on its progress events; returns the outcome.
 export async function postStreamed(path, body, told, signal) {
   const answer = await asked(path, { method: "POST", body, accept: "text/event-stream", signal });
   if (!answer.headers.get("content-type")?.startsWith("text/event-stream")) return answer.json();
@@ -115,13 +115,13 @@ export async function postStreamed(path, body, told, signal) {
   return outcome;
 }
 
-// A websocket's request has no headers of ours: the token goes among its subprotocols.
+// A page can't set headers on a websocket request: the token is sent as a subprotocol.
 export function socketOf(path) {
   const token = btoa(sessionStorage.getItem(KEY) ?? "").replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
   return new WebSocket(location.origin.replace("http", "ws") + path, ["foldspace.terminal", `foldspace.bearer.${token}`]);
 }
 
-// Follows a stream, and comes again where it broke off. Ends when the signal does, or by an `end` event.
+// Follows a stream, and reconnects where it broke off. Ends with the signal or an `end` event.
 export async function follow(path, params, signal, told) {
   let [last, wait] = [null, 500];
   while (!signal.aborted) {

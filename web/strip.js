@@ -1,4 +1,4 @@
-// The whole run on one line: where it took long, where it changed files, where it failed; and lanes.
+// The whole run on one line, with durations, file changes and failures; and lanes.
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { get, ofSession } from "./source.js";
@@ -63,7 +63,7 @@ function placed(x, width) {
   return { transform: `translateX(${x}px)`, display: x < 0 || x > width ? "none" : "block" };
 }
 
-// Colours of a canvas do not follow the scheme by themselves.
+// A canvas does not follow the colour scheme automatically.
 function useScheme() {
   const query = matchMedia("(prefers-color-scheme: dark)");
   const [isDark, setDark] = useState(query.matches);
@@ -102,7 +102,7 @@ function scaleOf(model, axis, [from, to], width) {
 
 function useScrubber(model, canvas, scale) {
   const wanted = useRef({ seq: null, isGoing: false });
-  // One place at a time: those that the pointer passes meanwhile are left out.
+  // Loads one position at a time: positions that the pointer passes while loading are skipped.
   const go = async () => {
     const { current } = wanted;
     if (current.isGoing) return;
@@ -129,7 +129,7 @@ function useScrubber(model, canvas, scale) {
   };
 }
 
-// The rows of the lanes: of each agent or tool where its calls are, of each child where it was away.
+// The lanes: for each agent or tool its calls, for each child the span from its fork to its last merge.
 function useLanes(model, by) {
   const [rows, setRows] = useState([]);
   const { family, document: known, whole } = model;

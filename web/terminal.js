@@ -1,4 +1,4 @@
-// A terminal into a throw-away copy of the workspace, or into the live one.
+// A terminal in a throw-away copy of the workspace, or in the live one.
 
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 import { CommandLine, Dialog } from "./dialog.js";
@@ -9,7 +9,7 @@ import { duration, quoted, visible } from "./text.js";
 
 const NAMED = /^(Arrow\w+|Home|End|Page\w+|Insert|Delete|Enter|Tab|Escape|Backspace|F\d+)$/;
 
-// Tells whether a key is the program's, and not the field's or the browser's.
+// Returns true for keys that go to the program rather than to the field or the browser.
 function isTaken(event) {
   const { key, shiftKey, altKey, ctrlKey } = event;
   if (event.metaKey || event.isComposing || event.getModifierState("AltGraph") || (shiftKey && key === "Insert")) return false;
@@ -34,7 +34,7 @@ export function Terminal({ model, onClose }) {
     return { columns: Math.max(20, Math.floor((clientWidth - 20) / width)), rows: Math.max(4, Math.floor((clientHeight - 16) / height)) };
   };
   const resized = () => {
-    // There is none before it opens, and no screen after it is gone.
+    // Not open yet, or already closed.
     if (!size.current || !cell.current) return;
     const { columns, rows } = measured();
     if (columns === size.current.columns && rows === size.current.rows) return;
@@ -101,7 +101,7 @@ export function Terminal({ model, onClose }) {
   return html`<${Dialog} title="Terminal" onClose=${onClose} wide stays=${runs}>
     ${!told && html`<form onSubmit=${start}>
       <label class="check"><input type="radio" name="place" checked=${copies} onChange=${() => setCopies(true)} /> A throw-away copy of the workspace at event ${at}: nothing is recorded, and it is removed at the end${model.document?.backend === "memory" ? ". It is on the server's machine, without a sandbox" : ""}</label>
-      <label class="check"><input type="radio" name="place" checked=${!copies} onChange=${() => setCopies(false)} /> The live workspace of ${visible(model.session)}: a call, whose terminal is recorded; the policy may ask</label>
+      <label class="check"><input type="radio" name="place" checked=${!copies} onChange=${() => setCopies(false)} /> The live workspace of ${visible(model.session)}: a call with a recorded terminal; the policy may ask</label>
       <label for="terminal-command">Command</label><input id="terminal-command" class="mono" value=${command} onInput=${(event) => setCommand(event.target.value)} required autofocus autocomplete="off" spellcheck="false" />
       <${CommandLine} words=${words} /><div class="row-buttons"><button class="primary">Open</button></div></form>`}
     ${question && html`<div role="alert"><${Question} question=${question} onAnswer=${answer} /></div>`}

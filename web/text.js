@@ -1,8 +1,8 @@
-// Texts for people: numbers, times, names, and contents that are not to be trusted.
+// Text for people: numbers, times, names, and untrusted contents.
 
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/gu;
 
-// Shows control characters and those that change the direction or are not seen.
+// Escapes control characters, invisible characters, and characters that change the text direction.
 export function visible(text) {
   return String(text).replace(HIDDEN, (found) => escaped(found.codePointAt(0)));
 }
@@ -11,7 +11,7 @@ export function escaped(code) {
   return code < 256 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u{${code.toString(16)}}`;
 }
 
-// As `visible`, on one line.
+// Like `visible`, on one line.
 export function oneLine(text, most = 400) {
   const cut = text.length > most ? `${text.slice(0, most)}…` : text;
   return visible(cut.replace(/\s*\n\s*/g, " ⏎ ").replace(/\t/g, " "));
@@ -75,7 +75,7 @@ export function verdict(call) {
   return call.exit_code ? `exit ${call.exit_code}` : "ok";
 }
 
-// The kind of a call, by what it did.
+// Returns the kind of a call, by its effect.
 export function kind(call) {
   const params = call.params ?? {};
   if (failed(call)) return "failed";
@@ -100,7 +100,7 @@ export function quoted(word) {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
-// A glob that only this path fits.
+// Returns a glob that matches only this path.
 export function asGlob(path) {
   return path.replace(/[*?[\]{}\\!]/g, (sign) => (sign === "\\" ? "\\\\" : `[${sign}]`));
 }

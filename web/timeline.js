@@ -1,4 +1,4 @@
-// The list of calls. Only the rows in sight exist.
+// The list of calls. Only visible rows are rendered.
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { get, getKept, ofSession } from "./source.js";
@@ -42,8 +42,8 @@ export function Timeline({ model }) {
 }
 
 function Nothing({ model }) {
-  if (!model.list.isFiltered) return html`<p class="empty quiet">No call has been made in this session.</p>`;
-  return html`<p class="empty">No call fits. <button class="small" onClick=${() => model.clearFilters()}>Show all calls</button></p>`;
+  if (!model.list.isFiltered) return html`<p class="empty quiet">This session has no calls yet.</p>`;
+  return html`<p class="empty">No call matches. <button class="small" onClick=${() => model.clearFilters()}>Show all calls</button></p>`;
 }
 
 function reveal(box, index, open, events) {
@@ -95,7 +95,7 @@ function CallCells({ model, call, index }) {
     <span class="sr">${call.agent ? `by ${visible(call.agent)}` : ""}</span>`;
 }
 
-// A long call takes more room than a short one, but an hour has to fit, too.
+// Logarithmic: a long call is wider than a short one, but an hour still has to fit.
 export function share(micros) {
   if (!micros) return 0;
   const scaled = Math.log(Math.max(micros, SHORTEST) / SHORTEST) / Math.log(LONGEST / SHORTEST);
@@ -112,7 +112,7 @@ function Lane({ model, agent }) {
     <circle cx=${at * 9 + 6} cy="15" r="3.5" /></svg>`;
 }
 
-// Where children left, and where they came back.
+// The forks and merges at a call.
 function Forks({ model, call, index }) {
   const { family, document } = model;
   if (!family || family.sessions.length < 2) return null;

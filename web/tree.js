@@ -1,4 +1,4 @@
-// The files of a workspace as a tree whose directories are fetched when they are opened.
+// The files of a workspace as a tree; opening a directory fetches it.
 
 import { html, useEffect, useLayoutEffect, useMemo, useState } from "./vendor/preact.js";
 import { getKept, ofSession } from "./source.js";
@@ -14,7 +14,7 @@ const inOrder = (a, b) => rank(a) - rank(b) || (a.path < b.path ? -1 : 1);
 const parentOf = (path) => (path.includes("/") ? path.slice(0, path.lastIndexOf("/")) : "");
 const nameOf = (path) => path.slice(path.lastIndexOf("/") + 1);
 
-// Lists are fetched for one position; near to it, and where they are long, they are that with what changed in between.
+// Lists are fetched for one position. At nearby positions, or if they are long, the changes in between are applied to them.
 class Listing {
   constructor(session, at) {
     this.session = session;

@@ -1,4 +1,4 @@
-// A list of rows of one height, of which only those in sight exist.
+// A list of rows of equal height; only visible rows are rendered.
 
 import { html, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints one short line: the session that records the current directory.
-# Claude Code gives a description of itself on standard input, which is not needed.
+# Prints the session that records the current directory, on one short line.
+# Claude Code's description on standard input is not needed.
 command -v foldspace >/dev/null 2>&1 || exit 0
 foldspace attach --status --json 2>/dev/null | awk -F'"' '
   /^  "here": \{/ { here = 1 }

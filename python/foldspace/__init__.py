@@ -3,7 +3,7 @@
     async with foldspace.session(backend="podman", mount=".") as s:
         result = await s.run("pytest -q")
 
-``foldspace.sync`` is the same without asyncio.
+``foldspace.sync`` has the same API without asyncio.
 """
 
 from foldspace._binary import find_foldspace_bin

@@ -7,7 +7,7 @@ from foldspace._binary import find_foldspace_bin
 
 
 def main() -> None:
-    """Turns this process into the program."""
+    """Replaces this process with the program."""
     program = find_foldspace_bin()
     os.execv(program, [program, *sys.argv[1:]])
 

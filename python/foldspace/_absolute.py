@@ -1,4 +1,4 @@
-"""Files of a session by the paths that its commands know."""
+"""Files of a session by the absolute paths that its commands use."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 class AbsoluteFiles:
-    """Files by the absolute paths that commands of a session know. Those outside of the workspace, such as in /tmp,
-    are read and written by commands."""
+    """Files by the absolute paths that commands of a session use. Files outside of the workspace, such as in /tmp, are
+    read and written by commands."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -23,13 +23,13 @@ class AbsoluteFiles:
     async def root(self) -> str:
         """Returns the absolute path of the workspace."""
         if self._root is None:
-            # A session can have another directory to begin in.
+            # A session may have another default directory.
             ran = await self._session.run(["pwd", "-P"], cwd="/", check=True)
             self._root = ran.stdout.removesuffix("\n")
         return self._root
 
     async def inside(self, path: str) -> str | None:
-        """Returns the path in the workspace: empty for its root, nothing for one outside."""
+        """Returns the path in the workspace: empty for its root, ``None`` for a path outside."""
         if not path.startswith("/"):
             return posixpath.normpath(path) if path not in ("", ".") else ""
         path, root = posixpath.normpath(path), await self.root()
@@ -43,21 +43,21 @@ class AbsoluteFiles:
         return ran.stdout.removesuffix("\n")
 
     async def command_in(self, directory: str, command: Sequence[str]) -> tuple[str, list[str]]:
-        """Returns the directory and the command for ``run``, so that it begins in any directory."""
+        """Returns the directory and the command for ``run``, to run a command in any directory."""
         inside = await self.inside(directory)
         if inside is not None:
             return inside, list(command)
         return "", ["/bin/sh", "-c", 'cd -- "$1" && shift && exec "$@"', "sh", directory, *command]
 
     async def read(self, path: str) -> bytes:
-        """Returns the contents of a file; links are followed."""
+        """Returns the contents of a file. Follows links."""
         inside = await self.inside(path)
         if inside:
             try:
                 if (await self._session.files.stat(inside))["node"] == "file":
                     return await self._session.files.read(inside)
             except NotFoundError:
-                # It may be behind a link.
+                # The file may be behind a link.
                 pass
         ran = await self._session.run(["cat", "--", path])
         if not ran.ok:
@@ -65,13 +65,13 @@ class AbsoluteFiles:
         return ran.stdout_bytes
 
     async def write(self, path: str, data: bytes, *, executable: bool | None = None) -> None:
-        """Writes a file, with the directories above it; links are followed."""
+        """Writes a file, and creates its missing parent directories. Follows links."""
         inside = await self.inside(path)
         if inside:
             try:
                 node = (await self._session.files.stat(inside))["node"]
             except NotFoundError:
-                # A directory above it may be a link.
+                # A parent directory may be a link.
                 inside = await self.inside(await self.resolved(path))
                 node = "file"
             if inside and node == "file":

@@ -1,4 +1,4 @@
-"""Runs the asyncio client for programs without asyncio: one event loop in a thread of its own."""
+"""Runs the asyncio client for programs without asyncio: one event loop in a separate thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Loop:
-    """An event loop in a thread, which is started when it is first needed."""
+    """An event loop in a thread, started on first use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -30,7 +30,7 @@ class Loop:
             return self._loop
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Waits for the work. An interruption, as by Ctrl-C, cancels it."""
+        """Waits for the work. An interruption, such as Ctrl-C, cancels it."""
         future = asyncio.run_coroutine_threadsafe(work, self._running())
         try:
             return future.result()
@@ -39,7 +39,7 @@ class Loop:
             raise
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """Gives the items as they come."""
+        """Yields the items as they come."""
 
         async def following() -> tuple[bool, Any]:
             try:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def find_foldspace_bin() -> str:
-    """Returns the path of the program: ``FOLDSPACE_BIN``, else the one of this package, else that of ``PATH``."""
+    """Returns the path of the program: ``FOLDSPACE_BIN``, else this package's program, else the one in ``PATH``."""
     if named := os.environ.get("FOLDSPACE_BIN"):
         return named
     schemes = (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
@@ -21,4 +21,4 @@ def find_foldspace_bin() -> str:
             return str(place / "foldspace")
     if found := shutil.which("foldspace"):
         return found
-    raise FileNotFoundError("there is no program foldspace; install the wheel, or name it with FOLDSPACE_BIN")
+    raise FileNotFoundError("program foldspace not found; install the wheel, or name it with FOLDSPACE_BIN")

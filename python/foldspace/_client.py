@@ -16,10 +16,10 @@ from foldspace.types import Ask
 
 
 class Client:
-    """A client of the server that has the data, which is started where none runs.
+    """A client of the server of a data directory. Starts the server if none runs.
 
-    ``data`` is the directory of the data; by default ``FOLDSPACE_DATA``, else that of the command line. ``progress``
-    set to false shows nothing about long work. A client belongs to one event loop.
+    ``data`` is the data directory, by default ``FOLDSPACE_DATA``, else the command line's. ``progress=False`` hides the
+    progress of long work. A client belongs to one event loop.
     """
 
     def __init__(self, data: str | os.PathLike[str] | None = None, *, progress: bool | None = None) -> None:
@@ -27,7 +27,7 @@ class Client:
 
     @property
     def data(self) -> Path:
-        """Returns the directory of the data."""
+        """The data directory."""
         return self._connection.directory
 
     async def __aenter__(self) -> Client:
@@ -40,7 +40,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Closes its connections. The server goes on, and ends when nobody uses it."""
+        """Closes its connections. The server keeps running until it is unused."""
         await self._connection.close()
 
     async def create(
@@ -63,13 +63,13 @@ class Client:
         on_question: Ask | None = None,
         agent: str | None = None,
     ) -> Session:
-        """Begins a session.
+        """Starts a session.
 
-        ``backend``: ``memory`` (the default, where nothing can run), ``host``, ``podman``, ``docker``, ``mock`` or
+        ``backend``: ``memory`` (the default, which runs no commands), ``host``, ``podman``, ``docker``, ``mock`` or
         ``container``. ``mount`` copies a directory of this machine into it, ``mounts`` several ({place: directory}),
-        without what ``exclude`` matches; ``directory`` works in a directory itself. Commands that the policy does not
-        allow are allowed by ``allow``, ``auto_confirm`` or ``on_question``. ``create_id``: the same again gives the
-        session that has begun by it.
+        except for entries that match ``exclude``; ``directory`` works in a directory itself. ``allow``,
+        ``auto_confirm`` and ``on_question`` allow commands that the policy does not. The same ``create_id`` again
+        returns the session that was started with it.
         """
         copied = [(os.path.abspath(each), place) for place, each in (mounts or {}).items()]
         copied += [(os.path.abspath(mount), None)] if mount is not None else []
@@ -95,12 +95,12 @@ class Client:
         on_question: Ask | None = None,
         agent: str | None = None,
     ) -> Session:
-        """Returns a session that is there, by its name or the beginning of its id."""
+        """Opens an existing session, by its name or the beginning of its id."""
         document = await self._connection.document("GET", "/v1/sessions/{session}", session=session)
         return Session(self._connection, document, Rules(allow, deny, auto_confirm, on_question, agent))
 
     async def sessions(self) -> list[_models.Session]:
-        """Lists all sessions, the oldest first."""
+        """Lists all sessions, oldest first."""
         found: list[_models.Session] = []
         while True:
             query = {"limit": _PAGE, "after": found[-1]["session"] if found else None}
@@ -114,20 +114,20 @@ class Client:
         return await self._connection.document("GET", "/v1/tools")
 
     async def server(self) -> _models.ServerStatus:
-        """Tells what the server does."""
+        """Returns the status of the server."""
         return await self._connection.document("GET", "/v1/server")
 
     async def health(self) -> _models.Health:
-        """Tells whether the server is well."""
+        """Returns the health of the server."""
         return await self._connection.document("GET", "/healthz")
 
     async def metrics(self) -> str:
-        """Returns the server's figures, as Prometheus reads them."""
+        """Returns the server's metrics, in Prometheus' format."""
         async with self._connection.response("GET", "/metrics") as response:
             return await response.text()
 
     async def stop_server(self) -> None:
-        """Ends the server: calls in flight get some time."""
+        """Ends the server, after a grace period for calls in flight."""
         await self._connection.document("POST", "/v1/server/stop")
         self._connection.leave()
 
@@ -158,8 +158,8 @@ async def session(
     progress: bool | None = None,
     remove: bool = False,
 ) -> AsyncGenerator[Session, None]:
-    """Begins a session, and closes the connection at the end. The session stays, with its history, unless ``remove``
-    is set. The parameters are those of ``Client`` and ``Client.create``."""
+    """Starts a session, and closes the connection at the end. The session stays, with its history, unless ``remove``
+    is set. Takes the parameters of ``Client`` and ``Client.create``."""
     async with Client(data, progress=progress) as client:
         begun = await client.create(
             name,
@@ -198,7 +198,7 @@ async def attach(
     data: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> AsyncGenerator[Session, None]:
-    """Opens a session that is there, by its name or the beginning of its id."""
+    """Opens an existing session, by its name or the beginning of its id."""
     async with Client(data, progress=progress) as client:
         yield await client.open(
             session, allow=allow, deny=deny, auto_confirm=auto_confirm, on_question=on_question, agent=agent

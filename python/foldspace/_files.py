@@ -17,19 +17,19 @@ _TAR = {"content-type": "application/x-tar"}
 
 
 def succeeded(outcome: CallOutcome) -> CallOutcome:
-    """Returns the outcome of a success, and raises that of a failure."""
+    """Returns a successful outcome, or raises the error of a failed one."""
     if outcome["status"] != "ok":
         raise of_outcome(outcome)
     return outcome
 
 
 def relative(path: str) -> str:
-    """Returns a path from the workspace root."""
+    """Returns a path relative to the workspace root."""
     return path.lstrip("/")
 
 
 class ReadFiles:
-    """Files that are only read."""
+    """Read-only files."""
 
     def __init__(self, connection: Connection, session: str, at: PositionLike | None = None) -> None:
         self._connection = connection
@@ -46,7 +46,7 @@ class ReadFiles:
         return (await self.read(path)).decode(encoding)
 
     async def stream(self, path: str) -> AsyncIterator[bytes]:
-        """Gives the contents of a file piece by piece."""
+        """Yields the contents of a file piece by piece."""
         template = "/v1/sessions/{session}/files/{path}"
         query = {"at": self._at}
         async with self._connection.response("GET", template, query=query, session=self._session, path=relative(path)) as response:
@@ -54,7 +54,7 @@ class ReadFiles:
                 yield piece
 
     async def list(self, path: str = "", *, depth: int = 1) -> Entries:
-        """Lists the entries of a directory; more levels of it with ``depth``."""
+        """Lists the entries of a directory, ``depth`` levels deep."""
         query = {"at": self._at, "below": relative(path) or None, "depth": depth}
         return await self._connection.document("GET", "/v1/sessions/{session}/files", query=query, session=self._session)
 
@@ -64,13 +64,13 @@ class ReadFiles:
         return Tree(await self._connection.document("GET", "/v1/sessions/{session}/files", query=query, session=self._session))
 
     async def stat(self, path: str) -> EntryAtPath:
-        """Describes an entry."""
+        """Returns the metadata of an entry."""
         template = "/v1/sessions/{session}/stat/{path}"
         query = {"at": self._at}
         return await self._connection.document("GET", template, query=query, session=self._session, path=relative(path))
 
     async def exists(self, path: str) -> bool:
-        """Tells whether there is an entry."""
+        """Returns true if an entry exists."""
         try:
             await self.stat(path)
         except NotFoundError:
@@ -86,14 +86,14 @@ class ReadFiles:
 
 
 class Files(ReadFiles):
-    """Files of a session as they are now. Each change is a call of its log."""
+    """The present files of a session. Each change is a call in its log."""
 
     def __init__(self, connection: Connection, session: str, agent: str | None = None) -> None:
         super().__init__(connection, session)
         self._agent = agent
 
     async def write(self, path: str, data: Data, *, executable: bool | None = None, create: bool = False) -> CallOutcome:
-        """Writes a file, with the directories above it. With ``create`` it must not be there yet."""
+        """Writes a file, and creates its missing parent directories. With ``create``, fails if the file exists."""
         template = "/v1/sessions/{session}/files/{path}"
         query = {"executable": executable, "create": create or None, "agent": self._agent}
         outcome = await self._connection.document(
@@ -102,7 +102,7 @@ class Files(ReadFiles):
         return succeeded(outcome)
 
     async def remove(self, path: str, *, recursive: bool = False) -> CallOutcome:
-        """Removes a file, a link or a directory; one that is not empty with ``recursive``."""
+        """Removes a file, a link or a directory; a directory with entries only if ``recursive`` is set."""
         template = "/v1/sessions/{session}/files/{path}"
         query = {"recursive": recursive or None, "agent": self._agent}
         return succeeded(
@@ -115,7 +115,7 @@ class Files(ReadFiles):
         return succeeded(await self._connection.document("POST", "/v1/sessions/{session}/move", body=body, session=self._session))
 
     async def mkdir(self, path: str) -> CallOutcome:
-        """Makes a directory, with those above it; one that is there is fine."""
+        """Creates a directory and its missing parents. The directory may exist."""
         body = {"path": relative(path), "agent": self._agent}
         return succeeded(
             await self._connection.document("POST", "/v1/sessions/{session}/directories", body=body, session=self._session)
@@ -131,7 +131,7 @@ class Files(ReadFiles):
         )
 
     async def watch(self, path: str = "", *, recursive: bool = True) -> AsyncIterator[dict[str, Any]]:
-        """Gives the changes below a directory as they come: ``path``, ``kind`` and ``seq``."""
+        """Yields the changes below a directory as they come: ``path``, ``kind`` and ``seq``."""
         query = {"below": relative(path) or None, "recursive": recursive}
         template = "/v1/sessions/{session}/watch"
         async for _, event in resumed(self._connection, template, query, session=self._session):
@@ -141,7 +141,7 @@ class Files(ReadFiles):
 async def resumed(
     connection: Connection, template: str, query: dict[str, Any], last: str = "", **path: str | int
 ) -> AsyncIterator[tuple[str, Any]]:
-    """Gives the events of a stream; one that breaks goes on after the last event that was seen."""
+    """Yields the events of a stream. A broken stream resumes after the last event seen."""
     failures, is_over, closings = 0, False, connection.closings
     while True:
         connection.check_open(closings)
@@ -157,12 +157,12 @@ async def resumed(
                     yield event.name, event.data
         except ConnectionLostError:
             pass
-        # The stream was read to its end, so that the connection can be used again.
+        # The stream was read to its end, so that the connection can be reused.
         if is_over:
             return
         failures += 1
         if failures > _RECONNECTS:
-            raise ConnectionLostError("the server hung up, again and again")
+            raise ConnectionLostError("the server hung up repeatedly")
 
 
 _RECONNECTS = 5

@@ -1,4 +1,4 @@
-"""Requests to the server: documents, bytes and streams, with its problems as errors."""
+"""Requests to the server for documents, bytes and streams; problems become errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from foldspace._progress import Progress
 from foldspace.errors import ClientClosedError, ConnectionLostError, FoldspaceError, of_problem
 
 _STREAM = {"accept": "text/event-stream"}
-# The server ends a request that takes too long; a call may take a day.
+# The server limits the time of requests; a call may take a day.
 _NO_LIMIT = aiohttp.ClientTimeout(total=None, sock_connect=30.0)
 
 
@@ -34,7 +34,7 @@ class StreamEvent(NamedTuple):
 
 
 class Connection:
-    """Connections to the server of a data directory, of one event loop."""
+    """Connections to the server of a data directory, for one event loop."""
 
     def __init__(self, data: str | os.PathLike[str] | None, progress: bool | None) -> None:
         self.directory: Path = _owner.data_directory(data)
@@ -43,22 +43,22 @@ class Connection:
         self._http: aiohttp.ClientSession | None = None
         self._attending = asyncio.Lock()
         self._responses: set[aiohttp.ClientResponse] = set()
-        # How often it was closed: what has begun before does not go on.
+        # The number of times it was closed: earlier work does not continue after a close.
         self.closings = 0
 
     def check_open(self, closings: int) -> None:
-        """Raises where it was closed since it was closed so often."""
+        """Raises if it was closed since ``closings`` was read."""
         if closings != self.closings:
             raise ClientClosedError("the client was closed")
 
     async def attend(self, closings: int | None = None) -> aiohttp.ClientSession:
-        """Connects, or connects again where the server has ended since; not for what began before it was closed."""
+        """Connects, or reconnects if the server has ended. Raises for work that was started before a close."""
         closings = self.closings if closings is None else closings
         async with self._attending:
             self.check_open(closings)
             if self._http is not None and self._attendance is not None and not self._attendance.is_over():
                 return self._http
-            # Who still reads from the old server sees its end; closed here, aiohttp would not tell.
+            # Readers of the old server see its end; if this closed their connections, aiohttp would not notify them.
             self.leave()
             attendance = await _owner.attend(self.directory)
             if closings != self.closings:
@@ -77,16 +77,16 @@ class Connection:
             return http
 
     def leave(self) -> None:
-        """Lets the server end when it wants."""
+        """Allows the server to end."""
         if self._attendance is not None:
             self._attendance.close()
             self._attendance = None
 
     async def close(self) -> None:
-        """Closes all connections. What waits for the server ends with ``ClientClosedError``."""
+        """Closes all connections. Pending work fails with ``ClientClosedError``."""
         self.closings += 1
         self.leave()
-        # A reader of a connection that is closed here would hear nothing of it.
+        # Otherwise aiohttp would not notify the readers of closed connections.
         for response in self._responses:
             response.content.set_exception(ClientClosedError("the client was closed"))
         if self._http is not None:
@@ -105,7 +105,7 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         **path: str | int,
     ) -> Any:
-        """Makes a request and returns its document. Its progress is shown where ``what`` names the work."""
+        """Makes a request and returns its document. Shows its progress if ``what`` names the work."""
         line = Progress(what, self.progress) if what else None
         try:
             wanted = dict(headers or {}) | (_STREAM if line and line.shown else {})
@@ -120,7 +120,7 @@ class Connection:
 
     async def _outcome(self, response: aiohttp.ClientResponse, line: Progress | None) -> Any:
         outcome: StreamEvent | None = None
-        # Read to its end, so that the connection can be used again.
+        # Reads to the end, so that the connection can be reused.
         async for event in events_of(response):
             if event.name == "progress" and line:
                 line.say(str(event.data.get("text", "")))
@@ -144,7 +144,7 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         **path: str | int,
     ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
-        """Makes a request and gives its response, of which nothing is read yet."""
+        """Makes a request and yields its unread response."""
         given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
         path_and_query = filled(template, path) + (f"?{urlencode(given)}" if given else "")
         sent = content if body is None else json.dumps(body).encode()
@@ -168,18 +168,18 @@ class Connection:
     async def _send(
         self, method: str, url: URL, content: Any, headers: dict[str, str], closings: int, *, is_repeatable: bool
     ) -> aiohttp.ClientResponse:
-        # Bytes of any length, without a warning.
+        # Avoids aiohttp's warning about long bytes.
         body = io.BytesIO(content) if isinstance(content, bytes) and len(content) > _LONG else content
         http = await self.attend(closings)
         try:
             return await http.request(method, url, data=body, headers=headers)
         except aiohttp.ClientConnectorError:
-            # The server has ended since, and saw nothing of the request.
+            # The server has ended without receiving the request.
             if self._http is http:
                 self.leave()
             http = await self.attend(closings)
             if not is_repeatable:
-                raise ConnectionLostError("the server was gone; it runs again", hint="send the contents again") from None
+                raise ConnectionLostError("the server was restarted", hint="send the contents again") from None
         return await http.request(method, url, data=content, headers=headers)
 
 
@@ -187,7 +187,7 @@ _LONG = 1 << 16
 
 
 async def _close_at_last(http: aiohttp.ClientSession) -> None:
-    """Closes connections that nobody has closed: with the event loop, or with who has them."""
+    """Closes connections that were not closed explicitly, when the event loop or their owner ends."""
     try:
         await asyncio.get_running_loop().create_future()
     finally:
@@ -200,7 +200,7 @@ def _cancel(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
 
 
 def filled(template: str, path: Mapping[str, str | int]) -> str:
-    """Returns the path of a template of the API's description."""
+    """Fills in a path template of the API's description."""
     return template.format_map({name: quote(str(value), safe="/" if name == "path" else "") for name, value in path.items()})
 
 
@@ -216,12 +216,12 @@ def _problem(read: bytes, status: int) -> FoldspaceError:
 
 
 async def events_of(response: aiohttp.ClientResponse) -> AsyncIterator[StreamEvent]:
-    """Gives the events of a stream."""
+    """Yields the events of a stream."""
     rest = b""
     async for piece in response.content.iter_any():
         *blocks, rest = (rest + piece).split(b"\n\n")
         for block in blocks:
             fields = dict(line.split(": ", 1) for line in block.decode().split("\n") if ": " in line)
-            # A comment that keeps the connection alive has no data.
+            # A keep-alive comment has no data.
             if "data" in fields:
                 yield StreamEvent(fields.get("event", "message"), fields.get("id", ""), json.loads(fields["data"]))

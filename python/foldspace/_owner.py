@@ -24,7 +24,7 @@ _started: list[subprocess.Popen[bytes]] = []
 
 
 def data_directory(data: str | os.PathLike[str] | None = None) -> Path:
-    """Returns the directory of the data, as the command line chooses it."""
+    """Returns the data directory, by the command line's rules."""
     if data is not None:
         return Path(data).absolute()
     if named := os.environ.get("FOLDSPACE_DATA"):
@@ -34,12 +34,12 @@ def data_directory(data: str | os.PathLike[str] | None = None) -> Path:
 
 
 _opened: dict[Path, int] = {}
-# Of the 108 that the kernel takes.
+# Below the kernel's limit of 108.
 _SOCKET_BYTES = 100
 
 
 def socket_of(directory: Path) -> str:
-    """Returns the path of the server's socket; of one that is too long for the kernel, a shorter one to it."""
+    """Returns the path of the server's socket, or a shorter path to it if that is too long for the kernel."""
     socket = directory / "http.sock"
     if len(os.fsencode(socket)) <= _SOCKET_BYTES:
         return str(socket)
@@ -50,28 +50,28 @@ def socket_of(directory: Path) -> str:
 
 
 class Attendance:
-    """A connection that keeps the server from ending for want of clients."""
+    """A connection that keeps the server running."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
 
     def is_over(self) -> bool:
-        """Tells whether the server has hung up."""
+        """Returns true if the server has hung up."""
         if self._reader.at_eof() or self._writer.is_closing():
             return True
-        # Asked of the kernel: the event loop may not have looked since. The server sends nothing here.
+        # Asks the kernel, since the event loop may not have polled yet. The server sends nothing here.
         hung_up = select.poll()
         hung_up.register(self._writer.get_extra_info("socket"), select.POLLIN)
         return bool(hung_up.poll(0))
 
     def close(self) -> None:
-        """Leaves the server."""
+        """Disconnects from the server."""
         self._writer.close()
 
 
 async def attend(directory: Path) -> Attendance:
-    """Connects to the server of the data, which is started where none runs."""
+    """Connects to the server of the data directory. Starts the server if none runs."""
     until = time.monotonic() + _PATIENCE
     while True:
         attendance = await _greet(socket_of(directory))
@@ -92,7 +92,7 @@ async def _greet(socket: str) -> Attendance | None:
         writer.write(_ATTEND)
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
     except (asyncio.IncompleteReadError, ConnectionError):
-        # It ended at this moment.
+        # The server has just ended.
         writer.close()
         return None
     except BaseException:
@@ -104,11 +104,11 @@ async def _greet(socket: str) -> Attendance | None:
     writer.close()
     if status == b"503":
         return None
-    raise StartError(f"the server refused to be attended: {head.splitlines()[0].decode(errors='replace')}")
+    raise StartError(f"the server refused the connection: {head.splitlines()[0].decode(errors='replace')}")
 
 
 async def _start(directory: Path, until: float) -> None:
-    """Starts a server, and waits until it serves. Another process may have been quicker."""
+    """Starts a server, and waits until it serves. Another process may start one first."""
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     command = [find_foldspace_bin(), "--data", str(directory), "serve", "--background"]
     try:
@@ -116,7 +116,7 @@ async def _start(directory: Path, until: float) -> None:
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/", env=environment
         )
     except OSError as error:
-        raise StartError(f"{command[0]} could not be started: {error}", hint="FOLDSPACE_BIN names the program") from error
+        raise StartError(f"failed to start {command[0]}: {error}", hint="FOLDSPACE_BIN names the program") from error
     assert server.stdout is not None
     said = await asyncio.to_thread(_read_and_close, server)
     words: Any = json.loads(said) if said else None
@@ -128,14 +128,14 @@ async def _start(directory: Path, until: float) -> None:
         raise StartError("the server ended before it was ready", hint=f"see {directory / 'owner.log'}")
     failed = words["failed"]
     if failed["exit"] == _TAKEN and time.monotonic() < until:
-        # It may be about to serve, or to end.
+        # That process may be about to serve, or to end.
         await asyncio.sleep(_PAUSE)
         return
     raise StartError(failed["message"], hint=failed.get("hint"))
 
 
 _TAKEN = 4
-# Rules come with each call, and the server has other clients too.
+# Rules come with each call, since the server has other clients, too.
 _NOT_INHERITED = ("FOLDSPACE_AUTO_CONFIRM", "FOLDSPACE_MAX_TIMEOUT")
 
 
@@ -146,7 +146,7 @@ def _read_and_close(server: subprocess.Popen[bytes]) -> bytes:
 
 
 def _remember(server: subprocess.Popen[bytes]) -> None:
-    # It goes on after this process; while this one runs, an ended one is waited for at the next start.
+    # The server outlives this process. `poll` reaps servers that have ended.
     _started[:] = [each for each in _started if each.poll() is None]
     _started.append(server)
 

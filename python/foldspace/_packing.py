@@ -1,4 +1,4 @@
-"""Small files in tar archives, and names for any texts."""
+"""Packs small files into tar archives, and encodes texts as file names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LONGEST = 120
 
 
 def quoted(text: str) -> str:
-    """Returns the name of a file for any text: one that could be no name is written in base 32."""
+    """Returns a file name for any text: a text that is not a valid name is encoded in base 32."""
     if text and len(text) <= _LONGEST and all(each.isascii() and (each.isalnum() or each in "-_") for each in text):
         return text
     return "=" + base64.b32encode(text.encode()).decode().rstrip("=").lower()

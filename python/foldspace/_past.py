@@ -1,4 +1,4 @@
-"""What a session did: its calls, what they changed, and who came from where."""
+"""The history of a session: its calls, their changes, and its family."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PAGE = 1000
 
 
 class SessionPast:
-    """What a session did. Nothing here changes it."""
+    """The history of a session, read-only."""
 
     def __init__(self, connection: Connection, session: str) -> None:
         self._connection = connection
@@ -48,8 +48,8 @@ class SessionPast:
         path: str | None = None,
         text: str | None = None,
     ) -> list[_models.ListedCall]:
-        """Lists its calls from a position on, in the order in which they began: those that fit all that is given.
-        ``path`` is a glob of what they changed, ``text`` stands in the tool, the parameters, the result or the error."""
+        """Lists its calls from a position on that match all filters, in the order in which they started. ``path`` is a
+        glob of changed paths; ``text`` occurs in the tool, the parameters, the result or the error."""
         found: list[_models.ListedCall] = []
         wanted = _filters(tool, agent, failed, changed, path, text)
         at: int | None = start
@@ -67,8 +67,8 @@ class SessionPast:
         return await self._connection.document("GET", _SESSION + "/calls/{call}", session=self._session, call=call)
 
     async def output(self, call: int) -> AsyncIterator[tuple[str, bytes]]:
-        """Gives what the command of a call in flight prints from now on, with the stream's name, until the call ends.
-        It raises ``NotFoundError`` where no such call is in flight."""
+        """Yields the output of a call in flight from now on, with the stream's name, until the call ends. Raises
+        ``NotFoundError`` if no such call is in flight."""
         template = _SESSION + "/calls/{call}/output"
         async for name, event in resumed(self._connection, template, {}, session=self._session, call=call):
             if name == "output":
@@ -85,16 +85,16 @@ class SessionPast:
         path: str | None = None,
         text: str | None = None,
     ) -> _models.Timeline:
-        """Counts its calls in buckets, from its beginning to its end: those that fit all that is given."""
+        """Counts the calls that match all filters in buckets, from the start of the session to its end."""
         query = _filters(tool, agent, failed, changed, path, text) | {"buckets": buckets}
         return await self._connection.document("GET", _SESSION + "/timeline", query=query, session=self._session)
 
     async def until(
         self, *conditions: str, start: PositionLike | None = None, backward: bool = False
     ) -> _models.Stop | None:
-        """Finds the next event that meets one of the conditions, after ``start`` or before it; none where there is
-        none. A condition is ``path GLOB``, ``kind KIND``, ``agent NAME``, ``tool NAME``, ``failed``, ``/REGEX/``, or a
-        predicate over slices, such as ``Usage.calls > 5``."""
+        """Finds the next event that meets one of the conditions, after ``start`` or before it; ``None`` if there is no
+        such event. A condition is ``path GLOB``, ``kind KIND``, ``agent NAME``, ``tool NAME``, ``failed``, ``/REGEX/``,
+        or a predicate over slices, such as ``Usage.calls > 5``."""
         at: PositionLike | None = start
         while True:
             query = {"conditions": "\n".join(conditions), "from": at, "backward": backward}
@@ -106,30 +106,30 @@ class SessionPast:
                 return None if found["seq"] is None else found
 
     async def diff(self, start: PositionLike | None = None, end: PositionLike | None = None, *, path: str | None = None) -> Diff:
-        """Shows what changed between two positions: by default from the beginning to now."""
+        """Returns the changes between two positions, by default from the start to now."""
         query = {"from": start, "to": end, "path": path}
         found: Any = await self._connection.document("GET", _SESSION + "/diff", query=query, session=self._session)
         return Diff(found["changes"], found["from"], found["to"])
 
     async def changes(self, start: PositionLike | None = None, end: PositionLike | None = None) -> _models.ChangeList:
-        """Lists what changed between two positions, without contents."""
+        """Lists the changes between two positions, without contents."""
         query = {"from": start, "to": end}
         return await self._connection.document("GET", _SESSION + "/changes", query=query, session=self._session)
 
     async def blame(self, path: str, at: PositionLike | None = None) -> _models.Blame:
-        """Tells which call wrote each line of a file."""
+        """Returns the call that wrote each line of a file."""
         template = _SESSION + "/blame/{path}"
         return await self._connection.document("GET", template, query={"at": at}, session=self._session, path=relative(path))
 
     async def align(
         self, other: str | Identified, *, end: PositionLike | None = None, other_end: PositionLike | None = None
     ) -> _models.Alignment:
-        """Puts its calls beside those of another session, up to a position of each."""
+        """Aligns its calls with the calls of another session, up to a position of each."""
         query = {"other": other if isinstance(other, str) else other.id, "to": end, "other_to": other_end}
         return await self._connection.document("GET", _SESSION + "/alignment", query=query, session=self._session)
 
     async def family(self) -> _models.Family:
-        """Lists the sessions that it comes from and that come from it, with their merges."""
+        """Lists its ancestors and descendants, with their merges."""
         return await self._connection.document("GET", _SESSION + "/family", session=self._session)
 
 

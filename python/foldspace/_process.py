@@ -18,7 +18,7 @@ _ONE = "/v1/sessions/{session}/processes/{process}"
 
 
 class Process:
-    """A process that runs in the background, or has ended."""
+    """A background process, running or ended."""
 
     def __init__(self, connection: Connection, session: str, document: _models.Process) -> None:
         self._connection = connection
@@ -27,16 +27,16 @@ class Process:
 
     @property
     def number(self) -> int:
-        """Returns its number: the position of the call that started it."""
+        """Its number: the position of the call that started it."""
         return self._document["process"]
 
     async def show(self) -> _models.Process:
-        """Describes it as it is now."""
+        """Returns its present description."""
         self._document = await self._connection.document("GET", _ONE, session=self._session, process=self.number)
         return self._document
 
     async def wait(self, timeout: float | None = None) -> _models.Process:
-        """Waits for its end, or for the time to pass, and describes it."""
+        """Waits for its end or the timeout, and returns its description."""
         body = {"timeout_seconds": timeout}
         self._document = await self._connection.document(
             "POST", _ONE + "/wait", body=body, session=self._session, process=self.number
@@ -44,7 +44,7 @@ class Process:
         return self._document
 
     async def send(self, data: str | bytes = b"", *, end: bool = False) -> None:
-        """Sends standard input, and ends it with ``end``."""
+        """Sends standard input, and closes it if ``end`` is true."""
         raw = data.encode() if isinstance(data, str) else data
         pieces = [raw[start : start + _PIECE] for start in range(0, len(raw), _PIECE)] or [b""]
         for number, piece in enumerate(pieces):
@@ -67,7 +67,7 @@ class Process:
         await self.signal("KILL")
 
     async def output(self, start: int = 0) -> AsyncIterator[tuple[str, bytes]]:
-        """Gives what it prints, with the stream's name: what is kept of it, then what comes, until it ends."""
+        """Yields its output with the stream's name: the stored output, then new output, until it ends."""
         query = {"from": start or None}
         async for name, event in resumed(self._connection, _ONE + "/output", query, session=self._session, process=self.number):
             if name == "output":
@@ -76,13 +76,13 @@ class Process:
                 self._document = event
 
     async def collect(self, on_output: Output | None = None) -> CommandResult:
-        """Waits for its end, and returns all that it printed."""
+        """Waits for its end, and returns its result with all output."""
         streams: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
         async for stream, data in self.output():
             streams[stream].append(data)
             if on_output:
                 on_output(stream, data)
-        # The stream has ended with it.
+        # The last event of the stream has set the document.
         ended = self._document
         problem = ended["problem"]
         if problem:
@@ -103,7 +103,7 @@ class Process:
         )
 
     async def feed_and_collect(self, data: bytes, on_output: Output | None = None) -> CommandResult:
-        """Sends standard input to its end, while what it prints is collected."""
+        """Sends all standard input, and collects the output at the same time."""
         sending = asyncio.create_task(self.send(data, end=True))
         try:
             return await self.collect(on_output)

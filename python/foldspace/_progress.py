@@ -1,4 +1,4 @@
-"""Shows what the server says about long work: a line in terminals and in notebooks, nothing elsewhere."""
+"""Shows the server's progress messages: a line in terminals and notebooks, nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DELAY = 0.4
 
 
 def _notebook() -> Any:
-    """Returns the display function of a running notebook, else nothing."""
+    """Returns the display module of a running notebook, else ``None``."""
     if "IPython" not in sys.modules:
         return None
     python: Any = sys.modules["IPython"]
@@ -24,7 +24,7 @@ def _notebook() -> Any:
 
 
 class Progress:
-    """A line about what is being done, which is gone at the end."""
+    """A progress line, removed at the end."""
 
     def __init__(self, what: str, shown: bool | None = None) -> None:
         self._what = what
@@ -36,11 +36,11 @@ class Progress:
 
     @property
     def shown(self) -> bool:
-        """Tells whether there is a place to show it."""
+        """True if progress can be shown."""
         return self._terminal or self._notebook is not None
 
     def say(self, text: str) -> None:
-        """Shows a text in place of the last one."""
+        """Replaces the shown text."""
         if not self.shown or time.monotonic() - self._begun < _DELAY:
             return
         seconds = time.monotonic() - self._begun
@@ -59,7 +59,7 @@ class Progress:
         self._written = True
 
     def close(self) -> None:
-        """Takes the line away."""
+        """Removes the line."""
         if self._written:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()

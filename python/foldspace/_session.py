@@ -29,8 +29,7 @@ from foldspace.results import CommandResult
 from foldspace.types import Ask, Command, Identified, Output, PositionLike, Question
 
 _SESSION = "/v1/sessions/{session}"
-# What a call of `shell_execute` takes; a process takes more.
-# Bytes that Linux takes of one argument.
+# The limits of a `shell_execute` call; a process takes more. Linux limits one argument to 131,071 bytes.
 _COMMAND_BYTES = 131_071
 _STDIN_CHARS = 48_000
 _DAY = 86_400.0
@@ -68,11 +67,11 @@ class Snapshot:
 
     @property
     def files(self) -> ReadFiles:
-        """Returns the files as they were."""
+        """The files as they were."""
         return ReadFiles(self._connection, self._session, self._at)
 
     async def state(self, slice: str | None = None, *, pointer: str | None = None) -> Any:
-        """Returns the state as it was: its slices, or one of them, or a part of one."""
+        """Returns the state as it was: all slices, one slice, or a part of one."""
         return await _state(self._connection, self._session, slice, pointer, self._at)
 
 
@@ -87,33 +86,33 @@ class Session(SessionPast):
 
     @property
     def id(self) -> str:
-        """Returns its identity: 32 hexadecimal digits."""
+        """The session's id: 32 hexadecimal digits."""
         return self._document["session"]
 
     @property
     def name(self) -> str:
-        """Returns its name."""
+        """The session's name."""
         return self._document["name"]
 
     @property
     def backend(self) -> str:
-        """Returns the backend of its workspace."""
+        """The backend of its workspace."""
         return self._document["backend"]
 
     @property
     def files(self) -> Files:
-        """Returns its files as they are now."""
+        """Its present files."""
         return Files(self._connection, self.id, self._rules.agent)
 
     @property
     def absolute(self) -> AbsoluteFiles:
-        """Returns files by the absolute paths that commands know, also outside of the workspace."""
+        """Files by the absolute paths that commands use, inside and outside of the workspace."""
         if self._absolute is None:
             self._absolute = AbsoluteFiles(self)
         return self._absolute
 
     async def show(self) -> _models.Session:
-        """Describes it as it is now."""
+        """Returns its present description."""
         self._document = await self._connection.document("GET", _SESSION, session=self.id)
         return self._document
 
@@ -137,11 +136,11 @@ class Session(SessionPast):
         on_output: Output | None = None,
         merge_output: bool = False,
     ) -> CommandResult:
-        """Runs a command to its end. It has no time limit unless ``timeout`` gives one in seconds.
+        """Runs a command to its end, without a time limit unless ``timeout`` sets one, in seconds.
 
-        A command that fails has a result, with ``check`` it raises ``CommandFailedError``. A failure that is not the
-        command's own raises ``InfrastructureError``, a refusal ``RefusedError``. ``merge_output`` puts standard error
-        in standard output. Who cancels the task cancels the command.
+        A failed command has a result; with ``check`` it raises ``CommandFailedError``. A failure of the infrastructure
+        raises ``InfrastructureError``, a refusal ``RefusedError``. ``merge_output`` merges standard error into standard
+        output. Cancelling the task cancels the command.
         """
         data = stdin.encode() if isinstance(stdin, str) else stdin
         if merge_output:
@@ -191,7 +190,7 @@ class Session(SessionPast):
         )
 
     async def _stream(self, body: dict[str, Any], take: Output, what: str) -> CallOutcome:
-        """Makes a call, answers its questions, and passes on its output."""
+        """Makes a call, answers its questions, and streams its output to ``take``."""
         line = Progress(what, self._connection.progress)
         headers = {"accept": "text/event-stream"}
         body = self._rules.document() | body
@@ -200,7 +199,7 @@ class Session(SessionPast):
             async with self._connection.response(
                 "POST", _SESSION + "/calls", body=body, headers=headers, session=self.id
             ) as response:
-                # Read to its end, so that the connection can be used again.
+                # Reads to the end, so that the connection can be reused.
                 async for event in events_of(response):
                     if event.name == "output":
                         line.close()
@@ -221,12 +220,13 @@ class Session(SessionPast):
 
     async def _answer(self, asked: dict[str, Any]) -> None:
         ask = self._rules.on_question
-        body = {"answer": "refuse", "reason": "the client asks nobody: pass allow=[...], auto_confirm=True or on_question"}
+        reason = "the client does not ask: pass allow=[...], auto_confirm=True or on_question"
+        body = {"answer": "refuse", "reason": reason}
         if ask:
             question = Question(asked["command"], asked["programs"], asked["call"], asked)
             body = {"answer": ask(question)}
         template = _SESSION + "/calls/{call}/answer"
-        # Another client may have answered first, and the call may have ended.
+        # Another client may have answered first, or the call may have ended.
         with contextlib.suppress(ConflictError, NotFoundError):
             await self._connection.document("POST", template, body=body, session=self.id, call=asked["call"])
 
@@ -241,8 +241,8 @@ class Session(SessionPast):
         window: tuple[int, int] | None = None,
         timeout: float | None = None,
     ) -> Process:
-        """Starts a command that runs on in the background. ``input`` keeps its standard input open; ``window``, rows
-        and columns, gives it a terminal."""
+        """Starts a command in the background. ``input`` keeps its standard input open; ``window``, as rows and columns,
+        runs it in a terminal."""
         body: dict[str, Any] = {"command": command if isinstance(command, str) else list(command), "cwd": cwd}
         body |= {"env": dict(env or {}), "stdin": stdin, "input": input, "timeout_seconds": timeout}
         if window is not None:
@@ -253,7 +253,7 @@ class Session(SessionPast):
         return Process(self._connection, self.id, document)
 
     async def processes(self) -> list[Process]:
-        """Lists the processes in the background, and those that ended lately."""
+        """Lists background processes that are running or ended recently."""
         documents = await self._connection.document("GET", _SESSION + "/processes", session=self.id)
         return [Process(self._connection, self.id, document) for document in documents]
 
@@ -266,12 +266,12 @@ class Session(SessionPast):
     async def call(
         self, tool: str, params: Mapping[str, Any] | None = None, *, on_output: Output | None = None, timeout: float | None = None
     ) -> CallOutcome:
-        """Makes a tool call, and raises when it fails."""
+        """Makes a tool call, and raises if it fails."""
         body: dict[str, Any] = {"tool": tool, "params": dict(params or {}), "timeout_seconds": timeout, "all_output": True}
         return succeeded(await self._stream(body, on_output or _ignore, tool))
 
     async def tools(self) -> list[_models.Tool]:
-        """Lists the tools that it has."""
+        """Lists its tools."""
         return await self._connection.document("GET", "/v1/tools", query={"session": self.id})
 
     async def cancel(self, call: int) -> None:
@@ -287,7 +287,7 @@ class Session(SessionPast):
         agent: str | None = None,
         limits: Mapping[str, Any] | None = None,
     ) -> list[Session]:
-        """Forks it ``count`` times, as it is now or was at a position: all or none begin."""
+        """Forks it ``count`` times, now or at a position: all or none."""
         body = {"count": count, "at": at, "name": name, "agent": agent, "limits": dict(limits or {})}
         forks: _models.Forks = await self._connection.document(
             "POST", _SESSION + "/forks", body=body, what="fork", session=self.id
@@ -297,7 +297,7 @@ class Session(SessionPast):
     async def clone(
         self, *, isolation: str = "fork", at: PositionLike | None = None, name: str | None = None, agent: str | None = None
     ) -> Session:
-        """Clones it: a ``fork``, its mounts afresh (``full``), or itself for another agent (``shared``)."""
+        """Clones it: as a ``fork``, from the same mounts (``full``), or itself for another agent (``shared``)."""
         body = {"isolation": isolation, "at": at, "name": name, "agent": agent}
         child = await self._connection.document("POST", _SESSION + "/children", body=body, what="clone", session=self.id)
         return await self._child(child)
@@ -327,12 +327,12 @@ class Session(SessionPast):
         generated: Sequence[str] = (),
         dry_run: bool = False,
     ) -> Merge:
-        """Merges what a child changed. ``theirs`` and ``ours`` are paths and globs (``src``, ``*.lock``) at or below
-        which conflicts are decided for that side; one that fits no entry is an error. Undecided conflicts leave the
-        session as it is, with ``outcome`` ``conflicted``.
+        """Merges a child's changes. ``theirs`` and ``ours`` are paths and globs (``src``, ``*.lock``) that resolve
+        conflicts at or below them for that side; a path or glob without a match is an error. Open conflicts leave the
+        session unchanged, with ``outcome`` ``conflicted``.
 
-        Generated files don't conflict: the session's own stay. They are ``__pycache__`` and other caches of tools,
-        what ``.gitignore`` files ignore, and what the globs of ``generated`` fit.
+        Generated files don't conflict: the session's version stays. They are ``__pycache__`` and other caches of tools,
+        files that ``.gitignore`` files ignore, and files that match the globs of ``generated``.
         """
         name = child if isinstance(child, str) else child.id
         body = {"child": name, "theirs": list(theirs), "ours": list(ours), "dry_run": dry_run, "agent": self._rules.agent}
@@ -348,9 +348,9 @@ class Session(SessionPast):
         generated: Sequence[str] = (),
         dry_run: bool = False,
     ) -> _models.Applied:
-        """Merges what it changed into a directory of this machine: by default the one that it began from.
+        """Merges its changes into a directory of this machine, by default the directory that it started from.
 
-        ``take`` and ``keep`` decide conflicts for the session's side and the directory's, as in ``merge``.
+        ``take`` resolves conflicts for the session's side, ``keep`` for the directory's, as in ``merge``.
         """
         body: dict[str, Any] = {"to": to, "take": list(take), "keep": list(keep), "dry_run": dry_run}
         body["generated"] = list(generated)
@@ -361,7 +361,7 @@ class Session(SessionPast):
     async def rewind(
         self, to: PositionLike, *, force: bool = False, keep_earlier: bool = False, dry_run: bool = False
     ) -> Rewind:
-        """Takes log and files back to a position. The rewind is an event, and can be undone."""
+        """Rewinds log and files to a position. The rewind is an event, and can be undone."""
         body = {"to": to, "force": force, "keep_earlier": keep_earlier, "dry_run": dry_run}
         return await self._connection.document("POST", _SESSION + "/rewind", body=body, what="rewind", session=self.id)
 
@@ -377,9 +377,9 @@ class Session(SessionPast):
         force: bool = False,
         dry_run: bool = False,
     ) -> _models.Undone:
-        """Takes back what calls changed in the files, and keeps what others changed: one call, those of an agent's run,
-        or all after a position; without any the latest call that is not undone. `external` takes changes from outside of
-        any call, `redo` the latest undo. What stays is listed in `left`, each path with its reason.
+        """Takes back changes that calls made to files, and keeps all other changes: one call, the calls of an agent's
+        run, or all calls after a position; by default the latest call that is not undone. `external` takes back changes
+        made outside of any call, `redo` the latest undo. `left` lists changes that stay, with a reason for each path.
         """
         subject = {"call": call, "run": run, "to": to, "external": external, "redo": redo}
         body = {**subject, "overwrite": overwrite, "force": force, "dry_run": dry_run}
@@ -388,7 +388,7 @@ class Session(SessionPast):
     async def revert(
         self, paths: list[str], at: PositionLike, *, force: bool = False, dry_run: bool = False
     ) -> _models.Undone:
-        """Gives paths, and all below them, the entries that they had at a position. What is there only now stays."""
+        """Restores paths, and everything below them, as of a position. Newer entries stay."""
         body = {"paths": paths, "to": at, "force": force, "dry_run": dry_run}
         return await self._connection.document("POST", _SESSION + "/undo", body=body, what="undo", session=self.id)
 
@@ -417,21 +417,21 @@ class Session(SessionPast):
         keep: str | None = None,
         rules: Mapping[str, Any] | None = None,
     ) -> Rerun:
-        """Runs its recorded calls again in a fresh session, and tells every difference. The fresh session has a
-        workspace like this one's, unless ``backend`` says otherwise, and is thrown away, unless ``keep`` names it.
-        ``rules`` describe accepted differences: ``texts``, ``ignore_fields``, ``ignore_paths``, ``text_files``."""
+        """Reruns its recorded calls in a fresh session, and returns every difference. The fresh session has the same
+        kind of workspace, unless ``backend`` selects another, and is discarded, unless ``keep`` names it. ``rules``
+        describe accepted differences: ``texts``, ``ignore_fields``, ``ignore_paths``, ``text_files``."""
         body: dict[str, Any] = {"until": until, "backend": backend, "options": dict(options or {}), "keep": keep}
         body |= {"rules": dict(rules or {}), "allow": self._rules.allow, "auto_confirm": self._rules.auto_confirm}
         return await self._connection.document("POST", _SESSION + "/rerun", body=body, what="rerun", session=self.id)
 
     async def events(self, start: int | None = None) -> AsyncIterator[Event]:
-        """Gives its events from a position on, and those that come, until it is removed. It reconnects."""
+        """Yields its events from a position on, then new events until it is removed. Reconnects if necessary."""
         async for name, event in resumed(self._connection, _SESSION + "/events/stream", {"from": start}, session=self.id):
             if name != "end":
                 yield event
 
     async def state(self, slice: str | None = None, *, pointer: str | None = None) -> Any:
-        """Returns its state: its slices, or one of them, or a part of one."""
+        """Returns its state: all slices, one slice, or a part of one."""
         return await _state(self._connection, self.id, slice, pointer, None)
 
     async def annotate(
@@ -443,7 +443,7 @@ class Session(SessionPast):
         value: Any = None,
         at: PositionLike | None = None,
     ) -> int:
-        """Records a score, a note or a value for a position, and returns the position of that."""
+        """Records a score, a note or a value for a position, and returns the annotation's own position."""
         body = {"name": name, "score": score, "note": note, "value": value, "at": at, "agent": self._rules.agent}
         recorded = await self._connection.document("POST", _SESSION + "/annotations", body=body, session=self.id)
         return recorded["seq"]
@@ -453,7 +453,7 @@ class Session(SessionPast):
         return await self._connection.document("GET", _SESSION + "/annotations", query={"name": name}, session=self.id)
 
     async def tag(self, name: str, at: PositionLike | None = None) -> int:
-        """Names a position; ``"tag:NAME"`` is a position from then on."""
+        """Names a position; then ``"tag:NAME"`` works as a position."""
         body = {"name": name, "at": at}
         return (await self._connection.document("POST", _SESSION + "/tags", body=body, session=self.id))["seq"]
 
@@ -471,7 +471,7 @@ class Session(SessionPast):
         return await self._connection.document("POST", _SESSION + "/mounts", body=body, what="mount", session=self.id)
 
     async def verify(self) -> _models.Verification:
-        """Folds its history again, and compares."""
+        """Folds its history again, and compares with everything stored."""
         return await self._connection.document("POST", _SESSION + "/verify", what="verify", session=self.id)
 
     async def remove(self) -> None:
@@ -511,9 +511,9 @@ def _as_text(data: bytes) -> str | None:
 
 
 def _by_input(command: Command, data: bytes) -> tuple[Command, bytes]:
-    """Returns a command that reads the given one, and then what that reads, from standard input."""
+    """Returns a command that reads the given command, then that command's input, from standard input."""
     text = (command if isinstance(command, str) else f"exec {shlex.join(command)}").encode()
-    # Bytes are read one by one, so that none of those behind are taken.
+    # Reads byte by byte, so that it takes nothing of the command's input.
     script = f'c=$(dd bs=1 count={len(text)} 2>/dev/null; echo x); eval "${{c%x}}"'
     return ["/bin/sh", "-c", script], text + data
 

@@ -1,4 +1,4 @@
-"""A sandbox of deepagents: ``create_deep_agent(backend=FoldspaceSandbox(session))``."""
+"""A sandbox for deepagents: ``create_deep_agent(backend=FoldspaceSandbox(session))``."""
 
 # pyright: basic
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TIMEOUT = 120
 
 
 class FoldspaceSandbox(BaseSandbox):
-    """A session as a sandbox: commands and files of the agent are calls of its log.
+    """A session as a sandbox: the agent's commands and file operations are calls in its log.
 
     The image needs ``python3`` for the tools ``edit_file``, ``glob`` and the like, as with any sandbox of deepagents.
     """
@@ -41,11 +41,11 @@ class FoldspaceSandbox(BaseSandbox):
 
     @property
     def id(self) -> str:
-        """Returns the session's identity."""
+        """The session's id."""
         return self.session.id
 
     def execute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
-        """Runs a command; 0 seconds are no limit."""
+        """Runs a command; a timeout of 0 means no limit."""
         limit = self._timeout if timeout is None else timeout
         try:
             ran = self.session.run(command, timeout=limit or None, merge_output=True)
@@ -54,7 +54,7 @@ class FoldspaceSandbox(BaseSandbox):
             return ExecuteResponse(output=str(error), exit_code=126)
         output = ran.stdout
         if ran.timed_out:
-            output += f"\n[the command was ended after {limit} seconds]"
+            output += f"\n[the command timed out after {limit} seconds]"
         truncated = len(ran.stdout_bytes) > self._max_output_bytes
         if truncated:
             output = ran.stdout_bytes[: self._max_output_bytes].decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Errors: a class for each kind of problem, with the advice of the server."""
+"""Errors: a class for each kind of problem, with the server's advice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class FoldspaceError(Exception):
-    """An error of foldspace. ``hint`` says what to do, where something is known."""
+    """An error of foldspace. ``hint`` advises what to do, if known."""
 
     kind = "error"
 
@@ -23,13 +23,13 @@ class FoldspaceError(Exception):
 
 
 class InfrastructureError(FoldspaceError):
-    """A failure of the store, the workspace or its backend, and not of what was asked for."""
+    """A failure of the store, the workspace or its backend, not of the request."""
 
     kind = "failed"
 
 
 class StartError(InfrastructureError):
-    """The server could not be started."""
+    """The server failed to start."""
 
     kind = "start"
 
@@ -65,7 +65,7 @@ class DiskFullError(InfrastructureError):
 
 
 class OtherHostError(InfrastructureError):
-    """Another host works in the session."""
+    """Another host owns the session."""
 
     kind = "other_host"
 
@@ -95,13 +95,13 @@ class UnauthorizedError(FoldspaceError):
 
 
 class ForbiddenError(FoldspaceError):
-    """It is not allowed."""
+    """The request is not allowed."""
 
     kind = "forbidden"
 
 
 class NotFoundError(FoldspaceError):
-    """There is no such session, path, event or tool."""
+    """No such session, path, event or tool."""
 
     kind = "not_found"
 
@@ -119,7 +119,7 @@ class MethodError(FoldspaceError):
 
 
 class ConflictError(FoldspaceError):
-    """It is otherwise than the request expects, such as a name that is taken."""
+    """State conflict, such as a name that is taken."""
 
     kind = "conflict"
 
@@ -131,19 +131,19 @@ class OtherVersionError(FoldspaceError):
 
 
 class UnreadableError(FoldspaceError):
-    """A newer foldspace has begun the session."""
+    """The session was started by a newer foldspace."""
 
     kind = "unreadable"
 
 
 class RefusedError(FoldspaceError):
-    """It can't be done as things are: a policy, a person or a limit is against it."""
+    """Refused by a policy, a person or a limit, or in the present state."""
 
     kind = "refused"
 
 
 class TooLargeError(FoldspaceError):
-    """It is too large."""
+    """The request is too large."""
 
     kind = "too_large"
 
@@ -155,25 +155,25 @@ class HeadTooLargeError(TooLargeError):
 
 
 class MediaTypeError(FoldspaceError):
-    """The body has another type than the server takes."""
+    """The server does not accept the body's media type."""
 
     kind = "media_type"
 
 
 class UnusableError(FoldspaceError):
-    """A value in the request can't be used."""
+    """A value in the request is invalid."""
 
     kind = "unusable"
 
 
 class InvalidCallError(UnusableError):
-    """The parameters of a call can't be used."""
+    """The parameters of a call are invalid."""
 
     kind = "invalid"
 
 
 class OverLimitError(RefusedError):
-    """The call is beyond a limit of the session."""
+    """The call exceeds a limit of the session."""
 
     kind = "over_limit"
 
@@ -185,7 +185,7 @@ class IsDirectoryError(UnusableError):
 
 
 class CallTimedOutError(FoldspaceError):
-    """The call took longer than it may."""
+    """The call exceeded its time limit."""
 
     kind = "timed_out"
 
@@ -197,7 +197,7 @@ class CallCancelledError(FoldspaceError):
 
 
 class CommandFailedError(FoldspaceError):
-    """A command ended with another status than 0, and ``check`` was asked for."""
+    """A command with ``check`` ended with another status than 0."""
 
     kind = "command"
 

@@ -1,4 +1,4 @@
-"""An environment of Harbor: ``harbor run --env foldspace.harbor:FoldspaceEnvironment``."""
+"""An environment for Harbor: ``harbor run --env foldspace.harbor:FoldspaceEnvironment``."""
 
 # pyright: basic
 from __future__ import annotations
@@ -30,7 +30,7 @@ from foldspace import RefusedError
 
 _ROOT = "/workspace"
 _REPOSITORY = "localhost/foldspace-harbor"
-# More is recorded as the standard input of a shell: a command that is a call has so many characters at most.
+# Longer commands are passed on standard input, since a call's command is limited.
 _CHARS = 3500
 _AS_USER = """group=$(id -g -- {user}) || exit 126
 home=$(getent passwd {user} | cut -d: -f6)
@@ -39,11 +39,11 @@ _BUILDING = asyncio.Lock()
 
 
 class FoldspaceEnvironment(BaseEnvironment):
-    """A session for each environment of a trial, in a container of Podman's with a writable root.
+    """A session for each environment of a trial, in a Podman container with a writable root.
 
-    The task's working directory is the workspace: what changes there is recorded. What changes elsewhere, such as in
-    ``/logs``, goes with the container. ``--ek data=DIR`` names the directory of the data, ``--ek remove=true`` removes
-    the session at the end, and ``options`` are those of the container.
+    The task's working directory is the workspace: changes there are recorded. Changes elsewhere, such as in ``/logs``,
+    are removed with the container. ``--ek data=DIR`` sets the data directory, ``--ek remove=true`` removes the session
+    at the end, and ``options`` are options of the container.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class FoldspaceEnvironment(BaseEnvironment):
         self._env_files: dict[str, str] = {}
         super().__init__(*args, **kwargs)
         if self._host_mounts:
-            raise ValueError("foldspace mounts no directories of this machine in a trial; leave --mounts out")
+            raise ValueError("foldspace can't mount directories of this machine in a trial; leave out --mounts")
 
     @staticmethod
     def type() -> str:
@@ -74,34 +74,34 @@ class FoldspaceEnvironment(BaseEnvironment):
 
     @property
     def capabilities(self) -> EnvironmentCapabilities:
-        """Returns what it can do."""
+        """The capabilities of the environment."""
         return EnvironmentCapabilities(disable_internet=True)
 
     @classmethod
     def resource_capabilities(cls) -> EnvironmentResourceCapabilities:
-        """Returns which resources it can limit."""
+        """Returns the resources that it can limit."""
         return EnvironmentResourceCapabilities(cpu_limit=True, memory_limit=True, fractional_cpus=True)
 
     @classmethod
     def preflight(cls) -> None:
-        """Ends the program where Podman is missing."""
+        """Ends the program if Podman is missing."""
         if not shutil.which("podman"):
-            raise SystemExit("foldspace.harbor builds and inspects images by the program podman: install it")
+            raise SystemExit("foldspace.harbor needs the program podman to build and inspect images: install it")
 
     def _validate_definition(self) -> None:
         if (self.environment_dir / COMPOSE_FILE_NAME).exists():
-            raise ValueError("foldspace runs tasks of one container; this one has a docker-compose.yaml")
+            raise ValueError("foldspace runs tasks with one container; this task has a docker-compose.yaml")
         require_agent_environment_definition(self.environment_dir, docker_image=self.task_env_config.docker_image)
 
     @property
     def session(self) -> foldspace.Session:
-        """Returns the session, once the environment has started."""
+        """The session, once the environment has started."""
         if self._session is None:
             raise RuntimeError("the environment has not started")
         return self._session
 
     async def start(self, force_build: bool) -> None:
-        """Begins a session with the contents of the image's working directory."""
+        """Starts a session with the contents of the image's working directory."""
         image = await self._image(force_build)
         config = json.loads(await self._podman("image", "inspect", image))[0]["Config"]
         self._workdir = os.path.normpath(self.task_env_config.workdir or config.get("WorkingDir") or "/")
@@ -131,7 +131,7 @@ class FoldspaceEnvironment(BaseEnvironment):
             auto_confirm=True,
             agent="harbor",
         )
-        # The container stays as long as a command runs in it.
+        # Keeps the container running, since it stops without a command.
         self._holder = await self._session.start(["tail", "-f", "/dev/null"])
         if contents := await self._contents(image) if self._workdir != "/" else b"":
             await self._unpack(contents, self._workdir)
@@ -167,7 +167,7 @@ class FoldspaceEnvironment(BaseEnvironment):
         return True
 
     async def _contents(self, image: str) -> bytes:
-        """Returns what the image has in the working directory as a tar archive, with the owners of all entries."""
+        """Returns the image's working directory as a tar archive, with the owners of all entries."""
         script = 'cd "$0" 2> /dev/null || exit 0; tar -cf - .'
         options = ["--rm", "--network", "none", "--user", "0:0", "--entrypoint", "/bin/sh"]
         return await self._podman("run", *options, image, "-c", script, self._workdir)
@@ -188,7 +188,7 @@ class FoldspaceEnvironment(BaseEnvironment):
         return output
 
     async def stop(self, delete: bool) -> None:
-        """Ends the container. The session stays, to be looked at, unless it is to be removed."""
+        """Ends the container. The session stays, unless ``remove`` is set."""
         session, client, holder = self._session, self._client, self._holder
         self._session = self._client = self._holder = None
         if session is None or client is None:
@@ -197,7 +197,7 @@ class FoldspaceEnvironment(BaseEnvironment):
             with contextlib.suppress(OSError, ValueError):
                 await session.annotate("reward", score=float(self.trial_paths.reward_text_path.read_text()))
             if delete and holder is not None:
-                # It has ended where the container has.
+                # It has already ended if the container has.
                 with contextlib.suppress(RefusedError):
                     await holder.kill()
                 await holder.wait(10)
@@ -214,8 +214,8 @@ class FoldspaceEnvironment(BaseEnvironment):
         timeout_sec: int | None = None,
         user: str | int | None = None,
     ) -> ExecResult:
-        """Runs a command. One that is refused, or takes too long, has a result as well."""
-        # In one line, as the log shows the first.
+        """Runs a command. A command that is refused or times out has a result, too."""
+        # On one line, since the log shows the first line.
         command = f"cd {shlex.quote(cwd or self._workdir)} || exit; {command}"
         who = self._resolve_user(user)
         who = self._image_user or "root" if who is None else str(who)
@@ -230,7 +230,7 @@ class FoldspaceEnvironment(BaseEnvironment):
             ran = await self.session.run(argv, stdin=stdin, timeout=timeout_sec)
         except RefusedError as error:
             return ExecResult(stdout="", stderr=str(error), return_code=126)
-        note = f"\nthe command was ended after {timeout_sec} seconds\n" if ran.timed_out else ""
+        note = f"\nthe command timed out after {timeout_sec} seconds\n" if ran.timed_out else ""
         code = 124 if ran.timed_out else ran.exit_code
         if emit := self._output_callback():
             await emit(ran.stdout, "stdout")
@@ -242,22 +242,22 @@ class FoldspaceEnvironment(BaseEnvironment):
         text = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env.items())
         if text not in self._env_files:
             path = f"/tmp/.harbor-env-{len(self._env_files)}"
-            # What a process in the background reads is not recorded.
+            # The input of a background process is not recorded.
             script = ["/bin/sh", "-c", 'umask 77 && cat > "$1"', "sh", path]
             process = await self.session.start(script, input=True)
             if not (ran := await process.feed_and_collect(text.encode())).ok:
-                raise RuntimeError(f"can't keep the environment in {path}: {ran.stderr.strip()}")
+                raise RuntimeError(f"failed to write the environment to {path}: {ran.stderr.strip()}")
             self._env_files[text] = path
         return self._env_files[text]
 
     def _absolute(self, path: str) -> str:
-        """Returns the path of an entry as the session knows it."""
+        """Returns the session's path of an entry."""
         whole = os.path.normpath(PurePosixPath(self._workdir, path))
         is_within = self._workdir != "/" and (whole + "/").startswith(self._workdir + "/")
         return _ROOT + whole.removeprefix(self._workdir) if is_within else whole
 
     async def upload_file(self, source_path: Path | str, target_path: str) -> None:
-        """Writes a file; into a directory under its own name."""
+        """Writes a file; keeps its name if the target is a directory."""
         source = Path(source_path)
         if target_path.endswith("/") or await self.is_dir(target_path, user="root"):
             target_path = f"{target_path.rstrip('/')}/{source.name}"
@@ -274,7 +274,7 @@ class FoldspaceEnvironment(BaseEnvironment):
     async def _unpack(self, archive: bytes, target: str) -> None:
         ran = await self.session.run(["sh", "-c", 'mkdir -p "$1" && tar -xf - -C "$1"', "sh", target], stdin=archive)
         if not ran.ok:
-            raise RuntimeError(f"can't unpack in {target}: {ran.stderr.strip()}")
+            raise RuntimeError(f"failed to unpack in {target}: {ran.stderr.strip()}")
 
     async def download_file(self, source_path: str, target_path: Path | str) -> None:
         """Reads a file."""
@@ -287,7 +287,7 @@ class FoldspaceEnvironment(BaseEnvironment):
         """Copies a directory's contents to this machine."""
         ran = await self.session.run(["tar", "-cf", "-", "-C", source_dir, "."])
         if not ran.ok:
-            raise RuntimeError(f"can't pack {source_dir}: {ran.stderr.strip()}")
+            raise RuntimeError(f"failed to pack {source_dir}: {ran.stderr.strip()}")
         for why in extract_dir(io.BytesIO(ran.stdout_bytes), target_dir):
             self.logger.debug(f"left out of {source_dir}: {why}")
 

@@ -1,4 +1,4 @@
-"""A sandbox of Inspect: ``Task(sandbox="foldspace")``, found by the entry point of the package."""
+"""A sandbox for Inspect: ``Task(sandbox="foldspace")``, registered by the package's entry point."""
 
 # pyright: basic
 from __future__ import annotations
@@ -28,14 +28,14 @@ class FoldspaceSandboxConfig(BaseModel, frozen=True):
     image: str | None = None
     data: str | None = None
     auto_confirm: bool | None = None
-    """Allows commands without a question; by default in containers only."""
+    """Allows all commands without a question; by default only in containers."""
     remove: bool = False
-    """Removes the session of a sample at its end. By default it stays, to be looked at."""
+    """Removes the session of a sample at its end. By default it stays."""
 
 
 @sandboxenv(name="foldspace")
 class FoldspaceSandboxEnvironment(SandboxEnvironment):
-    """A session for each sample: what its tools do is recorded."""
+    """A session for each sample, with a record of its tools' work."""
 
     def __init__(self, client: foldspace.Client, session: foldspace.Session, remove: bool) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class FoldspaceSandboxEnvironment(SandboxEnvironment):
 
     @classmethod
     async def sample_init(cls, task_name: str, config: Any, metadata: dict[str, str]) -> dict[str, SandboxEnvironment]:
-        """Begins a session."""
+        """Starts a session."""
         chosen = config if isinstance(config, FoldspaceSandboxConfig) else FoldspaceSandboxConfig()
         auto_confirm = chosen.backend != "host" if chosen.auto_confirm is None else chosen.auto_confirm
         client = foldspace.Client(chosen.data, progress=False)
@@ -84,14 +84,14 @@ class FoldspaceSandboxEnvironment(SandboxEnvironment):
     ) -> ExecResult[str]:
         """Runs a command."""
         if user is not None and user not in await self._own_names():
-            raise SandboxUserUnsupportedError(f"commands of foldspace run as their own user, and not as {user!r}")
+            raise SandboxUserUnsupportedError(f"foldspace runs commands only as its own user, not as {user!r}")
         place, command = await self.session.absolute.command_in(cwd or "", cmd)
         try:
             ran = await self.session.run(command, cwd=place, env=env, stdin=input or b"", timeout=timeout)
         except InfrastructureError as error:
             raise SandboxUnavailableError(str(error)) from error
         if ran.timed_out:
-            raise TimeoutError(f"the command was ended after {timeout} seconds")
+            raise TimeoutError(f"the command timed out after {timeout} seconds")
         limit = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
         for output in (ran.stdout_bytes, ran.stderr_bytes):
             if len(output) > limit:

@@ -1,4 +1,4 @@
-"""A checkpointer of LangGraph that knows where the files were: ``graph.compile(checkpointer=FoldspaceSaver(...))``."""
+"""A checkpointer for LangGraph that records file positions: ``graph.compile(checkpointer=FoldspaceSaver(...))``."""
 
 # pyright: basic
 from __future__ import annotations
@@ -29,8 +29,8 @@ import foldspace.sync
 from foldspace import NotFoundError
 from foldspace._packing import quoted, tar, unquoted, untar
 
-# The position at the end of a step. LangGraph keeps a checkpoint in the background, while the next step runs, in a copy
-# of the context in which it asked for the versions of the step's channels.
+# The position at the end of a step. LangGraph saves a checkpoint in the background, while the next step runs, in a copy
+# of the context that called `get_next_version`.
 _step_end: ContextVar[tuple[str, int] | None] = ContextVar("foldspace_step_end", default=None)
 
 POSITION = "foldspace"
@@ -38,10 +38,10 @@ POSITION = "foldspace"
 
 
 class FoldspaceSaver(BaseCheckpointSaver[int]):
-    """Keeps checkpoints in a session of its own, and the position of the agent's session with each.
+    """Stores checkpoints in a separate session, each with the position of the agent's session.
 
-    ``session`` is the one whose files the graph's tools change. ``rewind(config)`` takes its files back to a
-    checkpoint before the graph is invoked from there; ``fork(config)`` gives a session with the files as they were.
+    ``session`` has the files that the graph's tools change. ``rewind(config)`` takes its files back to a checkpoint,
+    before the graph is invoked from there; ``fork(config)`` returns a session with the files as they were.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
         super().__init__(serde=serde)
         self.session = session
         self._store = client.create(name, backend="memory", create_id=f"langgraph:{name}")
-        # A write is looked for, and then made.
+        # Held between the check for earlier writes and the write.
         self._lock = threading.Lock()
 
     # -- the agent's files
@@ -69,7 +69,7 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
         return known["position"]
 
     def rewind(self, config: RunnableConfig) -> RunnableConfig:
-        """Takes the agent's files back to a checkpoint, and returns its config. The rewind is an event: it can be
+        """Rewinds the agent's files to a checkpoint, and returns its config. The rewind is an event, and can be
         undone."""
         position = self.position(config)
         assert self.session is not None
@@ -86,7 +86,7 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
     # -- checkpoints
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Returns a checkpoint: the one that the config names, else the latest."""
+        """Returns the checkpoint that the config names, else the latest."""
         given = _given(config)
         thread, ns = given["thread_id"], given.get("checkpoint_ns", "")
         wanted = get_checkpoint_id(config) or max(self._ids(thread, ns), default=None)
@@ -100,7 +100,7 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Lists checkpoints, the latest of each thread first."""
+        """Lists checkpoints of each thread, latest first."""
         given = _given(config) if config else {}
         threads = [given["thread_id"]] if config else self._names("")
         only, until = (get_checkpoint_id(config) if config else None), (get_checkpoint_id(before) if before else None)
@@ -119,7 +119,7 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
                     yield found
 
     def get_next_version(self, current: int | None, channel: None) -> int:
-        """Returns a channel's next version; it is asked for when a step has ended and before the next one begins."""
+        """Returns a channel's next version. LangGraph calls this between two steps."""
         if self.session is not None:
             _step_end.set((self.session.id, self.session.head()))
         return super().get_next_version(current, channel)
@@ -131,7 +131,7 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Keeps a checkpoint, with the position of the agent's session."""
+        """Stores a checkpoint, with the position of the agent's session."""
         del new_versions
         given = _given(config)
         thread, ns = given["thread_id"], given.get("checkpoint_ns", "")
@@ -151,7 +151,7 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Keeps what a task wrote."""
+        """Stores the writes of a task."""
         given = _given(config)
         place = _place(given["thread_id"], given.get("checkpoint_ns", ""), given["checkpoint_id"], "writes", task_id)
         with self._lock:
@@ -159,7 +159,7 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
             files: dict[str, bytes] = {}
             for number, (channel, value) in enumerate(writes):
                 index = WRITES_IDX_MAP.get(channel, number)
-                # A task that runs again does not write twice; its errors and interrupts are the latest.
+                # A rerun task does not write twice, but replaces its errors and interrupts.
                 if index < 0 or str(index) not in known:
                     files[str(index)] = self._packed([task_id, channel, task_path], value)
             if files:
@@ -182,7 +182,7 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
             self._store.files.upload(self._store.files.download(_place(source_thread_id)), _place(target_thread_id))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Removes all but the latest checkpoints of threads; all with ``delete``."""
+        """Removes all but the latest checkpoints of threads, or all with ``delete``."""
         for thread in thread_ids:
             if strategy == "delete":
                 self.delete_thread(thread)
@@ -217,13 +217,13 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Keeps a checkpoint."""
+        """Stores a checkpoint."""
         return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Keeps what a task wrote."""
+        """Stores the writes of a task."""
         await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
 
     async def adelete_thread(self, thread_id: str) -> None:
@@ -267,7 +267,7 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
         )
 
     def _packed(self, head: Any, *value: Any) -> bytes:
-        """Returns a value, with a head of JSON, as bytes."""
+        """Returns a value as bytes, with a JSON header."""
         head, value_ = (head, value[0]) if value else (None, head)
         kind, dumped = self.serde.dumps_typed(value_)
         return json.dumps([head, kind]).encode() + b"\n" + dumped
@@ -287,7 +287,7 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
         return [unquoted(entry["path"].rsplit("/", 1)[-1]) for entry in self._entries(place)]
 
     def _ids(self, thread: str, ns: str) -> builtins.list[str]:
-        # Writes may come before their checkpoint.
+        # Writes may be stored before their checkpoint, so this lists directories.
         return self._names(_place(thread, ns))
 
     def _remove(self, place: str) -> None:
@@ -306,5 +306,5 @@ def _config(thread: str, ns: str, checkpoint_id: str) -> RunnableConfig:
 
 
 def _place(*parts: str) -> str:
-    """Returns a directory for any texts: names that could be a path are written in base 32."""
+    """Returns a directory for any texts: texts that are not valid names are encoded in base 32."""
     return "/".join(quoted(part) for part in parts)

@@ -22,9 +22,9 @@ class FoldspaceEnvironmentConfig(BaseModel):
     backend: str = "container"
     image: str | None = None
     name: str | None = None
-    """The session's name; one that is there is continued."""
+    """The session's name; an existing session is continued."""
     mount: str | None = None
-    """A directory of this machine that is copied into the workspace."""
+    """A directory of this machine to copy into the workspace."""
     directory: str | None = None
     """A directory of this machine to work in."""
     options: dict[str, Any] = {}
@@ -33,12 +33,12 @@ class FoldspaceEnvironmentConfig(BaseModel):
     env: dict[str, str] = {}
     timeout: int = 30
     auto_confirm: bool | None = None
-    """Allows commands without a question; by default in containers only."""
+    """Allows all commands without a question; by default only in containers."""
     allow: list[str] = []
 
 
 class FoldspaceEnvironment:
-    """Runs an agent's commands in a session, so that its run can be looked at, rewound, forked and bisected."""
+    """Runs an agent's commands in a session, so that its run can be inspected, rewound, forked and bisected."""
 
     def __init__(self, *, config_class: type = FoldspaceEnvironmentConfig, **given: Any) -> None:
         self.config = config_class(**given)
@@ -87,7 +87,7 @@ class FoldspaceEnvironment:
         return recursive_merge(self.config.model_dump(), platform.uname()._asdict(), given)
 
     def serialize(self) -> dict[str, Any]:
-        """Returns what a trajectory keeps: the configuration and the session."""
+        """Returns the configuration and the session, for the trajectory."""
         kind = f"{type(self).__module__}.{type(self).__name__}"
         config = {"environment": self.config.model_dump(mode="json"), "environment_type": kind}
         return {"info": {"config": config, "foldspace": {"session": self.session.id, "position": self.session.head()}}}

@@ -1,4 +1,4 @@
-"""A sandbox client and a session of openai-agents.
+"""A sandbox client and a session for openai-agents.
 
 ``RunConfig(sandbox=SandboxRunConfig(client=FoldspaceSandboxClient()))``.
 """
@@ -36,11 +36,11 @@ class FoldspaceSandboxClientOptions(BaseSandboxClientOptions):
     image: str | None = None
     name: str | None = None
     auto_confirm: bool | None = None
-    """Allows commands without a question; by default in containers only."""
+    """Allows all commands without a question; by default only in containers."""
 
 
 class FoldspaceSandboxSessionState(SandboxSessionState):
-    """The state by which a sandbox is found again."""
+    """The state for resuming a sandbox."""
 
     type: Literal["foldspace"] = "foldspace"
     foldspace_session: str
@@ -48,7 +48,7 @@ class FoldspaceSandboxSessionState(SandboxSessionState):
 
 
 class FoldspaceSandboxSession(BaseSandboxSession):
-    """A session as a sandbox: commands and files are calls of its log."""
+    """A session as a sandbox: commands and file operations are calls in its log."""
 
     state: FoldspaceSandboxSessionState
 
@@ -84,7 +84,7 @@ class FoldspaceSandboxSession(BaseSandboxSession):
         await self.session.absolute.write(str(place), contents.encode() if isinstance(contents, str) else contents)
 
     async def running(self) -> bool:
-        """Tells whether the session is there."""
+        """Returns true if the session exists."""
         try:
             await self.session.show()
         except FoldspaceError:
@@ -101,7 +101,7 @@ class FoldspaceSandboxSession(BaseSandboxSession):
 
 
 class FoldspaceSandboxClient(BaseSandboxClient[FoldspaceSandboxClientOptions | None]):
-    """Makes sandboxes of sessions. ``delete`` removes a session, with its history, only where ``remove`` is set."""
+    """Makes sandboxes from sessions. ``delete`` removes a session, with its history, only if ``remove`` is set."""
 
     backend_id = "foldspace"
     supports_default_options = True
@@ -117,14 +117,14 @@ class FoldspaceSandboxClient(BaseSandboxClient[FoldspaceSandboxClientOptions | N
         manifest: Manifest | None = None,
         options: FoldspaceSandboxClientOptions | None = None,
     ) -> SandboxSession:
-        """Begins a session."""
+        """Starts a session."""
         chosen = options or FoldspaceSandboxClientOptions()
         manifest = self._validate_manifest_for_create(manifest or Manifest())
         confirm = chosen.backend != "host" if chosen.auto_confirm is None else chosen.auto_confirm
         session = await self._client.create(
             chosen.name, backend=chosen.backend, image=chosen.image, auto_confirm=confirm, agent="openai-agents"
         )
-        # Its directory is where the backend has it.
+        # The backend determines its directory.
         manifest = manifest.model_copy(update={"root": await session.absolute.root()}, deep=True)
         state = FoldspaceSandboxSessionState(
             snapshot=resolve_snapshot(snapshot, session.id),
@@ -137,17 +137,17 @@ class FoldspaceSandboxClient(BaseSandboxClient[FoldspaceSandboxClientOptions | N
     async def resume(self, state: SandboxSessionState) -> SandboxSession:
         """Opens the session of a state."""
         if not isinstance(state, FoldspaceSandboxSessionState):
-            raise TypeError("the state is of another sandbox client")
+            raise TypeError("the state belongs to another sandbox client")
         session = await self._client.open(
             state.foldspace_session, auto_confirm=state.auto_confirm, agent="openai-agents"
         )
         return self._wrap_session(FoldspaceSandboxSession(state, session))
 
     async def delete(self, session: SandboxSession) -> SandboxSession:
-        """Lets go of a session; it stays to be looked at, unless ``remove`` is set."""
+        """Releases a session. The session stays, unless ``remove`` is set."""
         inner = session._inner
         if not isinstance(inner, FoldspaceSandboxSession):
-            raise TypeError("the session is of another sandbox client")
+            raise TypeError("the session belongs to another sandbox client")
         if self._remove:
             await inner.session.remove()
         return session
@@ -162,7 +162,7 @@ class FoldspaceSandboxClient(BaseSandboxClient[FoldspaceSandboxClientOptions | N
 
 
 class FoldspaceSession:
-    """A conversation, kept in a session: each change is a call of its log, so older states can be looked at."""
+    """A conversation, stored in a session: each change is a call in its log, so older states remain available."""
 
     session_settings: SessionSettings | None = None
 
@@ -184,7 +184,7 @@ class FoldspaceSession:
             text = await (await self._files()).read_text(self._path)
         except NotFoundError:
             return []
-        # Other separators of lines may stand in the texts.
+        # Texts may contain other line separators.
         return [json.loads(line) for line in text.split("\n") if line]
 
     async def _write(self, items: list[TResponseInputItem]) -> None:
@@ -192,7 +192,7 @@ class FoldspaceSession:
         await (await self._files()).write(self._path, text)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Returns the items; the latest ones with ``limit``."""
+        """Returns the items; with ``limit``, the latest items."""
         limit = limit if limit is not None or self.session_settings is None else self.session_settings.limit
         items = await self._read()
         return items if limit is None else items[len(items) - min(max(limit, 0), len(items)) :]

@@ -1,4 +1,4 @@
-"""A workspace and a conversation store of pydantic-ai."""
+"""A workspace and a conversation store for pydantic-ai."""
 
 # pyright: basic
 from __future__ import annotations
@@ -25,8 +25,8 @@ _TRIES = 100
 class FoldspaceBackend:
     """A session as a workspace: ``Workspace(FoldspaceBackend(backend="podman"))``.
 
-    It begins with the first operation; with ``ref`` it is the session that the ref names. Commands and files are calls
-    of its log. It stays when a run ends.
+    The session starts with the first operation; with ``ref`` an existing session is used. Commands and file operations
+    are calls in its log. The session stays when a run ends.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class FoldspaceBackend:
         **options: Any,
     ) -> None:
         if ref is not None and ref.provider != PROVIDER:
-            raise ValueError(f"the workspace is of {ref.provider}, not of {PROVIDER}")
+            raise ValueError(f"the workspace belongs to {ref.provider}, not to {PROVIDER}")
         self._ref = ref
         self._client = foldspace.Client(data, progress=False)
         self._rules: dict[str, Any] = {"allow": allow, "agent": "pydantic-ai"}
@@ -52,14 +52,14 @@ class FoldspaceBackend:
 
     @property
     def ref(self) -> WorkspaceRef | None:
-        """Returns the session's identity, once there is one."""
+        """The session's identity; ``None`` before it has started."""
         return self._ref
 
     async def session(self) -> foldspace.Session:
-        """Returns the session, which begins where there is none."""
+        """Returns the session, and starts it if necessary."""
         if self._opening is None or (self._opening.done() and (self._opening.cancelled() or self._opening.exception())):
             self._opening = asyncio.create_task(self._open())
-        # Who is cancelled meanwhile leaves the session, and its ref, behind.
+        # A cancelled caller must not lose the session and its ref.
         return await asyncio.shield(self._opening)
 
     async def _open(self) -> foldspace.Session:
@@ -77,7 +77,7 @@ class FoldspaceBackend:
         await self._client.close()
 
     async def destroy(self) -> None:
-        """Removes the session, with its history. What runs in it is killed, and fails as unavailable."""
+        """Removes the session, with its history. Kills its running commands, which fail as unavailable."""
         session = await self.session()
         self._destroyed = True
         for _ in range(_TRIES):
@@ -87,7 +87,7 @@ class FoldspaceBackend:
             try:
                 return await session.remove()
             except RefusedError:
-                # A process, or a call, is about to end.
+                # A process or a call is still ending.
                 await asyncio.sleep(0.05)
         await session.remove()
 
@@ -112,7 +112,7 @@ class FoldspaceBackend:
         if isinstance(command, str) != shell:
             raise TypeError("a text needs shell=True, a list of arguments shell=False")
         session = await self.session()
-        # A process and no call: other operations of the workspace go on meanwhile.
+        # A process instead of a call, so that other operations of the workspace continue.
         process: foldspace.Process | None = None
         try:
             process = await session.start(command if shell else list(command), cwd="/", env=env)
@@ -121,7 +121,7 @@ class FoldspaceBackend:
             assert process is not None
             await process.kill()
             ended = await process.collect()
-            said = f"the command was ended after {timeout} seconds"
+            said = f"the command timed out after {timeout} seconds"
             raise WorkspaceTimeoutError(said, stdout=ended.stdout, stderr=ended.stderr) from error
         except asyncio.CancelledError:
             if process is not None:
@@ -134,7 +134,7 @@ class FoldspaceBackend:
         return CommandResult(exit_code=ran.exit_code, stdout=ran.stdout, stderr=ran.stderr)
 
     async def _gone(self, session: foldspace.Session, error: FoldspaceError) -> Exception:
-        """Returns the error, or that of a session that was removed."""
+        """Returns the error, or an unavailable error if the session was removed."""
         try:
             await session.show()
         except NotFoundError:
@@ -143,10 +143,10 @@ class FoldspaceBackend:
             pass
         return error
 
-    # -- files: plain ones by the API; behind links, or outside of the workspace, as for any backend with commands
+    # -- files: plain files through the API; behind links, or outside of the workspace, with commands
 
     async def _find(self, path: str) -> tuple[foldspace.Session, str | None, Any]:
-        """Returns the path in the workspace and its entry, where it is a plain one."""
+        """Returns the path in the workspace and its entry, if it is a plain path."""
         session = await self.session()
         await self.working_dir()
         inside = await session.absolute.inside(path)
@@ -197,11 +197,11 @@ class FoldspaceBackend:
         return await self._shell.list_dir(path)
 
     async def make_dir(self, path: str) -> None:
-        """Makes a directory, with those above it."""
+        """Creates a directory and its missing parents."""
         await self._shell.make_dir(path)
 
     async def remove(self, path: str) -> None:
-        """Removes a file, or a directory with all in it."""
+        """Removes a file, or a directory with its contents."""
         session, inside, entry = await self._find(path)
         if inside and entry and entry["node"] in ("file", "directory", "symlink"):
             await session.files.remove(inside, recursive=True)
@@ -209,7 +209,7 @@ class FoldspaceBackend:
             await self._shell.remove(path)
 
     async def exists(self, path: str) -> bool:
-        """Tells whether there is a file or directory."""
+        """Returns true if a file or directory exists."""
         _, _, entry = await self._find(path)
         return bool(entry and entry["node"] in ("file", "directory")) or await self._shell.exists(path)
 
@@ -219,7 +219,7 @@ class FoldspaceBackend:
 
 
 class _Commands:
-    """The same workspace with commands only."""
+    """The same workspace, with only commands."""
 
     def __init__(self, backend: FoldspaceBackend) -> None:
         self._backend = backend
@@ -236,10 +236,10 @@ def _entry(path: str, entry: Any) -> FileEntry:
 
 
 class FoldspaceConversationStore(ConversationStore):
-    """Keeps conversations in a session: each save is a call of its log, so older states can be looked at.
+    """Stores conversations in a session: each save is a call in its log, so older states remain available.
 
-    One process writes a conversation at a time: the comparison of revisions holds within a process. Entries that no
-    conversation reaches any more are kept.
+    Only one process may write a conversation at a time: revisions are compared within a process. Unreachable entries
+    are retained.
     """
 
     def __init__(self, client: foldspace.Client, *, name: str = "pydantic-ai-conversations") -> None:
@@ -262,7 +262,7 @@ class FoldspaceConversationStore(ConversationStore):
             return None
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
-        """Returns the records, the newest first."""
+        """Returns the records, newest first."""
         files = await self._files()
         try:
             kept = untar(await files.download("records"))
@@ -279,7 +279,7 @@ class FoldspaceConversationStore(ConversationStore):
         new_entries: Sequence[ConversationEntry] = (),
         expected_revision: str | None,
     ) -> None:
-        """Keeps a record with its new entries, as one call."""
+        """Stores a record with its new entries, in one call."""
         files = await self._files()
         async with self._lock:
             stored = await self.read_record(record.conversation_id)

@@ -3,9 +3,9 @@
     def test_agent(foldspace_session):
         foldspace_session.run("make", check=True)
 
-``--foldspace-expect DIR`` compares, at the end of each test that passed, the files and the calls of its session with
-those in DIR; ``--foldspace-update`` writes them there. ``@pytest.mark.foldspace(backend=..., mount=..., ignore=[...])``
-has the options of a session, and globs of paths that may differ.
+``--foldspace-expect DIR`` compares the files and calls of each passed test's session with the expectations in DIR;
+``--foldspace-update`` writes the expectations. ``@pytest.mark.foldspace(backend=..., mount=..., ignore=[...])`` sets
+the options of a session, and globs of paths that may differ.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds the options."""
     group = parser.getgroup("foldspace")
     group.addoption("--foldspace-backend", default="host", help="the backend of foldspace_session (host)")
-    group.addoption("--foldspace-data", help="keeps the sessions in this directory; by default they go with the run")
+    group.addoption("--foldspace-data", help="stores the sessions in this directory; by default in a temporary one")
     group.addoption("--foldspace-expect", metavar="DIR", help="compares files and calls with the expectations in DIR")
     group.addoption("--foldspace-update", action="store_true", help="writes the expectations")
 
@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def foldspace_client(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[foldspace.sync.Client]:
-    """A client of a server for this run, or of that of ``--foldspace-data``."""
+    """A client of a server for this run, or of the server of ``--foldspace-data``."""
     import foldspace.sync
 
     kept = request.config.getoption("--foldspace-data")
@@ -81,7 +81,7 @@ def foldspace_session(
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Remembers whether the test itself passed."""
+    """Remembers if the test itself passed."""
     report = yield
     if call.when == "call":
         item.stash[_PASSED] = report.passed
@@ -96,7 +96,7 @@ def _options(node: pytest.Item) -> dict[str, Any]:
 
 
 def _found(session: foldspace.sync.Session, begun: int, ignored: list[str]) -> Expected:
-    """Returns the files at the end, and the calls since the beginning."""
+    """Returns the files at the end, and all calls of the test."""
     files = {
         entry["path"]: entry.get("content") or entry.get("target") or entry["node"]
         for entry in session.files.tree()
@@ -126,7 +126,7 @@ def _expect(request: pytest.FixtureRequest, directory: Path, found: Expected) ->
     differences = _differences(json.loads(path.read_text()), found)
     if differences:
         said = "\n".join(f"  {each}" for each in differences)
-        pytest.fail(f"the session differs from {path}:\n{said}\n--foldspace-update accepts that", pytrace=False)
+        pytest.fail(f"the session differs from {path}:\n{said}\n--foldspace-update accepts this", pytrace=False)
 
 
 def _differences(expected: Expected, found: Expected) -> list[str]:
@@ -136,7 +136,7 @@ def _differences(expected: Expected, found: Expected) -> list[str]:
     told += [f"file {path}: changed" for path in was if path in now and was[path] != now[path]]
     for number, (before, after) in enumerate(zip(expected["calls"], found["calls"]), 1):
         if before != after:
-            told.append(f"call {number}: {json.dumps(before)} was expected, {json.dumps(after)} was made")
+            told.append(f"call {number}: expected {json.dumps(before)}, found {json.dumps(after)}")
     if len(expected["calls"]) != len(found["calls"]):
-        told.append(f"{len(expected['calls'])} calls were expected, {len(found['calls'])} were made")
+        told.append(f"expected {len(expected['calls'])} calls, found {len(found['calls'])}")
     return told

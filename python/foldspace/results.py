@@ -1,4 +1,4 @@
-"""Results of calls, with a form for notebooks."""
+"""Results of calls, with HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ Entries = list[EntryAtPath]
 
 @dataclass(frozen=True)
 class CommandResult:
-    """The end of a command, and what it printed."""
+    """The end of a command, with its output."""
 
     stdout_bytes: bytes
     stderr_bytes: bytes
     exit_code: int
     timed_out: bool = False
-    """True if it was ended because it took too long; ``exit_code`` is 124 then."""
+    """True if it timed out; ``exit_code`` is 124 then."""
     signal: int | None = None
     truncated: bool = False
     """True if part of the output is missing here. The log has up to 8 MiB of it."""
     call: int = 0
-    """The position of its call, by which the log, ``fork`` and ``rewind`` know it."""
+    """The position of its call, for the log, ``fork`` and ``rewind``."""
     finished: int = 0
     """The position after it."""
     seconds: float = 0.0
     note: str | None = None
-    """Advice beside its output."""
+    """Advice, besides its output."""
 
     @property
     def stdout(self) -> str:
-        """Returns standard output as text."""
+        """Standard output as text."""
         return self.stdout_bytes.decode(errors="replace")
 
     @property
     def stderr(self) -> str:
-        """Returns standard error as text."""
+        """Standard error as text."""
         return self.stderr_bytes.decode(errors="replace")
 
     @property
     def ok(self) -> bool:
-        """Tells whether it ended with 0."""
+        """True if it ended with 0."""
         return self.exit_code == 0
 
 
@@ -67,7 +67,7 @@ class Diff(list[Change]):
 
     @property
     def patch(self) -> str:
-        """Returns a patch that ``git apply`` understands."""
+        """A patch for ``git apply``."""
         return "".join(each["patch"] for each in self)
 
     def paths(self) -> list[str]:
@@ -96,7 +96,7 @@ class Log(list[Event]):
 
 
 class Tree(list[EntryAtPath]):
-    """The entries of a directory, with all below them."""
+    """All entries below a directory."""
 
     def _repr_html_(self) -> str:
         lines: list[str] = []

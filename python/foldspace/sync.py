@@ -19,8 +19,8 @@ from foldspace.types import Ask, Command, Data, Identified, Output, PositionLike
 
 
 class AbsoluteFiles:
-    """Files by the absolute paths that commands of a session know. Those outside of the workspace, such as in /tmp,
-    are read and written by commands."""
+    """Files by the absolute paths that commands of a session use. Files outside of the workspace, such as in /tmp, are
+    read and written by commands."""
 
     def __init__(self, core: _absolute.AbsoluteFiles) -> None:
         self._core: _absolute.AbsoluteFiles = core
@@ -30,7 +30,7 @@ class AbsoluteFiles:
         return LOOP.wait(self._core.root())
 
     def inside(self, path: str) -> str | None:
-        """Returns the path in the workspace: empty for its root, nothing for one outside."""
+        """Returns the path in the workspace: empty for its root, ``None`` for a path outside."""
         return LOOP.wait(self._core.inside(path))
 
     def resolved(self, path: str) -> str:
@@ -38,20 +38,20 @@ class AbsoluteFiles:
         return LOOP.wait(self._core.resolved(path))
 
     def command_in(self, directory: str, command: Sequence[str]) -> tuple[str, list[str]]:
-        """Returns the directory and the command for ``run``, so that it begins in any directory."""
+        """Returns the directory and the command for ``run``, to run a command in any directory."""
         return LOOP.wait(self._core.command_in(directory, command))
 
     def read(self, path: str) -> bytes:
-        """Returns the contents of a file; links are followed."""
+        """Returns the contents of a file. Follows links."""
         return LOOP.wait(self._core.read(path))
 
     def write(self, path: str, data: bytes, *, executable: bool | None=None) -> None:
-        """Writes a file, with the directories above it; links are followed."""
+        """Writes a file, and creates its missing parent directories. Follows links."""
         LOOP.wait(self._core.write(path, data, executable=executable))
 
 
 class SessionPast:
-    """What a session did. Nothing here changes it."""
+    """The history of a session, read-only."""
 
     def __init__(self, core: _past.SessionPast) -> None:
         self._core: _past.SessionPast = core
@@ -61,8 +61,8 @@ class SessionPast:
         return LOOP.wait(self._core.log(start, limit=limit))
 
     def calls(self, start: int=1, *, limit: int | None=None, tool: str | None=None, agent: str | None=None, failed: bool=False, changed: bool=False, path: str | None=None, text: str | None=None) -> list[_models.ListedCall]:
-        """Lists its calls from a position on, in the order in which they began: those that fit all that is given.
-        ``path`` is a glob of what they changed, ``text`` stands in the tool, the parameters, the result or the error."""
+        """Lists its calls from a position on that match all filters, in the order in which they started. ``path`` is a
+        glob of changed paths; ``text`` occurs in the tool, the parameters, the result or the error."""
         return LOOP.wait(self._core.calls(start, limit=limit, tool=tool, agent=agent, failed=failed, changed=changed, path=path, text=text))
 
     def show_call(self, call: int) -> _models.WholeCall:
@@ -70,38 +70,38 @@ class SessionPast:
         return LOOP.wait(self._core.show_call(call))
 
     def output(self, call: int) -> Iterator[tuple[str, bytes]]:
-        """Gives what the command of a call in flight prints from now on, with the stream's name, until the call ends.
-        It raises ``NotFoundError`` where no such call is in flight."""
+        """Yields the output of a call in flight from now on, with the stream's name, until the call ends. Raises
+        ``NotFoundError`` if no such call is in flight."""
         return LOOP.iterate(self._core.output(call))
 
     def timeline(self, *, buckets: int | None=None, tool: str | None=None, agent: str | None=None, failed: bool=False, changed: bool=False, path: str | None=None, text: str | None=None) -> _models.Timeline:
-        """Counts its calls in buckets, from its beginning to its end: those that fit all that is given."""
+        """Counts the calls that match all filters in buckets, from the start of the session to its end."""
         return LOOP.wait(self._core.timeline(buckets=buckets, tool=tool, agent=agent, failed=failed, changed=changed, path=path, text=text))
 
     def until(self, *conditions: str, start: PositionLike | None=None, backward: bool=False) -> _models.Stop | None:
-        """Finds the next event that meets one of the conditions, after ``start`` or before it; none where there is
-        none. A condition is ``path GLOB``, ``kind KIND``, ``agent NAME``, ``tool NAME``, ``failed``, ``/REGEX/``, or a
-        predicate over slices, such as ``Usage.calls > 5``."""
+        """Finds the next event that meets one of the conditions, after ``start`` or before it; ``None`` if there is no
+        such event. A condition is ``path GLOB``, ``kind KIND``, ``agent NAME``, ``tool NAME``, ``failed``, ``/REGEX/``,
+        or a predicate over slices, such as ``Usage.calls > 5``."""
         return LOOP.wait(self._core.until(*conditions, start=start, backward=backward))
 
     def diff(self, start: PositionLike | None=None, end: PositionLike | None=None, *, path: str | None=None) -> Diff:
-        """Shows what changed between two positions: by default from the beginning to now."""
+        """Returns the changes between two positions, by default from the start to now."""
         return LOOP.wait(self._core.diff(start, end, path=path))
 
     def changes(self, start: PositionLike | None=None, end: PositionLike | None=None) -> _models.ChangeList:
-        """Lists what changed between two positions, without contents."""
+        """Lists the changes between two positions, without contents."""
         return LOOP.wait(self._core.changes(start, end))
 
     def blame(self, path: str, at: PositionLike | None=None) -> _models.Blame:
-        """Tells which call wrote each line of a file."""
+        """Returns the call that wrote each line of a file."""
         return LOOP.wait(self._core.blame(path, at))
 
     def align(self, other: str | Identified, *, end: PositionLike | None=None, other_end: PositionLike | None=None) -> _models.Alignment:
-        """Puts its calls beside those of another session, up to a position of each."""
+        """Aligns its calls with the calls of another session, up to a position of each."""
         return LOOP.wait(self._core.align(other, end=end, other_end=other_end))
 
     def family(self) -> _models.Family:
-        """Lists the sessions that it comes from and that come from it, with their merges."""
+        """Lists its ancestors and descendants, with their merges."""
         return LOOP.wait(self._core.family())
 
 
@@ -113,11 +113,11 @@ class Snapshot:
 
     @property
     def files(self) -> ReadFiles:
-        """Returns the files as they were."""
+        """The files as they were."""
         return ReadFiles(self._core.files)
 
     def state(self, slice: str | None=None, *, pointer: str | None=None) -> Any:
-        """Returns the state as it was: its slices, or one of them, or a part of one."""
+        """Returns the state as it was: all slices, one slice, or a part of one."""
         return LOOP.wait(self._core.state(slice, pointer=pointer))
 
 
@@ -130,31 +130,31 @@ class Session(SessionPast):
 
     @property
     def id(self) -> str:
-        """Returns its identity: 32 hexadecimal digits."""
+        """The session's id: 32 hexadecimal digits."""
         return self._own.id
 
     @property
     def name(self) -> str:
-        """Returns its name."""
+        """The session's name."""
         return self._own.name
 
     @property
     def backend(self) -> str:
-        """Returns the backend of its workspace."""
+        """The backend of its workspace."""
         return self._own.backend
 
     @property
     def files(self) -> Files:
-        """Returns its files as they are now."""
+        """Its present files."""
         return Files(self._own.files)
 
     @property
     def absolute(self) -> AbsoluteFiles:
-        """Returns files by the absolute paths that commands know, also outside of the workspace."""
+        """Files by the absolute paths that commands use, inside and outside of the workspace."""
         return AbsoluteFiles(self._own.absolute)
 
     def show(self) -> _models.Session:
-        """Describes it as it is now."""
+        """Returns its present description."""
         return LOOP.wait(self._own.show())
 
     def head(self) -> int:
@@ -166,21 +166,21 @@ class Session(SessionPast):
         return Snapshot(self._own.at(position))
 
     def run(self, command: Command, *, cwd: str='', env: Mapping[str, str] | None=None, stdin: str | bytes=b'', timeout: float | None=None, check: bool=False, on_output: Output | None=None, merge_output: bool=False) -> CommandResult:
-        """Runs a command to its end. It has no time limit unless ``timeout`` gives one in seconds.
+        """Runs a command to its end, without a time limit unless ``timeout`` sets one, in seconds.
 
-        A command that fails has a result, with ``check`` it raises ``CommandFailedError``. A failure that is not the
-        command's own raises ``InfrastructureError``, a refusal ``RefusedError``. ``merge_output`` puts standard error
-        in standard output. Who cancels the task cancels the command.
+        A failed command has a result; with ``check`` it raises ``CommandFailedError``. A failure of the infrastructure
+        raises ``InfrastructureError``, a refusal ``RefusedError``. ``merge_output`` merges standard error into standard
+        output. Cancelling the task cancels the command.
         """
         return LOOP.wait(self._own.run(command, cwd=cwd, env=env, stdin=stdin, timeout=timeout, check=check, on_output=on_output, merge_output=merge_output))
 
     def start(self, command: Command, *, cwd: str='', env: Mapping[str, str] | None=None, stdin: str='', input: bool=False, window: tuple[int, int] | None=None, timeout: float | None=None) -> Process:
-        """Starts a command that runs on in the background. ``input`` keeps its standard input open; ``window``, rows
-        and columns, gives it a terminal."""
+        """Starts a command in the background. ``input`` keeps its standard input open; ``window``, as rows and columns,
+        runs it in a terminal."""
         return Process(LOOP.wait(self._own.start(command, cwd=cwd, env=env, stdin=stdin, input=input, window=window, timeout=timeout)))
 
     def processes(self) -> list[Process]:
-        """Lists the processes in the background, and those that ended lately."""
+        """Lists background processes that are running or ended recently."""
         return [Process(each) for each in LOOP.wait(self._own.processes())]
 
     def process(self, number: int) -> Process:
@@ -188,11 +188,11 @@ class Session(SessionPast):
         return Process(LOOP.wait(self._own.process(number)))
 
     def call(self, tool: str, params: Mapping[str, Any] | None=None, *, on_output: Output | None=None, timeout: float | None=None) -> CallOutcome:
-        """Makes a tool call, and raises when it fails."""
+        """Makes a tool call, and raises if it fails."""
         return LOOP.wait(self._own.call(tool, params, on_output=on_output, timeout=timeout))
 
     def tools(self) -> list[_models.Tool]:
-        """Lists the tools that it has."""
+        """Lists its tools."""
         return LOOP.wait(self._own.tools())
 
     def cancel(self, call: int) -> None:
@@ -200,43 +200,43 @@ class Session(SessionPast):
         LOOP.wait(self._own.cancel(call))
 
     def fork(self, *, count: int=1, at: PositionLike | None=None, name: str | None=None, agent: str | None=None, limits: Mapping[str, Any] | None=None) -> list[Session]:
-        """Forks it ``count`` times, as it is now or was at a position: all or none begin."""
+        """Forks it ``count`` times, now or at a position: all or none."""
         return [Session(each) for each in LOOP.wait(self._own.fork(count=count, at=at, name=name, agent=agent, limits=limits))]
 
     def clone(self, *, isolation: str='fork', at: PositionLike | None=None, name: str | None=None, agent: str | None=None) -> Session:
-        """Clones it: a ``fork``, its mounts afresh (``full``), or itself for another agent (``shared``)."""
+        """Clones it: as a ``fork``, from the same mounts (``full``), or itself for another agent (``shared``)."""
         return Session(LOOP.wait(self._own.clone(isolation=isolation, at=at, name=name, agent=agent)))
 
     def merge(self, child: str | Identified, *, theirs: Sequence[str]=(), ours: Sequence[str]=(), generated: Sequence[str]=(), dry_run: bool=False) -> Merge:
-        """Merges what a child changed. ``theirs`` and ``ours`` are paths and globs (``src``, ``*.lock``) at or below
-        which conflicts are decided for that side; one that fits no entry is an error. Undecided conflicts leave the
-        session as it is, with ``outcome`` ``conflicted``.
+        """Merges a child's changes. ``theirs`` and ``ours`` are paths and globs (``src``, ``*.lock``) that resolve
+        conflicts at or below them for that side; a path or glob without a match is an error. Open conflicts leave the
+        session unchanged, with ``outcome`` ``conflicted``.
 
-        Generated files don't conflict: the session's own stay. They are ``__pycache__`` and other caches of tools,
-        what ``.gitignore`` files ignore, and what the globs of ``generated`` fit.
+        Generated files don't conflict: the session's version stays. They are ``__pycache__`` and other caches of tools,
+        files that ``.gitignore`` files ignore, and files that match the globs of ``generated``.
         """
         return LOOP.wait(self._own.merge(child, theirs=theirs, ours=ours, generated=generated, dry_run=dry_run))
 
     def apply(self, to: str | None=None, *, take: Sequence[str]=(), keep: Sequence[str]=(), generated: Sequence[str]=(), dry_run: bool=False) -> _models.Applied:
-        """Merges what it changed into a directory of this machine: by default the one that it began from.
+        """Merges its changes into a directory of this machine, by default the directory that it started from.
 
-        ``take`` and ``keep`` decide conflicts for the session's side and the directory's, as in ``merge``.
+        ``take`` resolves conflicts for the session's side, ``keep`` for the directory's, as in ``merge``.
         """
         return LOOP.wait(self._own.apply(to, take=take, keep=keep, generated=generated, dry_run=dry_run))
 
     def rewind(self, to: PositionLike, *, force: bool=False, keep_earlier: bool=False, dry_run: bool=False) -> Rewind:
-        """Takes log and files back to a position. The rewind is an event, and can be undone."""
+        """Rewinds log and files to a position. The rewind is an event, and can be undone."""
         return LOOP.wait(self._own.rewind(to, force=force, keep_earlier=keep_earlier, dry_run=dry_run))
 
     def undo(self, *, call: int | None=None, run: str | None=None, to: PositionLike | None=None, external: bool | int | None=None, redo: bool=False, overwrite: bool=False, force: bool=False, dry_run: bool=False) -> _models.Undone:
-        """Takes back what calls changed in the files, and keeps what others changed: one call, those of an agent's run,
-        or all after a position; without any the latest call that is not undone. `external` takes changes from outside of
-        any call, `redo` the latest undo. What stays is listed in `left`, each path with its reason.
+        """Takes back changes that calls made to files, and keeps all other changes: one call, the calls of an agent's
+        run, or all calls after a position; by default the latest call that is not undone. `external` takes back changes
+        made outside of any call, `redo` the latest undo. `left` lists changes that stay, with a reason for each path.
         """
         return LOOP.wait(self._own.undo(call=call, run=run, to=to, external=external, redo=redo, overwrite=overwrite, force=force, dry_run=dry_run))
 
     def revert(self, paths: list[str], at: PositionLike, *, force: bool=False, dry_run: bool=False) -> _models.Undone:
-        """Gives paths, and all below them, the entries that they had at a position. What is there only now stays."""
+        """Restores paths, and everything below them, as of a position. Newer entries stay."""
         return LOOP.wait(self._own.revert(paths, at, force=force, dry_run=dry_run))
 
     def bisect(self, command: Command | None=None, *, slice: str | None=None, good: PositionLike | None=None, bad: PositionLike | None=None, jobs: int=1, timeout: float | None=None) -> Bisect:
@@ -244,21 +244,21 @@ class Session(SessionPast):
         return LOOP.wait(self._own.bisect(command, slice=slice, good=good, bad=bad, jobs=jobs, timeout=timeout))
 
     def rerun(self, *, until: PositionLike | None=None, backend: str | None=None, options: Mapping[str, Any] | None=None, keep: str | None=None, rules: Mapping[str, Any] | None=None) -> Rerun:
-        """Runs its recorded calls again in a fresh session, and tells every difference. The fresh session has a
-        workspace like this one's, unless ``backend`` says otherwise, and is thrown away, unless ``keep`` names it.
-        ``rules`` describe accepted differences: ``texts``, ``ignore_fields``, ``ignore_paths``, ``text_files``."""
+        """Reruns its recorded calls in a fresh session, and returns every difference. The fresh session has the same
+        kind of workspace, unless ``backend`` selects another, and is discarded, unless ``keep`` names it. ``rules``
+        describe accepted differences: ``texts``, ``ignore_fields``, ``ignore_paths``, ``text_files``."""
         return LOOP.wait(self._own.rerun(until=until, backend=backend, options=options, keep=keep, rules=rules))
 
     def events(self, start: int | None=None) -> Iterator[Event]:
-        """Gives its events from a position on, and those that come, until it is removed. It reconnects."""
+        """Yields its events from a position on, then new events until it is removed. Reconnects if necessary."""
         return LOOP.iterate(self._own.events(start))
 
     def state(self, slice: str | None=None, *, pointer: str | None=None) -> Any:
-        """Returns its state: its slices, or one of them, or a part of one."""
+        """Returns its state: all slices, one slice, or a part of one."""
         return LOOP.wait(self._own.state(slice, pointer=pointer))
 
     def annotate(self, name: str, *, score: float | None=None, note: str | None=None, value: Any=None, at: PositionLike | None=None) -> int:
-        """Records a score, a note or a value for a position, and returns the position of that."""
+        """Records a score, a note or a value for a position, and returns the annotation's own position."""
         return LOOP.wait(self._own.annotate(name, score=score, note=note, value=value, at=at))
 
     def annotations(self, name: str | None=None) -> list[Annotation]:
@@ -266,7 +266,7 @@ class Session(SessionPast):
         return LOOP.wait(self._own.annotations(name))
 
     def tag(self, name: str, at: PositionLike | None=None) -> int:
-        """Names a position; ``"tag:NAME"`` is a position from then on."""
+        """Names a position; then ``"tag:NAME"`` works as a position."""
         return LOOP.wait(self._own.tag(name, at))
 
     def tags(self) -> dict[str, int]:
@@ -282,7 +282,7 @@ class Session(SessionPast):
         return LOOP.wait(self._own.mount(host_path, mount_path, exclude=exclude))
 
     def verify(self) -> _models.Verification:
-        """Folds its history again, and compares."""
+        """Folds its history again, and compares with everything stored."""
         return LOOP.wait(self._own.verify())
 
     def remove(self) -> None:
@@ -297,7 +297,7 @@ class Session(SessionPast):
 
 
 class ReadFiles:
-    """Files that are only read."""
+    """Read-only files."""
 
     def __init__(self, core: _files.ReadFiles) -> None:
         self._core: _files.ReadFiles = core
@@ -311,11 +311,11 @@ class ReadFiles:
         return LOOP.wait(self._core.read_text(path, encoding))
 
     def stream(self, path: str) -> Iterator[bytes]:
-        """Gives the contents of a file piece by piece."""
+        """Yields the contents of a file piece by piece."""
         return LOOP.iterate(self._core.stream(path))
 
     def list(self, path: str='', *, depth: int=1) -> Entries:
-        """Lists the entries of a directory; more levels of it with ``depth``."""
+        """Lists the entries of a directory, ``depth`` levels deep."""
         return LOOP.wait(self._core.list(path, depth=depth))
 
     def tree(self, path: str='') -> Tree:
@@ -323,11 +323,11 @@ class ReadFiles:
         return LOOP.wait(self._core.tree(path))
 
     def stat(self, path: str) -> EntryAtPath:
-        """Describes an entry."""
+        """Returns the metadata of an entry."""
         return LOOP.wait(self._core.stat(path))
 
     def exists(self, path: str) -> bool:
-        """Tells whether there is an entry."""
+        """Returns true if an entry exists."""
         return LOOP.wait(self._core.exists(path))
 
     def download(self, path: str='') -> bytes:
@@ -336,18 +336,18 @@ class ReadFiles:
 
 
 class Files(ReadFiles):
-    """Files of a session as they are now. Each change is a call of its log."""
+    """The present files of a session. Each change is a call in its log."""
 
     def __init__(self, core: _files.Files) -> None:
         super().__init__(core)
         self._own: _files.Files = core
 
     def write(self, path: str, data: Data, *, executable: bool | None=None, create: bool=False) -> CallOutcome:
-        """Writes a file, with the directories above it. With ``create`` it must not be there yet."""
+        """Writes a file, and creates its missing parent directories. With ``create``, fails if the file exists."""
         return LOOP.wait(self._own.write(path, data, executable=executable, create=create))
 
     def remove(self, path: str, *, recursive: bool=False) -> CallOutcome:
-        """Removes a file, a link or a directory; one that is not empty with ``recursive``."""
+        """Removes a file, a link or a directory; a directory with entries only if ``recursive`` is set."""
         return LOOP.wait(self._own.remove(path, recursive=recursive))
 
     def move(self, source: str, target: str, *, replace: bool=False) -> CallOutcome:
@@ -355,7 +355,7 @@ class Files(ReadFiles):
         return LOOP.wait(self._own.move(source, target, replace=replace))
 
     def mkdir(self, path: str) -> CallOutcome:
-        """Makes a directory, with those above it; one that is there is fine."""
+        """Creates a directory and its missing parents. The directory may exist."""
         return LOOP.wait(self._own.mkdir(path))
 
     def upload(self, data: Data, path: str='') -> CallOutcome:
@@ -363,31 +363,31 @@ class Files(ReadFiles):
         return LOOP.wait(self._own.upload(data, path))
 
     def watch(self, path: str='', *, recursive: bool=True) -> Iterator[dict[str, Any]]:
-        """Gives the changes below a directory as they come: ``path``, ``kind`` and ``seq``."""
+        """Yields the changes below a directory as they come: ``path``, ``kind`` and ``seq``."""
         return LOOP.iterate(self._own.watch(path, recursive=recursive))
 
 
 class Process:
-    """A process that runs in the background, or has ended."""
+    """A background process, running or ended."""
 
     def __init__(self, core: _process.Process) -> None:
         self._core: _process.Process = core
 
     @property
     def number(self) -> int:
-        """Returns its number: the position of the call that started it."""
+        """Its number: the position of the call that started it."""
         return self._core.number
 
     def show(self) -> _models.Process:
-        """Describes it as it is now."""
+        """Returns its present description."""
         return LOOP.wait(self._core.show())
 
     def wait(self, timeout: float | None=None) -> _models.Process:
-        """Waits for its end, or for the time to pass, and describes it."""
+        """Waits for its end or the timeout, and returns its description."""
         return LOOP.wait(self._core.wait(timeout))
 
     def send(self, data: str | bytes=b'', *, end: bool=False) -> None:
-        """Sends standard input, and ends it with ``end``."""
+        """Sends standard input, and closes it if ``end`` is true."""
         LOOP.wait(self._core.send(data, end=end))
 
     def resize(self, rows: int, columns: int) -> None:
@@ -403,23 +403,23 @@ class Process:
         LOOP.wait(self._core.kill())
 
     def output(self, start: int=0) -> Iterator[tuple[str, bytes]]:
-        """Gives what it prints, with the stream's name: what is kept of it, then what comes, until it ends."""
+        """Yields its output with the stream's name: the stored output, then new output, until it ends."""
         return LOOP.iterate(self._core.output(start))
 
     def collect(self, on_output: Output | None=None) -> CommandResult:
-        """Waits for its end, and returns all that it printed."""
+        """Waits for its end, and returns its result with all output."""
         return LOOP.wait(self._core.collect(on_output))
 
     def feed_and_collect(self, data: bytes, on_output: Output | None=None) -> CommandResult:
-        """Sends standard input to its end, while what it prints is collected."""
+        """Sends all standard input, and collects the output at the same time."""
         return LOOP.wait(self._core.feed_and_collect(data, on_output))
 
 
 class Client:
-    """A client of the server that has the data, which is started where none runs.
+    """A client of the server of a data directory. Starts the server if none runs.
 
-    ``data`` is the directory of the data; by default ``FOLDSPACE_DATA``, else that of the command line. ``progress``
-    set to false shows nothing about long work. A client belongs to one event loop.
+    ``data`` is the data directory, by default ``FOLDSPACE_DATA``, else the command line's. ``progress=False`` hides the
+    progress of long work. A client belongs to one event loop.
     """
 
     def __init__(self, data: str | os.PathLike[str] | None=None, *, progress: bool | None=None) -> None:
@@ -427,7 +427,7 @@ class Client:
 
     @property
     def data(self) -> Path:
-        """Returns the directory of the data."""
+        """The data directory."""
         return self._core.data
 
     def __enter__(self) -> Client:
@@ -438,26 +438,26 @@ class Client:
         LOOP.wait(self._core.__aexit__(kind, error, trace))
 
     def close(self) -> None:
-        """Closes its connections. The server goes on, and ends when nobody uses it."""
+        """Closes its connections. The server keeps running until it is unused."""
         LOOP.wait(self._core.close())
 
     def create(self, name: str | None=None, *, backend: str | None=None, mount: str | os.PathLike[str] | None=None, mounts: Mapping[str, str] | None=None, exclude: Sequence[str]=(), directory: str | os.PathLike[str] | None=None, image: str | None=None, options: Mapping[str, Any] | None=None, env: Mapping[str, str] | None=None, workdir: str | None=None, create_id: str | None=None, allow: Sequence[str]=(), deny: Sequence[str]=(), auto_confirm: bool=False, on_question: Ask | None=None, agent: str | None=None) -> Session:
-        """Begins a session.
+        """Starts a session.
 
-        ``backend``: ``memory`` (the default, where nothing can run), ``host``, ``podman``, ``docker``, ``mock`` or
+        ``backend``: ``memory`` (the default, which runs no commands), ``host``, ``podman``, ``docker``, ``mock`` or
         ``container``. ``mount`` copies a directory of this machine into it, ``mounts`` several ({place: directory}),
-        without what ``exclude`` matches; ``directory`` works in a directory itself. Commands that the policy does not
-        allow are allowed by ``allow``, ``auto_confirm`` or ``on_question``. ``create_id``: the same again gives the
-        session that has begun by it.
+        except for entries that match ``exclude``; ``directory`` works in a directory itself. ``allow``,
+        ``auto_confirm`` and ``on_question`` allow commands that the policy does not. The same ``create_id`` again
+        returns the session that was started with it.
         """
         return Session(LOOP.wait(self._core.create(name, backend=backend, mount=mount, mounts=mounts, exclude=exclude, directory=directory, image=image, options=options, env=env, workdir=workdir, create_id=create_id, allow=allow, deny=deny, auto_confirm=auto_confirm, on_question=on_question, agent=agent)))
 
     def open(self, session: str, *, allow: Sequence[str]=(), deny: Sequence[str]=(), auto_confirm: bool=False, on_question: Ask | None=None, agent: str | None=None) -> Session:
-        """Returns a session that is there, by its name or the beginning of its id."""
+        """Opens an existing session, by its name or the beginning of its id."""
         return Session(LOOP.wait(self._core.open(session, allow=allow, deny=deny, auto_confirm=auto_confirm, on_question=on_question, agent=agent)))
 
     def sessions(self) -> list[_models.Session]:
-        """Lists all sessions, the oldest first."""
+        """Lists all sessions, oldest first."""
         return LOOP.wait(self._core.sessions())
 
     def tools(self) -> list[_models.Tool]:
@@ -465,32 +465,32 @@ class Client:
         return LOOP.wait(self._core.tools())
 
     def server(self) -> _models.ServerStatus:
-        """Tells what the server does."""
+        """Returns the status of the server."""
         return LOOP.wait(self._core.server())
 
     def health(self) -> _models.Health:
-        """Tells whether the server is well."""
+        """Returns the health of the server."""
         return LOOP.wait(self._core.health())
 
     def metrics(self) -> str:
-        """Returns the server's figures, as Prometheus reads them."""
+        """Returns the server's metrics, in Prometheus' format."""
         return LOOP.wait(self._core.metrics())
 
     def stop_server(self) -> None:
-        """Ends the server: calls in flight get some time."""
+        """Ends the server, after a grace period for calls in flight."""
         LOOP.wait(self._core.stop_server())
 
 
 @contextmanager
 def session(name: str | None=None, *, backend: str | None=None, mount: str | os.PathLike[str] | None=None, mounts: Mapping[str, str] | None=None, exclude: Sequence[str]=(), directory: str | os.PathLike[str] | None=None, image: str | None=None, options: Mapping[str, Any] | None=None, env: Mapping[str, str] | None=None, workdir: str | None=None, create_id: str | None=None, allow: Sequence[str]=(), deny: Sequence[str]=(), auto_confirm: bool=False, on_question: Ask | None=None, agent: str | None=None, data: str | os.PathLike[str] | None=None, progress: bool | None=None, remove: bool=False) -> Generator[Session, None, None]:
-    """Begins a session, and closes the connection at the end. The session stays, with its history, unless ``remove``
-    is set. The parameters are those of ``Client`` and ``Client.create``."""
+    """Starts a session, and closes the connection at the end. The session stays, with its history, unless ``remove``
+    is set. Takes the parameters of ``Client`` and ``Client.create``."""
     with LOOP.enter(_client.session(name, backend=backend, mount=mount, mounts=mounts, exclude=exclude, directory=directory, image=image, options=options, env=env, workdir=workdir, create_id=create_id, allow=allow, deny=deny, auto_confirm=auto_confirm, on_question=on_question, agent=agent, data=data, progress=progress, remove=remove)) as core:
         yield Session(core)
 
 
 @contextmanager
 def attach(session: str, *, allow: Sequence[str]=(), deny: Sequence[str]=(), auto_confirm: bool=False, on_question: Ask | None=None, agent: str | None=None, data: str | os.PathLike[str] | None=None, progress: bool | None=None) -> Generator[Session, None, None]:
-    """Opens a session that is there, by its name or the beginning of its id."""
+    """Opens an existing session, by its name or the beginning of its id."""
     with LOOP.enter(_client.attach(session, allow=allow, deny=deny, auto_confirm=auto_confirm, on_question=on_question, agent=agent, data=data, progress=progress)) as core:
         yield Session(core)

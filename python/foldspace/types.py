@@ -6,20 +6,20 @@ from collections.abc import AsyncIterable, Callable, Sequence
 from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, Union
 
 PositionLike = Union[int, str]
-"""A position: an event's number, -5 for five events ago, "10m" for ten minutes ago, or "tag:NAME"."""
+"""A position: an event number, -5 for five events ago, "10m" for ten minutes ago, or "tag:NAME"."""
 
 Command = Union[str, Sequence[str]]
-"""A text for ``/bin/sh -c``, or a program with its arguments."""
+"""A command line for ``/bin/sh -c``, or a program with its arguments."""
 
 Data = Union[str, bytes, bytearray, memoryview, BinaryIO, AsyncIterable[bytes]]
 """The contents of a file."""
 
 Output = Callable[[str, bytes], None]
-"""Takes output as it comes: ``"stdout"`` or ``"stderr"``, and the bytes."""
+"""Receives output as it comes: ``"stdout"`` or ``"stderr"``, and the bytes."""
 
 
 class Question(NamedTuple):
-    """A command that the policy does not allow by itself."""
+    """A command that needs an approval."""
 
     command: str
     programs: list[str]
@@ -33,9 +33,9 @@ Ask = Callable[[Question], Answer]
 
 
 class Identified(Protocol):
-    """A session, of either client."""
+    """A session of either client."""
 
     @property
     def id(self) -> str:
-        """Returns its identity."""
+        """The session's id."""
         ...

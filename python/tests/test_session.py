@@ -346,7 +346,7 @@ async def test_backend_that_is_not_there_is_infrastructure(data: Path, monkeypat
 
 async def test_missing_program_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOLDSPACE_BIN", str(tmp_path / "missing"))
-    with pytest.raises(foldspace.StartError, match="could not be started"):
+    with pytest.raises(foldspace.StartError, match="failed to start"):
         async with Client(tmp_path / "data"):
             pass
 

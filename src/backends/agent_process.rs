@@ -1,16 +1,16 @@
-//! The process of a coding agent, which its hooks find above themselves.
+//! The process of a coding agent, found by its hooks among their ancestors.
 
 use std::io;
 use std::os::unix::process::parent_id;
 
 use super::caller::{STARTED, process_stat};
 
-/// Shells between an agent and its hook.
+/// Shells that may stand between an agent and its hook.
 const SHELLS: [&str; 7] = ["ash", "bash", "dash", "fish", "ksh", "sh", "zsh"];
-/// Most processes above a hook that are searched.
+/// The maximum number of ancestors that are searched.
 const ABOVE_MAX: usize = 8;
 
-/// Returns the nearest process above this one that is not a shell, as unique text. `None` if the system hides processes.
+/// Returns the nearest ancestor that is not a shell, as unique text. `None` if the system hides processes.
 pub fn agent_process() -> Option<String> {
     let mut process = parent_id();
     for _ in 0..ABOVE_MAX {
@@ -24,7 +24,7 @@ pub fn agent_process() -> Option<String> {
     None
 }
 
-/// Returns true if that process has certainly ended. A process of another namespace is never certain.
+/// Returns true if the process has certainly ended. That is never certain across namespaces.
 pub(crate) fn process_ended(process: &str) -> bool {
     let mut words = process.splitn(3, ' ');
     let (Some(Ok(id)), Some(started), Some(of)) = (words.next().map(str::parse), words.next(), words.next()) else {

@@ -1,4 +1,4 @@
-//! The recording of a terminal, as asciicast version 2: lines of JSON with the time of each output.
+//! Terminal recordings in asciicast version 2: JSON lines with the time of each output.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::command_input::WindowSize;
 
-/// The recording of all that a command showed on its terminal.
+/// The recording of everything that a command showed on its terminal.
 ///
 /// ```
 /// use foldspace::backends::{HostOptions, ShellCommand, TerminalRecording, WindowSize, unwatched};
@@ -26,11 +26,11 @@ use super::command_input::WindowSize;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TerminalRecording {
-    /// The size that the terminal had at first.
+    /// The initial size of the terminal.
     pub window: WindowSize,
-    /// The recording in the format asciicast version 2.
+    /// The recording in asciicast version 2.
     pub cast: Bytes,
-    /// More was shown than is kept.
+    /// True if the recording was cut at its limit.
     pub truncated: bool,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct CastWriter {
     started: Instant,
     cast: Vec<u8>,
     max: usize,
-    /// The beginning of a character whose rest has not come yet.
+    /// The first bytes of a character that is still incomplete.
     half: Vec<u8>,
     is_full: bool,
 }
@@ -90,7 +90,7 @@ impl CastWriter {
     }
 }
 
-/// Tells whether bytes may become a character.
+/// Returns true if the bytes may be the beginning of a character.
 fn is_begun(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }

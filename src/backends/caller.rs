@@ -1,4 +1,4 @@
-//! The process that asks for a command: what its command gets of it on the host, and whether it may ask.
+//! The process that requests a command: the attributes its commands inherit on the host, and the check of its access.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 
 use crate::engine::peer::{self, field, proc_bytes, proc_text};
 
-/// The process on whose behalf commands run that no sandbox is around: this one, or another, which is looked at when it
-/// first asks for such a command.
+/// The process on whose behalf unsandboxed commands run: this one, or another, which is read when it first requests
+/// such a command.
 ///
 /// ```
 /// use foldspace::backends::HostCaller;
@@ -29,17 +29,17 @@ struct CallerLookup {
     seen: OnceLock<Result<Arc<CallerProcess>, Arc<str>>>,
 }
 
-/// A process that asks for commands, as it was when it was looked at.
+/// The attributes of a process that requests commands, as of the time it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallerProcess {
-    /// Its number.
+    /// Its process id.
     pub process: u32,
-    /// Its variables, `NAME=value` each.
+    /// Its variables, each as `NAME=value`.
     pub environ: Vec<OsString>,
     pub(crate) umask: Option<u32>,
     pub(crate) nice: Option<i32>,
     pub(crate) limits: Vec<(u32, u64, u64)>,
-    /// The file that takes processes into its control group; empty where that is this process's own, or not known.
+    /// The file that moves processes into its control group; empty if the group is this process's, or unknown.
     pub(crate) cgroup: PathBuf,
 }
 
@@ -51,26 +51,26 @@ pub(crate) fn name_and_value(variable: &OsStr) -> Option<(&OsStr, &OsStr)> {
 }
 
 impl HostCaller {
-    /// Another process, by its number and, where the kernel gives one, by a descriptor that stands for it.
+    /// Another process, by its id and, if available, a pidfd that stands for it.
     pub fn of(process: u32, pidfd: Option<OwnedFd>) -> Self {
         Self(Some(Arc::new(CallerLookup { process, pidfd, seen: OnceLock::new() })))
     }
 
-    /// Returns the number of the process.
+    /// Returns the process id.
     pub fn number(&self) -> u32 {
         self.0.as_ref().map_or_else(std::process::id, |lookup| lookup.process)
     }
 
-    /// Tells whether it is this process.
+    /// Returns true if it is this process.
     pub fn is_own(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Returns the process; none for this one.
+    /// Returns the process; `None` for this one.
     ///
     /// # Errors
-    /// The reason why it may have no command on the host: it is in another sandbox than this process, which would be its
-    /// way out, or it can't be looked at.
+    /// The reason that it may not run commands on the host: it is in another sandbox, which it could escape that way,
+    /// or it can't be read.
     pub fn process(&self) -> Result<Option<Arc<CallerProcess>>, Arc<str>> {
         let Some(lookup) = &self.0 else { return Ok(None) };
         lookup.seen.get_or_init(|| lookup.look().map(Arc::new).map_err(|why| refusal(&why))).clone().map(Some)
@@ -84,7 +84,7 @@ impl CallerLookup {
 }
 
 fn refusal(why: &str) -> Arc<str> {
-    let what = "the host's commands and directories are not for this client of foldspace's owner";
+    let what = "the host's commands and directories are not available to this client of foldspace's owner";
     format!("{what}: {why}; --in-process works within its own sandbox").into()
 }
 
@@ -106,15 +106,14 @@ impl CallerProcess {
     }
 }
 
-/// Reads what the kernel states of a process: the name of its program, its state, its parent and so on. The name may have
-/// any characters.
+/// Reads a process's stat: its program's name, which may have any characters, then its state, its parent and so on.
 #[doc(hidden)]
 pub fn process_stat(process: u32) -> io::Result<Vec<String>> {
     let stat = proc_text(Path::new(&format!("/proc/{process}/stat")))?;
     stat_values(&stat).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Place of a process's start, in the kernel's ticks, in its stat. With its number it names the process for good.
+/// The index in a stat of the process's start time, in kernel ticks. With the process id it is unique.
 #[doc(hidden)]
 pub const STARTED: usize = 20;
 
@@ -124,7 +123,7 @@ fn stat_values(stat: &str) -> Option<Vec<String>> {
     Some(std::iter::once(name).chain(values.split_whitespace()).map(str::to_owned).collect())
 }
 
-/// Reads the limits. They come in the order of their numbers, below a headline, their names in 26 columns.
+/// Parses the limits: a header line, then one line per limit in numeric order, with names in 26 columns.
 fn limits_of(limits: &str) -> Vec<(u32, u64, u64)> {
     let value = |text: &str| if text == "unlimited" { Some(u64::MAX) } else { text.parse().ok() };
     let limit = |(number, line): (u32, &str)| {
@@ -151,7 +150,6 @@ mod tests {
         assert!(own.umask.is_some() && own.nice.is_some() && own.cgroup.as_os_str().is_empty());
         assert_eq!(own.limits.len(), 16, "{:?}", own.limits);
         assert!(HostCaller::of(0, None).process().unwrap_err().contains("namespace"));
-        // No process has that number.
         assert!(HostCaller::of(u32::MAX, None).process().is_err());
     }
 

@@ -1,4 +1,4 @@
-//! Changes that commands have made to the files: where to look, and what is there.
+//! Detection of the changes that commands made to the files: where to look, and what is there now.
 
 use std::io::Read;
 use std::path::Path;
@@ -10,61 +10,61 @@ use crate::engine::event::{FileMode, Special};
 use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::path::EntryPath;
 
-/// Finds what has changed on a workspace's disk, between commands, for one caller at a time.
+/// Finds the changes on a workspace's disk between commands, for one caller at a time.
 pub trait ChangeDetector: Send + Sync {
-    /// Finds where the disk may differ from what was last clean: too much perhaps, never too little. It only looks.
+    /// Finds where the disk may differ from the last clean state: perhaps too much, never too little. Read-only.
     ///
-    /// Findings of [`observe`](ChangeDetector::observe), [`below`](ChangeDetector::below) and [`open`](ChangeDetector::open)
-    /// count afterwards: what they found otherwise, the next call names again.
+    /// Later results of [`observe`](ChangeDetector::observe), [`below`](ChangeDetector::below) and
+    /// [`open`](ChangeDetector::open) count too: the next call reports a path again if they found it different.
     fn dirty(&self) -> Result<Vec<DirtyPath>, BackendError>;
 
-    /// The same by looking at every entry, also where the kernel tells what changed: it does not tell all.
+    /// Finds the same by visiting every entry, even if the kernel reports changes: its reports are incomplete.
     fn walk(&self) -> Result<Walked, BackendError> {
         Ok(Walked { dirty: self.dirty()?, late: Vec::new() })
     }
 
-    /// Tells whether [`walk`](ChangeDetector::walk) has to be used next, since what the kernel does not tell would stay
-    /// unknown for long.
+    /// Returns true if [`walk`](ChangeDetector::walk) has to be used next, before changes that the kernel does not
+    /// report stay undetected for too long.
     fn is_walk_due(&self) -> bool {
         false
     }
 
-    /// Gives the way to keep what is known for a later process; none where that is not done.
+    /// Returns the store of scan results for later processes; `None` if they are not stored.
     #[doc(hidden)]
     fn keeper(&self) -> Option<&dyn KnownFilesKeeper> {
         None
     }
 
-    /// Tells whether a scan takes microseconds when nothing has changed, so that it needs no thread of its own.
+    /// Returns true if a scan without changes takes microseconds, so that it needs no separate thread.
     fn is_quick(&self) -> bool {
         false
     }
 
-    /// Takes what the last [`dirty`](ChangeDetector::dirty) saw for known.
+    /// Marks the results of the last [`dirty`](ChangeDetector::dirty) as clean.
     ///
     /// # Errors
-    /// [`BackendError`]; it may then be named again.
+    /// [`BackendError`]; the entries may then be reported again.
     fn mark_clean(&self) -> Result<(), BackendError>;
 
-    /// Takes what is there for known: the caller has put it there, and no one else uses the files.
+    /// Marks everything on disk as clean: the caller has put it there, and nothing else uses the files.
     ///
     /// # Errors
-    /// [`BackendError`]; then it may be named.
+    /// [`BackendError`]; the entries may then be reported.
     fn adopt(&self) -> Result<(), BackendError> {
         self.dirty()?;
         self.mark_clean()
     }
 
-    /// Looks at a path, links not followed; none where nothing is.
+    /// Returns the entry at a path without following links; `None` if there is none.
     fn observe(&self, path: &EntryPath) -> Result<Option<Observed>, BackendError>;
 
-    /// Returns true if a directory above a path can't be entered, so that nothing can be seen there.
+    /// Returns true if a directory above a path can't be entered, which hides everything in it.
     fn is_closed(&self, path: &EntryPath) -> bool {
         let _ = path;
         false
     }
 
-    /// Everything below a directory, as far as this process may look.
+    /// Lists everything below a directory, as far as this process has access.
     fn below(&self, path: &EntryPath) -> Result<Below, BackendError>;
 
     /// Clears the set-user-ID and set-group-ID bits of a file. Returns false, and does nothing, where files may have them.
@@ -88,33 +88,33 @@ pub trait ChangeDetector: Send + Sync {
         Ok(false)
     }
 
-    /// Tells whether entries are left out that are there: of a path that [`below`](ChangeDetector::below) does not show,
-    /// only [`observe`](ChangeDetector::observe) tells.
+    /// Returns true if some existing entries are left out: [`below`](ChangeDetector::below) does not list them, and
+    /// only [`observe`](ChangeDetector::observe) finds them.
     #[doc(hidden)]
     fn leaves_out(&self) -> bool {
         false
     }
 
-    /// Lets new files be taken for what git has, unread, if `accept` takes the directory of its objects.
+    /// Lets new files be recorded by their git blobs, unread, if `accept` takes git's object directory.
     #[doc(hidden)]
     fn borrow_from_git(&self, accept: &mut dyn FnMut(&Path) -> bool) {
         let _ = accept;
     }
 
-    /// Returns the place of the directory's git worktree, if it may be another one than the last time.
+    /// Returns the place of the directory's git worktree, if it may have changed since the last call.
     #[doc(hidden)]
     fn git_place(&self) -> Result<Option<GitPlace>, BackendError> {
         Ok(None)
     }
 
-    /// Returns the digest of a file that need not be read, since git has its contents.
+    /// Returns the digest of a file that need not be read because git has its contents.
     #[doc(hidden)]
     fn borrowed(&self, path: &EntryPath) -> Option<Digest> {
         let _ = path;
         None
     }
 
-    /// Returns true if a file looks like a secret. Its contents stay on this machine, or are not kept.
+    /// Returns true if a file looks like a secret. Its contents stay on this machine, or are not stored.
     #[doc(hidden)]
     fn is_secret(&self, path: &EntryPath) -> bool {
         let _ = path;
@@ -128,62 +128,61 @@ pub trait ChangeDetector: Send + Sync {
         Ok(None)
     }
 
-    /// Returns true if the contents of files that look like secrets are kept.
+    /// Returns true if the contents of files that look like secrets are stored.
     #[doc(hidden)]
     fn keeps_secrets(&self) -> bool {
         false
     }
 
-    /// A regular file's bytes; none when this process may not read it. Anything else is an error, and
-    /// never waited for.
+    /// Opens a regular file; `None` if this process may not read it. Anything else is an error, and never blocks.
     ///
     /// # Errors
-    /// [`BackendError`], also when the file is gone meanwhile.
+    /// [`BackendError`], also if the file was removed in the meantime.
     fn open(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError>;
 }
 
-/// The findings of a look at every entry.
+/// The findings of a full walk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Walked {
-    /// Paths at which the disk may differ from what was last clean.
+    /// Paths where the disk may differ from the last clean state.
     pub dirty: Vec<DirtyPath>,
-    /// Those that the kernel had not told: they may have changed before earlier looks, which have missed them.
+    /// Paths that the kernel did not report: they may have changed before earlier scans, which missed them.
     pub late: Vec<DirtyPath>,
 }
 
-/// The position in a history whose files are those on a disk.
+/// The position in a history that matches the files on a disk.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeptAt {
     /// The session.
     pub session: SessionId,
-    /// Its last event then.
+    /// The session's last event at that time.
     pub seq: Seq,
-    /// The time of that event, which another event at this position does not have.
+    /// The time of that event, which distinguishes it from another event at the same position.
     pub time: Timestamp,
 }
 
-/// Keeps what is known of a disk for a later process, which then reads only what has changed since.
+/// Stores scan results for a later process, which then reads only the changes since.
 #[doc(hidden)]
 pub trait KnownFilesKeeper {
-    /// Takes up what an earlier process kept. `changed_since` gives the paths that the history has changed after that
-    /// position; none where it can't tell, and then nothing is taken up. Does nothing once anything is known.
+    /// Loads the results of an earlier process. `changed_since` returns the paths that the history has changed since
+    /// that position; if it returns `None`, nothing is loaded. Does nothing once there are results.
     fn resume(&self, changed_since: &dyn Fn(&KeptAt) -> Option<Vec<EntryPath>>);
 
-    /// Tells whether enough has changed, and time passed, to keep it again.
+    /// Returns true if enough has changed, and enough time has passed, to store the results again.
     fn is_due(&self) -> bool;
 
-    /// Keeps what is known: the files are those of the history at this position. Does nothing where that may not be so.
+    /// Stores the results: the files match the history at this position. Does nothing if that is uncertain.
     fn keep(&self, at: &KeptAt);
 
-    /// Notes that what is known of the disk may not be what the history says. Nothing is kept any more.
+    /// Records that the results may not match the history. Nothing is stored any more.
     fn distrust(&self);
 }
 
 /// A path where something may have changed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DirtyPath {
-    /// At this path. Where nothing is now, or no directory, it stands for what was below it, too.
+    /// At this path. If it no longer holds a directory, everything that was below it is included.
     Entry(EntryPath),
     /// At this path and anywhere below it.
     Subtree(EntryPath),
@@ -194,12 +193,12 @@ pub enum DirtyPath {
 pub struct Below {
     /// The entries, in no order.
     pub entries: Vec<(EntryPath, Observed)>,
-    /// Directories among them, or the one that was asked about, into which this process may not look, or that
-    /// are too deep to look into (a path of 16 KiB): of what is below them nothing is known.
+    /// Directories among them, or the requested one, that this process may not read or whose path is too long (16
+    /// KiB). Nothing below them is known.
     pub closed: Vec<EntryPath>,
 }
 
-/// Identity of a file on a disk: its device and its inode.
+/// The identity of a file on a disk: its device and inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileId(pub u64, pub u64);
 
@@ -212,7 +211,7 @@ pub enum Observed {
         size: u64,
         /// Permission bits.
         mode: FileMode,
-        /// Identity of a file with several names.
+        /// The identity of a file with several names.
         shared: Option<FileId>,
     },
     /// A symbolic link.
@@ -225,7 +224,7 @@ pub enum Observed {
         /// Permission bits.
         mode: FileMode,
     },
-    /// Something without contents.
+    /// An entry without contents.
     Special(Special),
 }
 

@@ -1,4 +1,4 @@
-//! Input that a command gets while it runs, and the size of its terminal.
+//! Input for a command while it runs, and the size of its terminal.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::engine::lock::lock;
 
-/// Bytes that wait for a command at most, in this process.
+/// The maximum number of bytes in this process that wait for a command.
 const WAITING_MAX: usize = 64 << 10;
 const SIGNALS_MAX: usize = 64;
 
@@ -22,7 +22,7 @@ const SIGNALS_MAX: usize = 64;
 pub struct WindowSize {
     /// Lines.
     pub rows: u16,
-    /// Characters of a line.
+    /// Characters in a line.
     pub columns: u16,
 }
 
@@ -32,9 +32,9 @@ impl Default for WindowSize {
     }
 }
 
-/// Input for one command while it runs. Clones are the same input.
+/// Input for one command while it runs. Clones share the input.
 ///
-/// It is not recorded. A command waits for more of it until [`end`](CommandInput::end).
+/// It is not recorded. The command waits for more input until [`end`](CommandInput::end).
 ///
 /// ```
 /// use foldspace::{HostWorkspace, Workspace, backends::{CommandInput, HostOptions, ShellCommand, unwatched}};
@@ -68,14 +68,14 @@ struct InputState {
     waiting: VecDeque<u8>,
     has_ended: bool,
     is_end_passed: bool,
-    /// The command has ended.
+    /// True if the command has ended.
     is_closed: bool,
     window: Option<WindowSize>,
     is_resized: bool,
     signals: Vec<u8>,
 }
 
-/// The part of an input that is passed on next.
+/// The next part of an input to be passed on.
 #[derive(Debug, Default)]
 pub(super) struct InputPart {
     pub(super) window: Option<WindowSize>,
@@ -85,13 +85,13 @@ pub(super) struct InputPart {
 }
 
 impl CommandInput {
-    /// Returns an input for one command. It fails when the process has no file descriptor left.
+    /// Returns an input for one command. Fails if the process has no free file descriptor.
     pub fn new() -> io::Result<Self> {
         let more = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self(Arc::new(InputQueue { state: Mutex::default(), more, room: Notify::new() })))
     }
 
-    /// Sends bytes, and waits while the command does not read. Returns false when it takes no more.
+    /// Sends bytes, and waits while the command does not read. Returns false if it takes no more.
     pub async fn send(&self, mut bytes: &[u8]) -> bool {
         loop {
             let room = self.0.room.notified();
@@ -112,13 +112,13 @@ impl CommandInput {
         }
     }
 
-    /// Ends the input; at a terminal as Ctrl-D does.
+    /// Ends the input, like Ctrl-D at a terminal.
     pub fn end(&self) {
         lock(&self.0.state).has_ended = true;
         self.wake();
     }
 
-    /// Sets the size of the command's terminal; before it begins, the size that it begins with.
+    /// Sets the size of the command's terminal; before the command starts, its initial size.
     pub fn resize(&self, window: WindowSize) {
         let mut state = lock(&self.0.state);
         (state.window, state.is_resized) = (Some(window), true);
@@ -126,10 +126,10 @@ impl CommandInput {
         self.wake();
     }
 
-    /// Sends a signal to the command's first process and its group. After the command's end it means nothing.
+    /// Sends a signal to the command's first process and its group. After the command's end it has no effect.
     pub fn signal(&self, number: u8) {
         let mut state = lock(&self.0.state);
-        // Nobody sends so many before the first is passed on.
+        // A client has no reason to send so many before the first is passed on.
         if state.signals.len() < SIGNALS_MAX {
             state.signals.push(number);
         }
@@ -137,7 +137,7 @@ impl CommandInput {
         self.wake();
     }
 
-    /// Returns the size that was set last.
+    /// Returns the last size that was set.
     pub(crate) fn window(&self) -> Option<WindowSize> {
         lock(&self.0.state).window
     }
@@ -146,9 +146,9 @@ impl CommandInput {
         self.0.more.as_fd()
     }
 
-    /// Takes what there is, of the bytes at most `room`.
+    /// Takes all waiting input, with at most `room` bytes.
     pub(super) fn take(&self, room: usize) -> InputPart {
-        // The counter is of no interest, and one that is read is not ready.
+        // The read resets the counter, so that the descriptor is no longer ready; its value does not matter.
         let _ = rustix::io::read(&self.0.more, &mut [0; 8]);
         let mut state = lock(&self.0.state);
         let count = room.min(state.waiting.len());
@@ -162,7 +162,7 @@ impl CommandInput {
         InputPart { window, bytes, is_end, signals }
     }
 
-    /// Notes that the command has ended, so that nobody waits for it.
+    /// Records that the command has ended, so that senders stop waiting.
     pub(super) fn close(&self) {
         let mut state = lock(&self.0.state);
         state.is_closed = true;
@@ -172,14 +172,14 @@ impl CommandInput {
     }
 
     fn wake(&self) {
-        // The counter cannot be full: it is never near its end.
+        // The counter can't overflow: each `take` resets it.
         if let Err(error) = rustix::io::write(&self.0.more, &1_u64.to_ne_bytes()) {
-            tracing::debug!(%error, "a command's input could not be announced");
+            tracing::debug!(%error, "failed to announce a command's input");
         }
     }
 }
 
-/// Closes an input when it is dropped: the command has ended, or never begins.
+/// Closes an input when dropped: the command has ended or will never start.
 pub(crate) struct ClosesInput(pub(crate) Option<CommandInput>);
 
 impl Drop for ClosesInput {

@@ -1,4 +1,4 @@
-//! Options of all commands of a session, on every backend that runs some.
+//! Options of all commands of a session, on every backend that runs commands.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -16,11 +16,11 @@ use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 use crate::engine::path_glob::PathGlob;
 
-/// Variables that a session or a call may set for commands.
+/// The maximum number of variables that a session or a call may set for commands.
 pub(crate) const VARIABLES_MAX: usize = 64;
-/// ASCII characters of a variable's name.
+/// The maximum number of ASCII characters in a variable's name.
 pub(crate) const NAME_MAX: usize = 80;
-/// Characters of a variable's value.
+/// The maximum number of characters in a variable's value.
 const VALUE_MAX: usize = 48_000;
 const OUTPUT_BYTES: usize = 32 << 10;
 const OUTPUT_LEAST: usize = 1 << 10;
@@ -31,7 +31,7 @@ const GENERATED_MAX: usize = 64;
 const FIELDS: [&str; 7] =
     ["environment", "record_environment", "workdir", "output_bytes", "keep_output_bytes", "merge_output", "generated"];
 
-/// Options of all commands of a session. They are fields among those of a backend's options.
+/// Options of all commands of a session. They are stored among the fields of a backend's options.
 ///
 /// ```
 /// use foldspace::WorkspaceSpec;
@@ -41,19 +41,19 @@ const FIELDS: [&str; 7] =
 /// let environment = [("TOKEN".to_owned(), VariableValue::Text("secret".to_owned()))].into();
 /// let commands = CommandOptions { environment, ..CommandOptions::default() };
 /// let spec = WorkspaceSpec::Host(HostOptions { commands, ..HostOptions::default() });
-/// // The journal has its digest.
+/// The journal has only its digest.
 /// assert!(spec.options()["environment"]["TOKEN"]["digest"].is_string());
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CommandOptions {
-    /// Variables of all commands that are not run with a replaced environment: at most 64.
+    /// Variables for all commands that run without a replaced environment: at most 64.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, VariableValue>,
-    /// Records the values of `environment`, too: otherwise only their digests.
+    /// True to record the values of `environment`, not only their digests.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub record_environment: bool,
-    /// The directory in which commands begin when they name none; it is made when it is missing.
+    /// The default working directory of commands; created if missing.
     #[serde(deserialize_with = "below_workspace", skip_serializing_if = "EntryPath::is_root")]
     pub workdir: EntryPath,
     /// Bytes of each stream that a tool returns: 1 KiB to 1 MiB.
@@ -62,7 +62,7 @@ pub struct CommandOptions {
     /// Bytes of each stream that are recorded: 1 KiB to 8 MiB.
     #[serde(skip_serializing_if = "is_usual_keep")]
     pub keep_output_bytes: usize,
-    /// Gives the standard error in the standard output, in the order of writing.
+    /// True to merge standard error into standard output, in the order of writing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub merge_output: bool,
     /// Globs of files that commands generate, at most 64. A merge never conflicts over these files.
@@ -98,13 +98,13 @@ fn below_workspace<'de, D: Deserializer<'de>>(deserializer: D) -> Result<EntryPa
 }
 
 impl CommandOptions {
-    /// Reads a directory for [`workdir`](CommandOptions::workdir), which may begin with `/workspace`, as for tools.
+    /// Parses a directory for [`workdir`](CommandOptions::workdir), which may begin with `/workspace`, as for tools.
     pub fn workdir_of(text: &str) -> Result<EntryPath, ValueError> {
         let below = text.strip_prefix("/workspace").filter(|below| below.is_empty() || below.starts_with('/'));
         EntryPath::lookup(below.unwrap_or(text))
     }
 
-    /// Takes them out of a backend's options.
+    /// Removes the command options from a backend's options and returns them.
     pub(super) fn take(options: &mut Value) -> serde_json::Result<Self> {
         let mut own = Map::new();
         if let Some(fields) = options.as_object_mut() {
@@ -113,7 +113,7 @@ impl CommandOptions {
         serde_json::from_value(own.into())
     }
 
-    /// Adds them to a backend's options; values of variables only where they may be seen.
+    /// Adds them to a backend's options, with the values of variables only if those may be seen.
     pub(super) fn put(&self, options: &mut Value, with_values: bool) {
         let shown = if with_values || self.record_environment { self.clone() } else { self.without_values() };
         if let (Some(fields), Ok(Value::Object(own))) = (options.as_object_mut(), serde_json::to_value(shown)) {
@@ -121,7 +121,7 @@ impl CommandOptions {
         }
     }
 
-    /// Returns the form that is recorded.
+    /// Returns the variables as they are recorded.
     #[cfg(any(feature = "docker", feature = "podman"))]
     pub(crate) fn recorded_environment(&self) -> BTreeMap<String, VariableValue> {
         if self.record_environment { self.environment.clone() } else { self.without_values().environment }
@@ -133,7 +133,7 @@ impl CommandOptions {
         Self { environment, ..self.clone() }
     }
 
-    /// Names the variables with values.
+    /// Returns the variables that have values.
     pub(crate) fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
         self.environment.iter().filter_map(|(name, value)| match value {
             VariableValue::Text(text) => Some((name.as_str(), text.as_str())),
@@ -167,7 +167,7 @@ impl CommandOptions {
         }
     }
 
-    /// Tells a model what is unusual.
+    /// Describes the unusual options to a model.
     pub(crate) fn advice(&self, root: &str) -> String {
         let mut text = String::new();
         if !self.workdir.is_root() {
@@ -190,14 +190,14 @@ impl CommandOptions {
         text
     }
 
-    /// Keeps the values that are not recorded in a private file, for later processes.
+    /// Stores the values that are not recorded in a private file, for later processes.
     pub(super) fn keep_values(&self, directory: &Path) -> std::io::Result<()> {
         let values: BTreeMap<&str, &str> = self.variables().collect();
         if values.is_empty() || self.record_environment {
             return Ok(());
         }
         make_private(directory)?;
-        // Only its owner may read it.
+        // A temporary file is readable only by its owner.
         let mut file = tempfile::NamedTempFile::new_in(directory)?;
         file.write_all(&serde_json::to_vec(&values)?)?;
         file.as_file().sync_all()?;
@@ -205,7 +205,7 @@ impl CommandOptions {
         Ok(())
     }
 
-    /// Takes up values that were kept. One whose digest is another is not that variable's.
+    /// Loads the stored values. A value with another digest does not belong to the variable and is ignored.
     pub(super) fn take_values(&mut self, directory: &Path) {
         let is_missing = |value: &VariableValue| matches!(value, VariableValue::Recorded { .. });
         if !self.environment.values().any(is_missing) {
@@ -216,7 +216,7 @@ impl CommandOptions {
             match kept.remove(name) {
                 Some(text) if Digest::of(text.as_bytes()) == value.digest() => *value = VariableValue::Text(text),
                 _ if is_missing(value) => {
-                    tracing::warn!(variable = %name, "a variable of the session has no value on this machine");
+                    tracing::warn!(variable = %name, "a session variable has no value on this machine");
                 }
                 _ => {}
             }
@@ -224,7 +224,7 @@ impl CommandOptions {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the values of variables are kept beside the journal")]
+#[expect(clippy::disallowed_methods, reason = "the values of variables are stored next to the journal")]
 fn read(path: &Path) -> Option<BTreeMap<String, String>> {
     serde_json::from_slice(&std::fs::read(path).ok()?).ok()
 }

@@ -1,4 +1,4 @@
-//! The shell of every place where a runner runs commands: the host, and containers.
+//! The shell of every place where a runner runs commands: the host and containers.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -25,32 +25,32 @@ use crate::engine::event::CommandLine;
 use crate::engine::path::EntryPath;
 use crate::engine::session::output_stream::OutputStream;
 
-/// Between asking a command to end and ending it.
+/// The time between asking a command to end and killing it.
 const GRACE: Duration = Duration::from_secs(2);
-/// Added to a signal's number it is the exit code of a command that a signal ended.
+/// Added to a signal's number: the exit code of a command that a signal ended.
 pub(super) const SIGNALLED: i32 = 128;
 const SH: &str = "/bin/sh";
-/// Searched for programs when the environment does not say.
+/// The program search path if the environment has none.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 pub(crate) trait CommandHost: Send + Sync + 'static {
-    /// Returns the runner, which is started when it does not run. It blocks.
+    /// Returns the runner, and starts it if necessary. It blocks.
     fn runner(&self) -> Result<Runner, ShellError>;
-    /// Looks for what the runner runs in. It blocks.
+    /// Checks that the place of the runner is available. It blocks.
     fn reach(&self) -> Result<(), ShellError> {
         Ok(())
     }
     /// The options of all commands.
     fn options(&self) -> &CommandOptions;
     fn root(&self) -> String;
-    /// A directory for scripts: as this program sees it, and as commands do.
+    /// Returns a directory for scripts: its path for this program, and its path for commands.
     fn scripts(&self) -> Result<(PathBuf, PathBuf), ShellError>;
     fn in_flight(&self) -> &Arc<RunningCommands>;
-    /// Bytes that have to stay free on the disk of the workspace while a command runs that begins now.
+    /// Bytes that have to stay free on the workspace's disk during a command that starts now.
     fn floor(&self) -> u64 {
         0
     }
-    /// Notes that a runner does not answer any more: what it runs in is to be started anew.
+    /// Records that a runner no longer answers: its place has to be restarted.
     fn lost(&self, runner: &Runner);
 }
 
@@ -106,7 +106,7 @@ impl<P: CommandHost> Shell for RunnerShell<P> {
                 done = &mut work => return done,
                 () = cancel.cancelled() => {}
             }
-            // What it would run in may take long to start; that goes on by itself.
+            // The start of its place may take long; it continues in the background.
             if !ending.0.take_back() {
                 return Ok(never_begun(line, cwd));
             }
@@ -120,7 +120,7 @@ impl<P: CommandHost> Shell for RunnerShell<P> {
 
     fn which(&self, program: &str) -> Running<Which> {
         let (program, backend) = (program.to_owned(), self.properties.backend_name);
-        // No file has such a name, and an executor would not look for one.
+        // No file has such a name, and a runner would not search for one.
         if program.is_empty() || program.contains('\0') {
             return Box::pin(async { Ok(Which { command: program, path: None }) });
         }
@@ -151,7 +151,7 @@ impl Drop for EndsWhenDropped {
     }
 }
 
-/// The variables of commands as text; what is no text is left out.
+/// Returns the variables of commands; those that are not valid UTF-8 are left out.
 fn variables<P: CommandHost>(place: &P, runner: &Runner) -> Result<BTreeMap<String, String>, RunnerError> {
     let split = |variable: &OsString| {
         let (name, value) = variable.to_str()?.split_once('=')?;
@@ -178,7 +178,7 @@ impl<P: CommandHost> CommandRun<'_, P> {
         let _ongoing = self.place.in_flight().begin(Arc::clone(&wish), self.place.floor());
         let runner = self.place.runner()?;
         let caller = command.caller.clone().filter(|_| self.is_on_host);
-        // The file is gone when this is dropped.
+        // Dropping `_script` removes the file.
         let (argv, _script) = self.argv(&command.command)?;
         let spec = RunSpec {
             argv,
@@ -187,7 +187,7 @@ impl<P: CommandHost> CommandRun<'_, P> {
             stdin: command.stdin.to_vec(),
             timeout: command.time_limit(self.default_timeout),
             grace: GRACE,
-            // A terminal that nobody reads would stop its programs.
+            // An unread terminal would block its programs.
             discard_output: !command.capture_output && command.terminal.is_none(),
             merge_output: command.merge_output,
             terminal: command.terminal,
@@ -275,7 +275,7 @@ impl<P: CommandHost> CommandRun<'_, P> {
         }
     }
 
-    /// Turns the reason that a command did not run into the shell's.
+    /// Converts a runner's error into the shell's.
     fn refused(&self, error: &RunnerError, runner: &Runner) -> ShellError {
         if error.is_lost() {
             self.place.lost(runner);
@@ -291,11 +291,11 @@ fn failed<E: std::fmt::Display>(backend: &'static str) -> impl Fn(E) -> ShellErr
     move |error| ShellError::Unavailable { backend, reason: error.to_string() }
 }
 
-/// Writes a script that all may read and none may change.
+/// Writes a script that everyone may read and no one may change.
 fn write_script(directory: &std::path::Path, script: &str) -> std::io::Result<NamedTempFile> {
     use std::os::unix::fs::PermissionsExt;
     let mut file = tempfile::Builder::new().prefix("script-").tempfile_in(directory)?;
-    // Not when it is made: the mask of this process would count.
+    // After creation, because the umask would apply to a mode given there.
     file.as_file().set_permissions(std::fs::Permissions::from_mode(0o444))?;
     file.write_all(script.as_bytes())?;
     file.flush()?;
@@ -320,7 +320,7 @@ fn never_begun(command: CommandLine, cwd: EntryPath) -> ShellResult {
 
 fn result(command: ShellCommand, ended: Ended, stdout: Collector, stderr: Collector) -> ShellResult {
     if ended.survivors > 0 {
-        tracing::warn!(survivors = ended.survivors, "processes live on although they were killed");
+        tracing::warn!(survivors = ended.survivors, "processes survived SIGKILL");
     }
     let signal = ended.signal.or(ended.sent.filter(|_| ended.timed_out || ended.cancelled)).map(i32::from);
     let exit_code = match (ended.exit_code, ended.signal) {

@@ -1,4 +1,4 @@
-//! Options of containers, and the report on those that are left over. Every build knows them.
+//! Options of containers, and the report on leftover ones. Compiled into every build.
 
 use std::path::{Path, PathBuf};
 
@@ -25,10 +25,10 @@ pub enum EngineKind {
 }
 
 impl EngineKind {
-    /// All of them; where several would do, an earlier one is taken.
+    /// All engines; if several would do, the earlier one is used.
     pub const ALL: [Self; 2] = [Self::Podman, Self::Docker];
 
-    /// The name of the backend, and of the program for a terminal.
+    /// The name of the backend, and of the command-line program.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Podman => "podman",
@@ -46,25 +46,25 @@ impl std::fmt::Display for EngineKind {
     }
 }
 
-/// Options of a session's container, of whichever engine. They come with the workspace's definition, never with a tool call.
+/// Options of a session's container, for either engine. They come with the workspace's definition, not from tool calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PodmanOptions {
-    /// The engine, which is recorded as the backend's name.
+    /// The engine, recorded as the backend's name.
     #[serde(skip)]
     pub engine: EngineKind,
     /// The image.
     pub image: String,
-    /// Pulls an image that is not there; otherwise that is an error.
+    /// True to pull a missing image; without it a missing image is an error.
     pub pull: bool,
-    /// A directory of this machine that is the workspace; the session has files of its own when nothing is said.
+    /// A directory of this machine that is the workspace; by default the session has its own files.
     #[serde(with = "recorded_path", skip_serializing_if = "Option::is_none")]
     pub directory: Option<PathBuf>,
-    /// The directory is only copied at the beginning: the session is a fork of one that has the directory, made by
-    /// [`Hub::create`](crate::Hub::create), and `apply` merges its changes back.
+    /// True if the directory is only copied at the beginning: the session is a fork of one that has the directory,
+    /// made by [`Hub::create`](crate::Hub::create), and `apply` merges its changes back.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub copy_on_write: bool,
-    /// Bytes of memory; there is no swap.
+    /// Bytes of memory. Swap is disabled.
     pub memory_bytes: u64,
     /// Processors.
     pub cpus: f64,
@@ -72,30 +72,30 @@ pub struct PodmanOptions {
     pub pids: u32,
     /// Bytes of the memory file system at `/tmp`.
     pub tmp_bytes: u64,
-    /// Bytes that stay free on the disk of the files: a command that leaves less is ended. Where less than twice that
-    /// is free when it begins, it may use half.
+    /// Bytes that stay free on the disk of the files: a command that leaves less is ended. If less than twice that is
+    /// free when it starts, it may use half.
     pub reserve_bytes: u64,
-    /// Another place in the container where the workspace is, too, such as `/app`. It covers what the image has there.
+    /// A second path in the container for the workspace, such as `/app`. It hides the image's files there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub also_at: Option<String>,
-    /// Runs commands as root of a user namespace of the container's own, which may change its whole root file system.
-    /// What they change outside of the workspace is not recorded, and goes with the container. Podman only.
+    /// True to run commands as root of the container's own user namespace, with its whole root file system writable.
+    /// Changes outside of the workspace are not recorded, and are removed with the container. Podman only.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub writable_root: bool,
-    /// Lets commands reach the network.
+    /// True to give commands network access.
     pub network: bool,
-    /// Seconds without a call after which the container is stopped; 0 for never.
+    /// Seconds without a call until the container is stopped; 0 for never.
     pub idle_seconds: u64,
-    /// Seconds after whose start the container is removed, whatever runs in it; 0 for never. The next command makes
-    /// another.
+    /// Seconds after its start until the container is removed, even while commands run; 0 for never. The next command
+    /// makes another.
     #[serde(skip_serializing_if = "is_none")]
     pub uptime_seconds: u64,
     /// The beginning of the container's name, before the session's id.
     #[serde(skip_serializing_if = "is_usual_prefix")]
     pub name_prefix: String,
-    /// Puts the files into an overlay.
+    /// Use of an overlay for the files.
     pub overlay: OverlayUse,
-    /// The engine's address, such as `unix:///run/podman/podman.sock`; found out when nothing is said.
+    /// The engine's address, such as `unix:///run/podman/podman.sock`; detected by default.
     pub connection: Option<String>,
     /// Options of all commands.
     #[serde(skip)]
@@ -112,25 +112,25 @@ fn is_usual_prefix(prefix: &str) -> bool {
     prefix == PREFIX
 }
 
-/// Use of an overlay for a session's files, which finds changes without looking at every file.
+/// Use of an overlay for a session's files, which finds changes without scanning every file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OverlayUse {
-    /// An overlay wherever one can be mounted: by root, for an engine of this machine.
+    /// An overlay wherever one can be mounted: as root, with an engine on this machine.
     #[default]
     Auto,
-    /// Never: they lie in a plain directory.
+    /// No overlay: the files are in a plain directory.
     Never,
 }
 
 impl PodmanOptions {
-    /// Returns the directory that is the workspace itself, and no copy.
+    /// Returns the directory if it is the workspace itself, not a copy.
     pub(crate) fn own_directory(&self) -> Option<&Path> {
         self.directory.as_deref().filter(|_| !self.copy_on_write)
     }
 
-    /// Gives the usual options for an engine, at `connection` or where it is found. The image is the one that
-    /// `FOLDSPACE_IMAGE` names, else the [development image](super::build_image) where the engine has it, else the default.
+    /// Returns the usual options for an engine, at `connection` or its detected address. The image is
+    /// `FOLDSPACE_IMAGE`, else the [development image](super::build_image) if the engine has it, else the default.
     pub fn usual(engine: EngineKind, connection: Option<&str>) -> Self {
         let named = std::env::var("FOLDSPACE_IMAGE").ok().filter(|image| !image.is_empty());
         let defaults = Self { engine, connection: connection.map(str::to_owned), ..Self::default() };
@@ -165,26 +165,26 @@ impl Default for PodmanOptions {
     }
 }
 
-/// A container of foldspace's.
+/// A container made by foldspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Leftover {
     /// Its name.
     pub name: String,
-    /// The session that it was made for; `warm` of one that was made for whichever needs one.
+    /// The session that it was made for; `warm` if it was made for no particular session.
     pub session: String,
-    /// It runs.
+    /// True if it runs.
     pub running: bool,
 }
 
-/// The containers of an engine that were looked through.
+/// The containers of an engine that were checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Leftovers {
-    /// Their process has ended, and they are removed, or would be.
+    /// Containers whose process has ended: removed, or to be removed without a dry run.
     pub removed: Vec<Leftover>,
-    /// Their process is one of another machine or container. They are left.
+    /// Containers whose process is on another machine or in another container. They are left alone.
     pub elsewhere: Vec<Leftover>,
-    /// The containers that could not be removed, and the reasons.
+    /// The containers that could not be removed, with the reasons.
     pub failed: Vec<String>,
-    /// The reason that no engine was asked.
+    /// The reason that no engine was queried.
     pub unasked: Option<String>,
 }

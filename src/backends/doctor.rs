@@ -1,4 +1,4 @@
-//! Trying what works on this machine.
+//! Checks that the backends work on this machine.
 
 use serde::Serialize;
 
@@ -6,26 +6,26 @@ use super::containers::PodmanOptions;
 use super::podman;
 use super::runner::Runner;
 
-/// One thing that was tried.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The thing.
+    /// The subject of the check.
     pub what: &'static str,
     /// Its state.
     pub state: DoctorReport,
     /// The finding.
     pub found: String,
-    /// The remedy; empty where nothing has to be done.
+    /// The remedy; empty if there is nothing to do.
     pub advice: String,
 }
 
-/// The state of something that was tried.
+/// The state of a checked subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DoctorReport {
     /// It works.
     Ok,
-    /// It works, but not as well as it could.
+    /// It works, with limitations.
     Limited,
     /// It does not work.
     Missing,
@@ -45,7 +45,7 @@ impl Finding {
     }
 }
 
-/// Tries what the backends need on this machine. A container is made only when the image is there.
+/// Checks the needs of the backends on this machine. A container is started only if the image is present.
 pub fn diagnose(options: &PodmanOptions) -> Vec<Finding> {
     let mut findings = vec![user(), host_runner()];
     findings.extend(podman::diagnose(options));
@@ -58,7 +58,7 @@ fn user() -> Finding {
         false => Finding::limited(
             "user",
             "not root",
-            "overlays need root; without it changes are found by looking at every file, which takes about 2 ms for 1,000",
+            "overlays need root; without it changes are found by scanning every file, about 2 ms per 1,000 files",
         ),
     }
 }

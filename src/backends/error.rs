@@ -8,7 +8,7 @@ use crate::engine::error::{Diagnostic, ErrorKind};
 pub struct BackendError {
     /// The backend's name.
     pub backend: &'static str,
-    /// The cause, for a person.
+    /// The human-readable cause.
     pub reason: String,
 }
 

@@ -1,5 +1,4 @@
-//! The host backend: a plain directory of this machine, and commands beside everything else that runs
-//! on it. Not sandboxed.
+//! The host backend: a plain directory of this machine, and commands that run unsandboxed on it.
 
 use std::ffi::OsString;
 use std::fs::Permissions;
@@ -29,27 +28,27 @@ const NAME: &str = "host";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostOptions {
-    /// Its directory; one of its own when nothing is said.
+    /// Its directory; by default a new one of the session's own.
     #[serde(default, with = "recorded_path")]
     pub directory: Option<PathBuf>,
-    /// Its files are read and written, and no command runs.
+    /// True to only read and write files; no command runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub files_only: bool,
-    /// True to leave out what git ignores in its directory, and what is git's own; without a repository, what programs make
-    /// in directories such as `node_modules`. Files that git has are recorded by the ids of their blobs then, and files
-    /// that look like secrets by their digests only.
+    /// True to leave out git's own files and files that git ignores; without a repository, the contents of
+    /// directories such as `node_modules`. Files in git are then recorded by the ids of their blobs, and files that
+    /// look like secrets by their digests only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gitignore: bool,
-    /// Paths below the directory that are recorded all the same, with everything below them.
+    /// Paths below the directory that are always recorded, with everything below them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<EntryPath>,
-    /// True to record small files that git ignores, too, outside of build and dependency directories.
+    /// True to record small files that git ignores, too, except in build and dependency directories.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep_ignored: bool,
-    /// True to keep the contents of files that look like secrets, on this machine only.
+    /// True to store the contents of files that look like secrets, on this machine only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep_secrets: bool,
-    /// True for a directory that a session has recorded. If it is empty, all its files were removed.
+    /// True for a directory that a session has already recorded. If it is empty, all its files were removed.
     #[serde(skip)]
     pub is_taken_up: bool,
     /// Options of all its commands.
@@ -57,7 +56,7 @@ pub struct HostOptions {
     pub commands: CommandOptions,
 }
 
-/// A path as it is recorded and sent: its text, or its bytes where it is none.
+/// A path as recorded and sent: its text, or its bytes if it is not valid UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "RecordedPath", into = "RecordedPath")]
 pub struct HostPath(pub PathBuf);
@@ -103,8 +102,8 @@ pub(super) mod recorded_path {
     }
 }
 
-/// A directory of this machine. Its commands run as this program's user, with all that this user reaches; only the
-/// directory in which they begin is checked. For trusted agents, tests, and machines that are sandboxes themselves.
+/// A directory of this machine. Its commands run as this program's user, with full access; only their working
+/// directory is checked. For trusted agents, tests, and machines that are themselves sandboxes.
 ///
 /// ```
 /// use foldspace::{HostWorkspace, Workspace, backends::{HostOptions, ShellCommand, unwatched}};
@@ -123,7 +122,7 @@ pub struct HostWorkspace {
     shell: Option<Arc<RunnerShell<HostPlace>>>,
     marker: PopulateMarker,
     directory: PathBuf,
-    /// The place where entries are made ready and kept for a while; gone with the workspace.
+    /// The directory where entries are staged and temporarily stored; removed with the workspace.
     _aside: StagingDir,
 }
 
@@ -138,20 +137,20 @@ struct HostPlace {
 #[derive(Default)]
 struct HostCommand {
     runner: Option<Runner>,
-    /// Made when the first script comes.
+    /// Created for the first script.
     scripts: Option<TempDir>,
 }
 
 impl HostWorkspace {
-    /// Opens a directory, made when it is missing. While it is open, `.foldspace-NAME` beside it is foldspace's own, or
-    /// `.foldspace` within it where that can't be.
+    /// Opens a directory, created if missing. While it is open, foldspace uses `.foldspace-NAME` next to it, or
+    /// `.foldspace` within it if that is not possible.
     ///
-    /// When another directory takes its place, nothing works until that is opened.
+    /// If the directory is replaced, all operations fail until it is opened again.
     pub fn open(directory: &Path, options: &HostOptions) -> Result<Self, BackendError> {
         Self::open_kept(directory, options, None)
     }
 
-    /// The same with the file in which what is known of the directory is kept for later processes.
+    /// Opens it with a file that stores scan results for later processes.
     pub(crate) fn open_kept(
         directory: &Path,
         asked: &HostOptions,
@@ -192,7 +191,7 @@ impl HostWorkspace {
     }
 }
 
-/// Checks that a path without links, which a session has recorded, has none now: it would lead to another directory.
+/// Checks that a recorded path without links still has none: a link would lead to another directory.
 fn check_unlinked(directory: &Path) -> Result<(), BackendError> {
     let Some(link) = directory.ancestors().find(|above| above.is_symlink()) else { return Ok(()) };
     let to = link.read_link().unwrap_or_default();
@@ -221,7 +220,7 @@ impl CommandHost for HostPlace {
         let mut running = lock(&self.running);
         let directory = match running.scripts.take() {
             Some(directory) => directory,
-            // A command may have secrets.
+            // Private, because a command may have secrets.
             None => tempfile::Builder::new()
                 .prefix("foldspace-")
                 .permissions(Permissions::from_mode(0o700))
@@ -246,7 +245,7 @@ impl CommandHost for HostPlace {
 
     fn lost(&self, _: &Runner) {
         let mut running = lock(&self.running);
-        // Another command may have started the next one.
+        // Another command may already have started a new runner.
         running.runner = running.runner.take().filter(Runner::is_alive);
     }
 }
@@ -289,7 +288,7 @@ impl Workspace for HostWorkspace {
     }
 
     fn is_in_place(&self) -> bool {
-        // Commands may have moved it, which the session records.
+        // With a shell, commands may have moved the directory, which the session records.
         self.shell.is_some() || self.place.anchor.as_ref().is_none_or(|anchor| anchor.check().is_ok())
     }
 

@@ -1,8 +1,8 @@
-//! The memory backend: the files are in the journal and nowhere else.
+//! The memory backend: the files are only in the journal.
 
 use super::{BackendError, FileChange, Workspace};
 
-/// A workspace without a disk: the fold of the events is all there is, so nothing has to be projected.
+/// A workspace without a disk: the fold of the events has all files, so there is nothing to project.
 ///
 /// ```
 /// use foldspace::{MemoryWorkspace, Workspace};

@@ -1,4 +1,4 @@
-//! The mock backend: answers commands from a list, and remembers what it was asked.
+//! The mock backend: answers commands from a list, and remembers them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -24,8 +24,8 @@ const NAME: &str = "mock";
 const NOT_FOUND: i32 = 127;
 const SIGKILL: i32 = 9;
 
-/// A workspace without a machine: files are in the journal only, commands are answered from a list. For tests of agents
-/// and orchestrators.
+/// A workspace without a machine: files are only in the journal, and commands are answered from a list. For tests of
+/// agents and orchestrators.
 ///
 /// ```
 /// use foldspace::{Workspace, backends::{MockAnswer, MockWorkspace, Shell, ShellCommand, unwatched}};
@@ -55,23 +55,23 @@ struct MockShell {
 pub struct MockAnswer {
     /// Its exit code.
     pub exit_code: i32,
-    /// Its output.
+    /// Its standard output.
     pub stdout: String,
-    /// Its complaint.
+    /// Its standard error.
     pub stderr: String,
-    /// Its running time in milliseconds.
+    /// Its running time, in milliseconds.
     pub millis: u64,
-    /// The reason that the shell itself fails, when it does.
+    /// The reason that the shell itself fails, if it does.
     pub failure: Option<String>,
 }
 
 impl MockAnswer {
-    /// A success that prints something.
+    /// A success with some output.
     pub fn printing(stdout: impl Into<String>) -> Self {
         Self { stdout: stdout.into(), ..Self::default() }
     }
 
-    /// A command that ends with a code and a complaint.
+    /// A command that ends with an exit code and an error message.
     pub fn exiting(exit_code: i32, stderr: impl Into<String>) -> Self {
         Self { exit_code, stderr: stderr.into(), ..Self::default() }
     }
@@ -81,7 +81,7 @@ impl MockAnswer {
         Self { failure: Some(reason.into()), ..Self::default() }
     }
 
-    /// The same, after some time.
+    /// Adds a running time.
     #[must_use]
     pub fn after(mut self, time: Duration) -> Self {
         self.millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -90,7 +90,7 @@ impl MockAnswer {
 }
 
 impl MockWorkspace {
-    /// A mock that knows no command: each gives 127.
+    /// A mock without answers: each command ends with 127.
     pub fn new() -> Self {
         Self::default()
     }
@@ -100,7 +100,7 @@ impl MockWorkspace {
         Self { options, ..Self::default() }
     }
 
-    /// Answers commands whose text fits a glob in which `*` fits anything. What was said first wins.
+    /// Answers commands whose text matches a glob; `*` matches anything. The earliest match wins.
     pub fn answering(self, pattern: &str, answer: MockAnswer) -> Result<Self, BackendError> {
         let glob = Glob::new(pattern);
         let glob =
@@ -133,7 +133,7 @@ impl Workspace for MockWorkspace {
     }
 
     fn description(&self) -> String {
-        "Commands are answered from a list; nothing is really run.".to_owned()
+        "Commands are answered from a list; nothing is actually run.".to_owned()
     }
 }
 
@@ -163,7 +163,7 @@ impl Shell for MockShell {
             return Box::pin(async { Err(error) });
         }
         if command.terminal.is_some() || command.input.is_some() {
-            let what = "the mock workspace has no terminals, and streams no input; use a host or a container workspace";
+            let what = "the mock workspace has no terminals and no streamed input; use a host or a container workspace";
             return Box::pin(async { Err(ShellError::Invalid(what.to_owned())) });
         }
         lock(&self.calls).push(command.clone());

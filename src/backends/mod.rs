@@ -1,4 +1,4 @@
-//! Workspaces: where files and processes are. They know nothing of events.
+//! Workspaces: the places of files and processes. They know nothing of events.
 
 #[cfg(feature = "attach")]
 pub(crate) mod agent_process;

@@ -1,10 +1,10 @@
-//! The output of a command: kept within bounds while it runs, and shown as text.
+//! The output of a command: bounded in memory while it runs, and shown as text.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-/// Bytes of a long output's end that are kept, when there is room for as much.
+/// The maximum number of bytes retained from the end of a long output.
 const TAIL: usize = 1 << 20;
 const SNIFFED: usize = 8 << 10;
 const BINARY_SHOWN: usize = 64;
@@ -14,25 +14,25 @@ const BINARY_SHOWN: usize = 64;
 pub struct Output {
     /// All of it, or the beginning and the end.
     pub kept: Bytes,
-    /// The place in `kept` where bytes are left out; its end when none are.
+    /// The position in `kept` where bytes are left out; its end if none are.
     pub cut_at: usize,
-    /// Bytes that were written.
+    /// The number of bytes written.
     pub bytes: u64,
 }
 
 impl Output {
-    /// An output of which everything is kept.
+    /// An output that is retained in full.
     pub fn whole(bytes: impl Into<Bytes>) -> Self {
         let kept = bytes.into();
         Self { cut_at: kept.len(), bytes: kept.len() as u64, kept }
     }
 
-    /// Tells whether more was written than is kept.
+    /// Returns true if more was written than is retained.
     pub fn is_cut(&self) -> bool {
         self.bytes > self.kept.len() as u64
     }
 
-    /// Tells whether it is no text.
+    /// Returns true if the output is not text.
     pub fn is_binary(&self) -> bool {
         let sample = &self.kept[..self.kept.len().min(SNIFFED)];
         let text = String::from_utf8_lossy(sample);
@@ -40,8 +40,8 @@ impl Output {
         sample.contains(&0) || replaced * 10 > text.chars().count() * 3
     }
 
-    /// It as text of at most about `max` bytes: invalid bytes replaced, the middle of a longer one left
-    /// out, which the text says; of binary output only the beginning. Gives whether something is left out.
+    /// Returns the output as text of about `max` bytes at most, and true if something is left out. Invalid bytes are
+    /// replaced. The middle of long text is left out, with a note; of binary output only the beginning is shown.
     pub fn text(&self, max: usize) -> (String, bool) {
         if self.is_binary() {
             let shown = self.kept[..self.kept.len().min(BINARY_SHOWN)].escape_ascii();
@@ -49,7 +49,7 @@ impl Output {
         }
         if !self.is_cut() && self.kept.len() <= max {
             let text = String::from_utf8_lossy(&self.kept).into_owned();
-            // Replacing may make it longer.
+            // Replacements may make it longer.
             if text.len() <= max {
                 return (text, false);
             }
@@ -73,7 +73,7 @@ impl Output {
     }
 }
 
-/// Takes as many characters as fit in `max` bytes. Gives also how many bytes they stand for.
+/// Takes as many characters as fit in `max` bytes. Also returns the number of source bytes that they stand for.
 fn fitting(characters: impl Iterator<Item = (char, usize)>, max: usize) -> (Vec<char>, usize) {
     let (mut text, mut length, mut taken) = (Vec::new(), 0, 0);
     for (character, bytes) in characters {
@@ -87,7 +87,7 @@ fn fitting(characters: impl Iterator<Item = (char, usize)>, max: usize) -> (Vec<
     (text, taken)
 }
 
-/// The characters, each with the bytes that it stands for; what is none is replaced.
+/// Returns the characters, each with the number of bytes that it stands for; invalid bytes are replaced.
 fn lossy(bytes: &[u8]) -> impl Iterator<Item = (char, usize)> + '_ {
     bytes.utf8_chunks().flat_map(|chunk| {
         let invalid = chunk.invalid().len();
@@ -96,7 +96,7 @@ fn lossy(bytes: &[u8]) -> impl Iterator<Item = (char, usize)> + '_ {
     })
 }
 
-/// Keeps the beginning and the end of a stream that may have any length.
+/// Retains the beginning and the end of a stream of any length.
 #[derive(Debug)]
 pub(crate) struct Collector {
     head: Vec<u8>,
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn output_counts_omitted_bytes() {
-        // Latin-1: each of its letters beyond ASCII is shown as three bytes.
+        // Latin-1: each letter beyond ASCII is shown as three bytes.
         let output = Output::whole(b"gr\xfcn ".repeat(6000));
         let (text, cut) = output.text(32 << 10);
         assert!(cut && text.len() <= 32 << 10);

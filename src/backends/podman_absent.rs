@@ -1,4 +1,4 @@
-//! The backends with containers of a program that was built without it.
+//! The container backends of a program that was built without them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn absent() -> BackendError {
     BackendError { backend: "container", reason: ABSENT.to_owned() }
 }
 
-/// Fails: there are no containers.
+/// Fails: there are no containers in this build.
 pub(crate) fn open(
     _: SessionId,
     _: &PodmanOptions,
@@ -25,12 +25,12 @@ pub(crate) fn open(
     Err(absent())
 }
 
-/// Fails: a program with containers removes the files.
+/// Fails: only a program with containers can remove the files.
 pub(crate) fn remove_files(_: SessionId) -> Result<(), BackendError> {
     Err(absent())
 }
 
-/// Reports that there are no containers.
+/// Reports that there are no containers in this build.
 pub(crate) fn diagnose(_: &PodmanOptions) -> Vec<Finding> {
     vec![Finding::limited(
         "containers",
@@ -39,17 +39,17 @@ pub(crate) fn diagnose(_: &PodmanOptions) -> Vec<Finding> {
     )]
 }
 
-/// Reports that no engine was asked.
+/// Reports that no engine was queried.
 pub fn remove_leftovers(_: Option<&str>, _: bool) -> Result<Leftovers, BackendError> {
     Ok(Leftovers { unasked: Some(ABSENT.to_owned()), ..Leftovers::default() })
 }
 
-/// Fails: no engine is known.
+/// Fails: there are no engines in this build.
 pub fn find_engine(_: Option<&str>) -> Result<EngineKind, BackendError> {
     Err(absent())
 }
 
-/// Fails: no engine is known.
+/// Fails: there are no engines in this build.
 pub fn build_image(
     _: EngineKind,
     _: Option<&str>,
@@ -60,7 +60,7 @@ pub fn build_image(
     Err(absent())
 }
 
-/// Finds none: no engine is known.
+/// Returns `None`: there are no engines in this build.
 pub(crate) fn built_image(_: EngineKind, _: Option<&str>) -> Option<String> {
     None
 }

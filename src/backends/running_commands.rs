@@ -1,4 +1,4 @@
-//! The running commands of a place: counted, and ended from elsewhere.
+//! The running commands of a place: counted, and ended on request.
 
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -13,12 +13,12 @@ pub(crate) struct RunningCommands {
 #[derive(Debug)]
 struct Guarded {
     wish: Arc<CancelState>,
-    /// Bytes that must stay free on the place's disk for it to go on.
+    /// Bytes that must stay free on the place's disk for the command to continue.
     floor: u64,
     is_starving: bool,
 }
 
-/// A command's begin and cancellation. Either is decided once.
+/// The start and the cancellation of a command. Whichever comes first decides if it runs.
 #[derive(Debug)]
 pub(crate) struct CancelState {
     cancel: Cancel,
@@ -42,25 +42,25 @@ impl CancelState {
         &self.cancel
     }
 
-    /// Begins the command. Gives false when it was cancelled.
+    /// Starts the command. Returns false if it was cancelled.
     pub(crate) fn begin(&self) -> bool {
         *self.begun.get_or_init(|| true)
     }
 
-    /// Cancels the command. Tells whether it has begun; one that has not never will.
+    /// Cancels the command. Returns true if it had started; if not, it never will.
     pub(crate) fn take_back(&self) -> bool {
         self.cancel.cancel();
         *self.begun.get_or_init(|| false)
     }
 
-    /// Returns the reason that the place has ended the command; none when it has not.
+    /// Returns the reason that the place ended the command; `None` if it did not.
     pub(crate) fn ended_for(&self) -> Option<&str> {
         self.ended_for.get().map(String::as_str)
     }
 }
 
 impl RunningCommands {
-    /// Counts a command in. It is ended when less than `floor` bytes are free on the place's disk.
+    /// Counts a command as running. It is ended if fewer than `floor` bytes are free on the place's disk.
     pub(crate) fn begin(self: &Arc<Self>, wish: Arc<CancelState>, floor: u64) -> Ongoing {
         lock(&self.commands).push(Guarded { wish: Arc::clone(&wish), floor, is_starving: false });
         Ongoing { all: Arc::clone(self), wish }
@@ -70,7 +70,7 @@ impl RunningCommands {
         lock(&self.commands).is_empty()
     }
 
-    /// Ends the commands whose floor is above `free` for the second time: one that meets a full disk may end by itself.
+    /// Ends commands whose floor is above `free` twice in a row: a full disk may end a command before that.
     pub(crate) fn end_starving(&self, free: u64) {
         for guarded in lock(&self.commands).iter_mut() {
             let was_starving = std::mem::replace(&mut guarded.is_starving, free < guarded.floor);
@@ -78,7 +78,7 @@ impl RunningCommands {
                 continue;
             }
             let reason = format!(
-                "ended: the disk that holds the workspace has less than {} MiB left; remove files before you write more",
+                "ended: the disk that holds the workspace has less than {} MiB left; remove files before writing more",
                 guarded.floor >> 20
             );
             if guarded.wish.ended_for.set(reason).is_ok() {

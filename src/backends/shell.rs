@@ -1,4 +1,4 @@
-//! Shells: where a workspace's commands run.
+//! Shells, which run a workspace's commands.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -18,64 +18,64 @@ use crate::engine::event::CommandLine;
 use crate::engine::path::EntryPath;
 use crate::engine::session::output_stream::OutputStream;
 
-/// Bytes that a text for a shell, or one argument, may have: what Linux takes, without the NUL at its end.
+/// The maximum length of a shell command line or of one argument: the limit of Linux, without the final NUL.
 pub const MAX_COMMAND_BYTES: usize = (128 << 10) - 1;
-/// Bytes that a script may have.
+/// The maximum length of a script, in bytes.
 pub const MAX_SCRIPT_BYTES: usize = 1 << 20;
-/// Bytes of a command's standard input.
+/// The maximum length of a command's standard input, in bytes.
 pub const MAX_STDIN_BYTES: usize = 64 << 10;
-/// Variables that a command may be given.
+/// The maximum number of variables for a command.
 pub const MAX_VARIABLES: usize = 256;
-/// The time limit of a command when nothing is said.
+/// The default time limit of a command.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
-/// The shortest time that a command may be given.
+/// The minimum time limit of a command.
 pub const MIN_TIMEOUT: Duration = Duration::from_millis(100);
-/// The longest time that a command may be given.
+/// The maximum time limit of a command.
 pub const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
-/// Bytes of each stream that are kept when nothing is said; of a longer one the beginning and the end.
+/// The default number of bytes retained of each stream; of a longer one the beginning and the end.
 pub const DEFAULT_KEEP_BYTES: usize = 8 << 20;
 
 /// Runs commands in a workspace.
 ///
-/// Every implementation keeps true, and the compliance suite checks:
-/// - A command's failure, a program that is not there (127) and a time-out are results, not errors.
-/// - When a command ends, by itself or not, nothing that it started lives on: first SIGTERM, then, after
-///   a grace period, SIGKILL.
-/// - However much a command prints, memory is bounded by [`ShellCommand::keep`] while it runs.
-/// - `cwd` does not lead out of the workspace, through links neither.
+/// Every implementation guarantees, and the compliance suite checks:
+/// - A failing command, a missing program (127) and a time-out are results, not errors.
+/// - When a command ends in any way, everything that it started is ended: with SIGTERM, then, after a grace period,
+///   with SIGKILL.
+/// - Memory is bounded by [`ShellCommand::keep`] while a command runs, however much it prints.
+/// - `cwd` does not lead out of the workspace, even through links.
 pub trait Shell: Send + Sync + 'static {
     /// Returns its properties.
     fn properties(&self) -> ShellProperties;
 
-    /// Runs a command and waits for its end, showing its output to `watch` as it comes. Cancelling the token kills it
-    /// and gives a result with the output so far; dropping the future kills it.
+    /// Runs a command and waits for its end, passing its output to `watch` as it comes. Cancelling the token kills the
+    /// command and returns a result with the output so far; dropping the future kills it.
     ///
     /// # Errors
-    /// [`ShellError`]; nothing was run then, or nothing is known of it.
+    /// [`ShellError`]; nothing was run, or its result is unknown.
     fn execute(&self, command: ShellCommand, watch: OutputWatch, cancel: CancellationToken) -> Running<ShellResult>;
 
-    /// Looks for what commands run in, before a person is asked to allow one.
+    /// Checks that the place of commands is available, before a person is asked to approve a command.
     ///
     /// # Errors
-    /// [`ShellError`] where none can run.
+    /// [`ShellError`] if no command can run.
     fn reach(&self) -> Running<()> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Finds a program by its name.
+    /// Finds a program by name.
     fn which(&self, program: &str) -> Running<Which>;
 
     /// Returns the environment of commands.
     fn env(&self) -> Running<ShellEnv>;
 }
 
-/// Something that a shell is about.
+/// A pending shell request.
 pub type Running<T> = Pin<Box<dyn Future<Output = Result<T, ShellError>> + Send>>;
 
-/// Sees what a command prints, while it runs. It must not block.
+/// Observes a command's output while it runs. It must not block.
 pub type OutputWatch = Arc<dyn Fn(OutputStream, &[u8]) + Send + Sync>;
 
-/// Sees nothing.
+/// Returns a watch that ignores all output.
 pub fn unwatched() -> OutputWatch {
     Arc::new(|_, _| {})
 }
@@ -85,17 +85,17 @@ pub fn unwatched() -> OutputWatch {
 pub struct ShellProperties {
     /// The backend's name: `host`, `podman`, ...
     pub backend_name: &'static str,
-    /// A boundary that the kernel keeps is around it.
+    /// True if the kernel isolates its commands.
     pub sandboxed: bool,
-    /// Commands reach a network.
+    /// True if commands have network access.
     pub network_enabled: bool,
-    /// The time limit of a command when nothing is said.
+    /// The default time limit of a command.
     pub default_timeout: Duration,
-    /// It lives in a container, of which a session has one at most.
+    /// True if its commands run in the session's container.
     pub in_container: bool,
 }
 
-/// Use of the backend's environment.
+/// The treatment of the backend's environment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
@@ -103,7 +103,7 @@ pub enum EnvMode {
     /// The given variables are added to it.
     #[default]
     Extend,
-    /// Only the given variables and `PATH` are there.
+    /// Commands get only the given variables and `PATH`.
     Replace,
 }
 
@@ -120,37 +120,37 @@ pub enum EnvMode {
 pub struct ShellCommand {
     /// The command.
     pub command: CommandLine,
-    /// The directory in which it runs.
+    /// Its working directory.
     pub cwd: EntryPath,
     /// Variables for it.
     pub env: BTreeMap<String, String>,
-    /// Use of the others.
+    /// The treatment of all other variables.
     pub env_mode: EnvMode,
-    /// Its standard input, which is then closed unless there is an `input`.
+    /// Its standard input, closed at its end unless there is an `input`.
     pub stdin: Bytes,
     /// Its input while it runs, after `stdin`.
     pub input: Option<CommandInput>,
-    /// It has a terminal of that size. All that it shows there is its standard output; `stdin` is typed.
+    /// The size of its terminal, if it has one. Everything shown there is its standard output; `stdin` is typed.
     pub terminal: Option<WindowSize>,
-    /// Its time limit; the shell's default when nothing is said.
+    /// Its time limit; by default the shell's.
     pub timeout: Option<Duration>,
-    /// Without a `timeout` it has no time limit at all, instead of the shell's default.
+    /// True for no time limit if there is no `timeout`, instead of the shell's default.
     pub is_unlimited: bool,
-    /// Keeps what it prints, which is thrown away otherwise.
+    /// True to retain its output, false to discard it.
     pub capture_output: bool,
-    /// Gives its standard error in its standard output, in the order of writing.
+    /// True to merge its standard error into its standard output, in the order of writing.
     pub merge_output: bool,
-    /// Bytes of each stream that are kept at most.
+    /// The maximum number of bytes retained of each stream.
     pub keep: usize,
-    /// Holds code, which may be longer than other commands of a tool.
+    /// True if it holds code, which may be longer than the other commands of a tool.
     pub is_code: bool,
-    /// The process that asks for it, whose environment, umask, limits and niceness it has on the host; this process
-    /// when nothing is said. Commands in containers have the container's.
+    /// The process that requests it: on the host it gets that process's environment, umask, limits and niceness; by
+    /// default those of this process. Commands in containers get the container's.
     pub caller: Option<Arc<CallerProcess>>,
 }
 
 impl ShellCommand {
-    /// A command with nothing special about it.
+    /// A command with default settings.
     pub fn new(command: CommandLine) -> Self {
         Self {
             command,
@@ -170,7 +170,7 @@ impl ShellCommand {
         }
     }
 
-    /// A text for `/bin/sh -c`.
+    /// A command line for `/bin/sh -c`.
     pub fn shell(text: impl Into<String>) -> Self {
         Self::new(CommandLine::Shell(text.into()))
     }
@@ -180,12 +180,12 @@ impl ShellCommand {
         Self::new(CommandLine::Args(args.into_iter().map(Into::into).collect()))
     }
 
-    /// A text that an interpreter, `/bin/bash` for most, runs from a file which is gone afterwards.
+    /// A script for an interpreter, usually `/bin/bash`, which runs it from a file that is removed afterwards.
     pub fn script(interpreter: impl Into<String>, script: impl Into<String>) -> Self {
         Self::new(CommandLine::Script { interpreter: interpreter.into(), script: script.into() })
     }
 
-    /// Checks it against the limits of every shell, before anything is done.
+    /// Checks it against the limits of every shell, before anything runs.
     pub fn check(&self) -> Result<(), ShellError> {
         let invalid = |what: String| Err(ShellError::Invalid(what));
         let is_long = |text: &&String| text.len() > MAX_COMMAND_BYTES;
@@ -209,7 +209,7 @@ impl ShellCommand {
                 ));
             }
             CommandLine::Args(args) if args.first().is_none_or(String::is_empty) => {
-                return invalid("the command names no program".to_owned());
+                return invalid("the command has no program".to_owned());
             }
             CommandLine::Shell(text) if text.trim().is_empty() => return invalid("the command is empty".to_owned()),
             CommandLine::Script { interpreter, .. } if interpreter.trim().is_empty() => {
@@ -223,7 +223,7 @@ impl ShellCommand {
             CommandLine::Script { interpreter, .. } => interpreter.contains('\0'),
         };
         if has_nul {
-            return invalid("the command holds a NUL character".to_owned());
+            return invalid("the command contains a NUL character".to_owned());
         }
         if self.stdin.len() > MAX_STDIN_BYTES {
             let bytes = self.stdin.len();
@@ -244,7 +244,7 @@ impl ShellCommand {
         }
     }
 
-    /// Returns its time limit under a shell's default; none for a command without one.
+    /// Returns its time limit, given a shell's default; `None` if it has no limit.
     pub fn time_limit(&self, default: Duration) -> Option<Duration> {
         self.timeout.or((!self.is_unlimited).then_some(default))
     }
@@ -267,8 +267,7 @@ impl ShellCommand {
             None => Ok(()),
             Some((name, _)) => {
                 let name: String = name.chars().take(80).collect();
-                let what =
-                    format!("variable {name:?}: a name must not be empty nor hold `=`, and nothing may hold NUL");
+                let what = format!("variable {name:?}: a name must not be empty or contain `=`; NUL is not allowed");
                 Err(ShellError::Invalid(what))
             }
         }
@@ -278,37 +277,37 @@ impl ShellCommand {
 /// The result of a command.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ShellResult {
-    /// Its exit code: 127 for a program that is not there, 128 + signal when a signal ended it.
+    /// Its exit code: 127 if the program was not found, 128 + signal if a signal ended it.
     pub exit_code: i32,
     /// Its standard output.
     pub stdout: Output,
     /// Its standard error.
     pub stderr: Output,
-    /// As it was given.
+    /// The command as given.
     pub command: CommandLine,
-    /// Its directory.
+    /// Its working directory.
     pub cwd: EntryPath,
     /// Its running time.
     pub duration: Duration,
-    /// It took longer than it may; what it printed until then is there.
+    /// True if it exceeded its time limit; the output until then is included.
     pub timed_out: bool,
-    /// It was cancelled; what it printed until then is there.
+    /// True if it was cancelled; the output until then is included.
     pub cancelled: bool,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// The container, or the process that runs commands, ended under it: no failure of its own.
+    /// True if its container or its runner ended while it ran; the command itself did not fail.
     pub lost: bool,
-    /// The recording of its terminal, of a command that had one.
+    /// The recording of its terminal, if it had one.
     pub terminal: Option<TerminalRecording>,
 }
 
 impl ShellResult {
-    /// Tells whether it ended by itself with exit code 0.
+    /// Returns true if it exited with code 0, and was neither timed out nor cancelled.
     pub fn success(&self) -> bool {
         self.exit_code == 0 && !self.timed_out && !self.cancelled
     }
 
-    /// Tells whether more was printed than is kept.
+    /// Returns true if more was printed than is retained.
     pub fn truncated(&self) -> bool {
         self.stdout.is_cut() || self.stderr.is_cut()
     }
@@ -317,9 +316,9 @@ impl ShellResult {
 /// The path of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Which {
-    /// The name that was asked for.
+    /// The requested name.
     pub command: String,
-    /// Its path; none when there is no such program.
+    /// Its path; `None` if there is no such program.
     pub path: Option<String>,
 }
 
@@ -328,27 +327,27 @@ pub struct Which {
 pub struct ShellEnv {
     /// The variables.
     pub variables: BTreeMap<String, String>,
-    /// The directory in which they begin, as they see it.
+    /// Their initial working directory, as they see it.
     pub cwd: String,
-    /// The program that runs texts.
+    /// The program that runs command lines.
     pub shell: String,
 }
 
 /// The reason that a shell did not run a command.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ShellError {
-    /// The command, its timeout, its directory or something else about it is not right.
+    /// The command, its timeout, its directory or another of its properties is invalid.
     #[error("the command can't be run: {0}")]
     Invalid(String),
     /// A policy does not allow it.
     #[error("the command is not allowed: {0}")]
     Blocked(String),
-    /// The backend is not there, or failed.
+    /// The backend is missing, or failed.
     #[error("the {backend} shell is not available: {reason}")]
     Unavailable {
         /// The backend's name.
         backend: &'static str,
-        /// The problem, and what to do.
+        /// The problem, and the remedy.
         reason: String,
     },
 }

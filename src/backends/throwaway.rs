@@ -15,14 +15,14 @@ use super::{BackendError, Workspace};
 use crate::engine::id::SessionId;
 
 const PLACE: &str = "probes";
-/// The ending of the file that is locked for as long as one is in use.
+/// The extension of the file that is locked while a temporary workspace is in use.
 const LOCK: &str = "lock";
-/// Attempts at something that others may be in the way of, and the pause between two.
+/// The number of attempts at operations that other processes may block, and the pause between two.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A temporary workspace, of no session. Dropping it removes its commands, container and files, also while a panic
-/// unwinds; what a killed process left, [`sweep_throwaways`] finds.
+/// A temporary workspace, of no session. Dropping it removes its commands, container and files, even during a panic;
+/// [`sweep_throwaways`] removes the remains of a killed process.
 pub struct Throwaway {
     spec: WorkspaceSpec,
     id: SessionId,
@@ -32,8 +32,8 @@ pub struct Throwaway {
 }
 
 impl Throwaway {
-    /// Opens a blank one like those of `spec`, with its directories below `home`. One in memory, or in a given
-    /// directory, gets a fresh directory of this machine.
+    /// Opens a blank workspace like those of `spec`, with its directories below `home`. If `spec` is in memory or in a
+    /// given directory, it gets a new directory on this machine.
     pub fn open(spec: &WorkspaceSpec, home: &Path) -> Result<Self, BackendError> {
         let spec = match spec {
             WorkspaceSpec::Memory => WorkspaceSpec::Host(HostOptions::default()),
@@ -50,10 +50,10 @@ impl Throwaway {
         getrandom::fill(&mut id).map_err(|error| failed("name a directory in", &place, &error))?;
         let id = SessionId::from_bytes(id);
         let directory = place.join(id.to_string());
-        // Before anything of it is there: a sweep finds directories by their locks.
+        // Lock first: a sweep finds directories by their locks.
         let lock = directory.with_extension(LOCK);
         let file = locked(&lock).map_err(|error| failed("lock", &lock, &error))?;
-        // From here on dropping it removes what there is.
+        // From here on, dropping it removes everything created so far.
         let mut thrown = Self { spec, id, directory, workspace: None, lock: (lock, file) };
         thrown.workspace = Some(thrown.spec.open(id, &thrown.directory)?);
         Ok(thrown)
@@ -64,7 +64,7 @@ impl Throwaway {
         self.workspace.as_ref()
     }
 
-    /// The identity under which its container and its directories go.
+    /// Returns the id that names its container and its directories.
     pub fn id(&self) -> SessionId {
         self.id
     }
@@ -73,7 +73,7 @@ impl Throwaway {
 impl Drop for Throwaway {
     fn drop(&mut self) {
         if let Some(workspace) = self.workspace.take() {
-            // An engine may not be asked from within an async task.
+            // An engine can't be called from within an async task.
             let closing = std::thread::Builder::new().spawn(move || {
                 workspace.close();
                 drop(workspace);
@@ -83,8 +83,8 @@ impl Drop for Throwaway {
             }
         }
         if let Err(error) = removed(&self.spec, self.id, &self.directory) {
-            // The next sweep tries again.
-            tracing::warn!(%error, directory = %self.directory.display(), "a throw-away workspace could not be removed");
+            // The next sweep retries.
+            tracing::warn!(%error, directory = %self.directory.display(), "failed to remove a throw-away workspace");
             return;
         }
         drop(remove_path(&self.lock.0));
@@ -93,25 +93,25 @@ impl Drop for Throwaway {
 
 crate::engine::debug_by!(Throwaway, |throwaway| directory: throwaway.directory);
 
-/// Removes the temporary workspaces below `home` whose process has ended; with `dry_run` only finds them. Containers
-/// are found by their labels, as those of sessions are.
+/// Removes the temporary workspaces below `home` whose process has ended, or with `dry_run` only finds them. Containers
+/// are found by their labels, like those of sessions.
 pub fn sweep_throwaways(home: &Path, dry_run: bool) -> Result<Vec<PathBuf>, BackendError> {
     let place = home.join(PLACE);
     let failed = |path: &Path, error: &io::Error| BackendError {
         backend: "throw-away",
-        reason: format!("can't look through {}: {error}", path.display()),
+        reason: format!("can't search {}: {error}", path.display()),
     };
     let mut found = Vec::new();
     for entry in entries_in(&place).map_err(|error| failed(&place, &error))? {
         let lock = entry.path();
         let name = lock.file_stem().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
         let Some(id) = name.filter(|_| lock.extension().is_some_and(|ending| ending == LOCK)) else { continue };
-        // Who has the lock is at work.
+        // Its lock is still held: it is in use.
         let Some(_held) = lock_file(&lock, OFlags::empty()).map_err(|error| failed(&lock, &error))? else { continue };
         let directory = lock.with_extension("");
         found.push(directory.clone());
         if !dry_run {
-            // It may have had a container. A program without containers removes the directory alone.
+            // It may have had a container. A program without containers removes only the directory.
             let spec = match cfg!(any(feature = "docker", feature = "podman")) {
                 true => WorkspaceSpec::Podman(Default::default()),
                 false => WorkspaceSpec::Memory,
@@ -132,7 +132,7 @@ fn removed(spec: &WorkspaceSpec, id: SessionId, directory: &Path) -> io::Result<
             _ => Ok(()),
         };
         match done.and_then(|()| remove_path(directory)) {
-            // What is just being ended may still write.
+            // Processes that are being ended may still write.
             Err(_) if tries < TRIES => tries += 1,
             other => return other,
         }
@@ -140,7 +140,7 @@ fn removed(spec: &WorkspaceSpec, id: SessionId, directory: &Path) -> io::Result<
     }
 }
 
-/// Makes a file and locks it; a sweep that saw it before it was locked may have removed it.
+/// Creates a file and locks it. It retries, since a sweep may remove the file before it is locked.
 fn locked(path: &Path) -> io::Result<File> {
     for _ in 0..TRIES {
         if let Some(file) = lock_file(path, OFlags::CREATE)? {
@@ -153,7 +153,7 @@ fn locked(path: &Path) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::disallowed_methods, reason = "the test looks at files by itself")]
+    #![expect(clippy::disallowed_methods, reason = "the test reads files directly")]
 
     use super::*;
 

@@ -1,4 +1,4 @@
-//! A workspace: where files and processes are, and the words for what is done to it.
+//! A workspace: the place of a session's files and processes, and the operations on it.
 
 use std::sync::Arc;
 
@@ -26,36 +26,36 @@ pub trait Workspace: Send + Sync + 'static {
     /// Makes the changes, in order, all or none.
     ///
     /// # Errors
-    /// [`BackendError`]; the files are then as before.
+    /// [`BackendError`]; the files are then unchanged.
     fn apply(&self, changes: &[FileChange]) -> Result<(), BackendError>;
 
-    /// Makes the changes, in order, where no one else uses the files: in a workspace that is being filled, or a
+    /// Makes the changes, in order, if nothing else uses the files: in a workspace that is being populated, or a
     /// temporary one. It may be cheaper than [`apply`](Workspace::apply).
     ///
     /// # Errors
-    /// [`BackendError`]; some of the changes may be made then.
+    /// [`BackendError`]; some of the changes may have been made.
     fn populate(&self, changes: &[FileChange]) -> Result<(), BackendError> {
         self.apply(changes)
     }
 
-    /// Joins the names of each file with several, as `names` lists them, before a command runs: in an overlay a write
-    /// through one of them may turn that name into a separate file.
+    /// Restores hard links before a command runs: `names` lists the names of each file that has several. In an overlay,
+    /// a write through one name may have turned it into a separate file.
     ///
     /// # Errors
-    /// [`BackendError`]; the names may come apart then.
+    /// [`BackendError`]; some names may then remain separate files.
     #[doc(hidden)]
     fn join_names(&self, names: &dyn Fn() -> Vec<Vec<EntryPath>>) -> Result<(), BackendError> {
         let _ = names;
         Ok(())
     }
 
-    /// Gives the shell that runs commands; none where nothing can run. No policy decides about these, and nothing is
-    /// recorded: for that a session has [`ToolRunner::shell`](crate::ToolRunner::shell).
+    /// Returns the shell that runs commands; `None` if nothing can run. It applies no policy and records nothing: for
+    /// that a session has [`ToolRunner::shell`](crate::ToolRunner::shell).
     fn unrecorded_shell(&self) -> Option<Arc<dyn Shell>> {
         None
     }
 
-    /// Gives the detector of changes by others; none where only [`apply`](Workspace::apply) changes anything.
+    /// Returns the detector of external changes; `None` if only [`apply`](Workspace::apply) changes files.
     fn capture(&self) -> Option<&dyn ChangeDetector> {
         None
     }
@@ -65,13 +65,13 @@ pub trait Workspace: Send + Sync + 'static {
         0o022
     }
 
-    /// Gives the note of how far the disk is populated, by which the next five work.
+    /// Returns the populate marker behind the defaults of `is_blank`, `filling`, `unsettled`, `intent` and `filled`.
     #[doc(hidden)]
     fn marker(&self) -> Option<&PopulateMarker> {
         None
     }
 
-    /// Tells whether the disk has to be populated: it has no files of the session, or is between two states of them.
+    /// Returns true if the disk has to be populated: it has no files of the session, or is between two states.
     fn is_blank(&self) -> bool {
         self.marker().is_some_and(PopulateMarker::is_blank)
     }
@@ -82,40 +82,39 @@ pub trait Workspace: Send + Sync + 'static {
         true
     }
 
-    /// Notes that filling begins. Until [`filled`](Workspace::filled) the disk stays blank, also for a later process.
-    /// A note of [`unsettled`](Workspace::unsettled) stays.
+    /// Records that populating starts. Until [`filled`](Workspace::filled) the disk stays blank, also for later
+    /// processes. An intent of [`unsettled`](Workspace::unsettled) is retained.
     fn filling(&self) -> Result<(), BackendError> {
         self.marker().map_or(Ok(()), PopulateMarker::filling)
     }
 
-    /// Notes durably that the disk is on its way to another state, and what is about to be done. When this process dies
+    /// Durably records that the disk is changing to another state, with the intended changes. If this process dies
     /// before [`filled`](Workspace::filled), a later one finds the disk blank, with this [`intent`](Workspace::intent).
     fn unsettled(&self, intent: &[u8]) -> Result<(), BackendError> {
         self.marker().map_or(Ok(()), |marker| marker.unsettled(intent))
     }
 
-    /// Reads what was noted as [`unsettled`](Workspace::unsettled); without it a blank disk has to be filled whole.
+    /// Reads the intent of [`unsettled`](Workspace::unsettled); without one, a blank disk has to be populated in full.
     fn intent(&self) -> Result<Option<Vec<u8>>, BackendError> {
         self.marker().map_or(Ok(None), PopulateMarker::intent)
     }
 
-    /// Notes that the disk has all of the session's files: what differs from now on was changed by others.
+    /// Records that the disk has all of the session's files: any later difference is an external change.
     fn filled(&self) -> Result<(), BackendError> {
         self.marker().map_or(Ok(()), PopulateMarker::filled)
     }
 
-    /// Shares this workspace's files with the workspace of `child`, copy-on-write, in a time that does not depend on
-    /// their number. Nothing but files goes over.
+    /// Shares this workspace's files with the workspace of `child`, copy-on-write, in constant time. Only files are
+    /// shared.
     ///
-    /// The workspace of `child` was never opened. Once open it is not blank, and its first scan names only what one here
-    /// would. It keeps the files when this workspace is removed. The caller has the session's turn, so that no command
-    /// runs, and has recorded what others changed.
+    /// The workspace of `child` must never have been opened. Once open it is not blank, and its first scan reports only
+    /// what a scan here would. It keeps the files if this workspace is removed. The caller has the session's turn, so
+    /// that no command runs, and has recorded external changes.
     ///
-    /// Gives false where that can't be done: the child is then filled from its history.
+    /// Returns false if sharing is not supported: the child is then populated from its history.
     ///
     /// # Errors
-    /// [`BackendError`] when it could be done and failed. This workspace keeps its files, and the child's
-    /// has none.
+    /// [`BackendError`] if sharing is supported and failed. This workspace keeps its files, and the child's has none.
     fn fork_to(&self, child: SessionId) -> Result<bool, BackendError> {
         let _ = child;
         Ok(false)
@@ -126,18 +125,18 @@ pub trait Workspace: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Calls `watch`, in place of an earlier one, when the machine has changed by itself: there is news to take. It is
+    /// Calls `watch`, which replaces an earlier one, when the machine has changed without a call and has news. It is
     /// called from any thread.
     fn watch_machine(&self, watch: Arc<dyn Fn() + Send + Sync>) {
         drop(watch);
     }
 
-    /// Shows `watch`, in place of an earlier one, what has to be waited for before commands can run.
+    /// Reports progress to `watch`, which replaces an earlier one, while commands have to wait for the machine.
     fn watch_progress(&self, watch: ProgressWatch) {
         drop(watch);
     }
 
-    /// The container in which commands run; none where they run in none.
+    /// Returns the container of its commands; `None` if they run in none.
     fn container(&self) -> Option<Arc<dyn Container>> {
         None
     }
@@ -147,59 +146,59 @@ pub trait Workspace: Send + Sync + 'static {
         CommandOptions::default()
     }
 
-    /// The workspace's root as commands see it; none where nothing can run.
+    /// Returns the workspace's root as commands see it; `None` if nothing can run.
     fn root(&self) -> Option<String> {
         None
     }
 
-    /// Describes the machine to a model; empty where there is none.
+    /// Describes the machine to a model; empty if there is none.
     fn description(&self) -> String {
         String::new()
     }
 
-    /// Releases what is held for the session: containers, processes. Files stay.
+    /// Releases the session's containers and processes. Files stay.
     fn close(&self) {}
 }
 
-/// Sees a line at a time of what takes long before commands can run, such as the pull of an image. The lines are the
-/// engine's words. It is called from any thread, and holds up what it watches.
+/// Receives the progress of long operations before commands can run, such as the pull of an image, line by line as the
+/// engine prints it. It is called from any thread, and blocks the operation.
 pub type ProgressWatch = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// A container in which a workspace's commands run. It starts by itself when a command needs it.
+/// A container for a workspace's commands. It starts automatically when a command needs it.
 pub trait Container: Send + Sync + 'static {
-    /// Its name.
+    /// Returns its name.
     fn name(&self) -> String;
 
-    /// Gets the image when it is not there and may be pulled. A command would do so, too, but its time would count.
+    /// Pulls a missing image, if allowed. A command would do so, too, but within its time limit.
     fn fetch(&self) -> Result<(), ShellError> {
         Ok(())
     }
 
-    /// Makes it, or starts it, when it does not run, and waits until it can run commands.
+    /// Creates or starts the container if it does not run, and waits until it can run commands.
     fn start(&self) -> Result<(), ShellError>;
 
-    /// Tells what its last start took: the pull of its image, its making.
+    /// Describes its last start: the pull of its image, its creation.
     fn log(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Stops and removes it; one that is not there is no error. The files stay.
+    /// Stops and removes it; a missing container is no error. The files stay.
     fn stop(&self) -> Result<(), ShellError>;
 }
 
-/// A change of the machine of a workspace.
+/// A change of a workspace's machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MachineNews {
     /// A container runs.
     Started(ContainerStarted),
-    /// It was stopped, or is gone.
+    /// The container was stopped, or is gone.
     Stopped(ContainerStopped),
 }
 
 /// One change of a workspace's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileChange {
-    /// An entry is put at a path.
+    /// An entry is written at a path.
     Write {
         /// Its path.
         path: EntryPath,
@@ -207,34 +206,33 @@ pub enum FileChange {
         node: Node,
         /// A file's contents; empty for anything else.
         bytes: Bytes,
-        /// The modification time that it gets on a disk; now by default. Programs such as make go by it. Directories
-        /// have none.
+        /// Its modification time on a disk, which build tools use; now by default. Ignored for directories.
         modified: Option<Timestamp>,
     },
-    /// A file or directory gets other permission bits, and keeps its contents and times.
+    /// A file or directory gets other permission bits; its contents and times stay.
     Mode {
         /// Its path.
         path: EntryPath,
         /// Its new permission bits.
         mode: FileMode,
     },
-    /// A path becomes one more name of the file at another one, which has the same contents and mode. Where the file
-    /// system can't do that, it stays a separate file.
+    /// A path becomes another name of a file with the same contents and mode. Without support by the file system, it
+    /// stays a separate file.
     Link {
-        /// Path of the name.
+        /// The new name.
         path: EntryPath,
-        /// Path of the file.
+        /// The path of the file.
         to: EntryPath,
     },
     /// An entry and everything below it is removed.
     Delete {
-        /// Which.
+        /// Its path.
         path: EntryPath,
     },
 }
 
 impl FileChange {
-    /// The entry that is changed.
+    /// Returns the path of the changed entry.
     pub fn path(&self) -> &EntryPath {
         match self {
             Self::Write { path, .. } | Self::Mode { path, .. } | Self::Link { path, .. } | Self::Delete { path } => {
@@ -243,12 +241,12 @@ impl FileChange {
         }
     }
 
-    /// The entries that it names: the changed one, and the one whose file gets one more name.
+    /// Returns all its paths: the changed entry, and the file that gets another name.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &EntryPath> {
         std::iter::once(self.path()).chain(self.linked())
     }
 
-    /// The entry whose file gets one more name.
+    /// Returns the file that gets another name.
     pub(crate) fn linked(&self) -> Option<&EntryPath> {
         if let Self::Link { to, .. } = self { Some(to) } else { None }
     }

@@ -8,42 +8,42 @@ use foldspace::tools::MergeOutcome;
 use super::merge::{note_passed_over, show_conflicts, show_merged};
 use super::{Exit, Failure, Globals, Out, OwnerClient, output, text, workspace};
 
-/// Brings a session's changes home, into the directory that it began from
+/// Merges a session's changes back into the directory that it started from
 ///
-/// Changes of the session are merged into what the directory is now: files that only one side changed are taken, texts
-/// are merged line by line. All of it is done or nothing: where both sides changed the same lines, or one removed a file
-/// that the other changed, nothing is; --take and --keep decide that. The session stays as it is, and a later apply
-/// brings what it changed since.
+/// Takes files that only one side changed, and merges text files line by line. It is all or nothing: if both sides
+/// changed the same lines, or one side removed a file that the other changed, nothing is applied; --take and --keep
+/// resolve such conflicts. The session stays as it is, and a later apply brings its later changes.
 ///
-/// The directory is the one of --dir --copy-on-write, or that of the session of which this one is a clone.
+/// The directory is that of --dir --copy-on-write, or that of the session that this one is a clone of.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  foldspace apply fix --dry-run               what would be done
+  foldspace apply fix --dry-run               what would change
   foldspace apply fix
   foldspace apply fix --take src --keep src/config.toml
   foldspace apply fix --to ../other-checkout")]
 pub(super) struct ApplyArgs {
     /// The session, by name or by the beginning of its id
     session: String,
-    /// Another directory, in which there is something already; `foldspace materialise` writes to a new one
+    /// Another existing directory that is not empty; `foldspace materialise` writes to a new one
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     to: Option<PathBuf>,
-    /// Shows the changes, and makes none
+    /// Shows the changes without making them
     #[arg(long)]
     dry_run: bool,
-    /// Takes the session's side of conflicts at PATH (a path or a glob) or below it, in texts only for the lines in conflict; may be given
-    /// several times
+    /// Takes the session's side of conflicts at PATH (a path or a glob) or below it, in text files only for the lines
+    /// in conflict; may be given several times
     #[arg(long, value_name = "PATH")]
     take: Vec<String>,
-    /// Keeps the directory's side of conflicts at PATH (a path or a glob) or below it, in texts only for the lines in conflict; may be
-    /// given several times
+    /// Keeps the directory's side of conflicts at PATH (a path or a glob) or below it, in text files only for the lines
+    /// in conflict; may be given several times
     #[arg(long, value_name = "PATH")]
     keep: Vec<String>,
-    /// Counts what GLOB fits as generated: where both sides changed it, the directory's stays; may be given several times
+    /// Treats files that match GLOB as generated: if both sides changed one, the directory's version stays; may be
+    /// given several times
     #[arg(long, value_name = "GLOB")]
     generated: Vec<String>,
-    /// The agent who does it
+    /// The agent that applies the changes
     #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
 }
@@ -90,7 +90,7 @@ fn show(applied: &ApplyDocument, out: &mut Out) -> Result<Exit, Failure> {
     let session = text::one_line(&report.child_name, 80);
     let entries = text::count(report.merged.len() as u64, "entry");
     match report.outcome {
-        MergeOutcome::Nothing => out.line(format!("nothing to apply: {directory} has all that {session} changed"))?,
+        MergeOutcome::Nothing => out.line(format!("nothing to apply: {directory} has all changes of {session}"))?,
         MergeOutcome::Merged => {
             show_merged(report, out)?;
             show_conflicts(&report.conflicts, "dir", "session", out)?;
@@ -101,10 +101,11 @@ fn show(applied: &ApplyDocument, out: &mut Out) -> Result<Exit, Failure> {
             show_conflicts(&report.conflicts, "dir", "session", out)?;
             let open = report.conflicts.iter().filter(|conflict| conflict.resolved.is_none()).count();
             let conflicts = text::count(open as u64, "conflict");
-            let hint = "choose with --take PATH for the session's side or --keep PATH for the directory's, which also \
-                        decide for all below";
-            return Err(Failure::failed(format!("{conflicts} to be decided; nothing was changed in {directory}"))
-                .with_hint(hint));
+            let hint = "choose the session's side with --take PATH, or the directory's with --keep PATH, for a file or \
+                        a directory";
+            return Err(
+                Failure::failed(format!("{conflicts} to resolve; nothing was changed in {directory}")).with_hint(hint)
+            );
         }
     }
     Ok(Exit::Ok)

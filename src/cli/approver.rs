@@ -60,7 +60,7 @@ async fn answer(question: &CommandQuestion, lines: &mut StdinLines) -> ApprovalA
         output::ask(&words, "[y/n/a/A]");
         let line = match lines.next().await {
             Ok(line) => String::from_utf8_lossy(&line).into_owned(),
-            Err(error) => return ApprovalAnswer::Refuse(format!("the answer could not be read: {error}")),
+            Err(error) => return ApprovalAnswer::Refuse(format!("failed to read the answer: {error}")),
         };
         if line.is_empty() {
             output::end_question();
@@ -73,7 +73,7 @@ async fn answer(question: &CommandQuestion, lines: &mut StdinLines) -> ApprovalA
             "y" | "yes" => return ApprovalAnswer::Once,
             "a" | "always" => return ApprovalAnswer::Session,
             "n" | "no" => return ApprovalAnswer::Refuse("the person said no".to_owned()),
-            _ => words = "that is none of the answers".to_owned(),
+            _ => words = "not one of the answers".to_owned(),
         }
     }
     ApprovalAnswer::Refuse("the person gave no clear answer".to_owned())

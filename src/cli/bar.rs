@@ -8,14 +8,14 @@ const TICK: Duration = Duration::from_millis(120);
 
 pub(super) fn drawn(length: usize) -> ProgressBar {
     let bar = ProgressBar::new(length as u64);
-    // The template is known to be right; the bar's own style would do, too.
+    // The template is valid, so the default style is never used.
     let style = ProgressStyle::with_template("{spinner} {bar:24} {pos}/{len}  {wide_msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.enable_steady_tick(TICK);
     bar
 }
 
-/// Clears the bar until it is dropped.
+/// Hides the bar until this guard is dropped.
 pub(super) struct BarPause {
     bar: ProgressBar,
     position: u64,

@@ -22,9 +22,9 @@ use super::{
 
 /// Finds the first change after which a command fails
 ///
-/// The command runs in throw-away workspaces with the files of that position; the session stays as it is. As with
-/// `git bisect run`, exit code 0 means a good position, 125 skips it, 128 and above end the
-/// search, and any other code, or taking too long, means a bad one. Positions after a bad one count as bad.
+/// The command runs in throw-away workspaces with the files of each probed position; the session stays as it is. As
+/// with `git bisect run`, exit code 0 means good, 125 skips the position, 128 and above end the search, and any other
+/// code, or a timeout, means bad. All positions after a bad one count as bad.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("what").args(["command", "slice"]).required(true)))]
 #[command(
@@ -37,52 +37,52 @@ Examples:
   foldspace bisect NAME --slice 'VirtualFileSystem./src/main.rs exists'
   foldspace bisect NAME --slice 'Usage.calls > 9 and Commands.failed >= 1'
 
-A predicate compares places in slices, as `foldspace state NAME SLICE --json` shows them, with ==, !=, <, \
+A predicate compares values in slices, as `foldspace state NAME SLICE --json` shows them, with ==, !=, <, \
 <=, >, >=, contains, matches \"REGEX\", exists, count(...), and, or, not. A file is \
-VirtualFileSystem./its/path, or VirtualFileSystem[\"/its path\"], of which .size is a field.")]
+VirtualFileSystem./its/path or VirtualFileSystem[\"/its path\"], with fields such as .size.")]
 pub(super) struct BisectArgs {
     /// The session, by name or by the beginning of its id
     session: String,
     /// The command that fails at the bad position and not at the good one
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
-    /// Joins the words and runs them with /bin/sh -c
+    /// Joins the arguments and runs them with /bin/sh -c
     #[arg(long, conflicts_with = "slice")]
     sh: bool,
     /// A good position [default: before the first call; with --slice before the first event]
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     good: Option<Position>,
-    /// A bad position after it [default: the last one]
+    /// A later, bad position [default: the last position]
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     bad: Option<Position>,
-    /// Searches from before the first call of an agent's run to after its last: the run's id, the beginning of that, or
+    /// Searches from before the first call of an agent's run to after its last: the run's id, the beginning of it, or
     /// `last`
     #[arg(long, value_name = "RUN")]
     run: Option<String>,
     /// Runs N probes at once, each in its own workspace
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     jobs: u8,
-    /// Runs the probes there [default: like the session's commands; on the host, without a sandbox, for a session in
+    /// The place of the probes [default: like the session's commands; on the host, without a sandbox, for a session in
     /// memory]
     #[arg(long, value_name = "BACKEND", conflicts_with = "slice")]
     backend: Option<ProbeBackend>,
-    /// Finds the first position at which this predicate over slices holds; nothing is run
+    /// Finds the first position where this predicate over slices holds; runs no command
     #[arg(long, value_name = "EXPR", conflicts_with = "jobs")]
     slice: Option<String>,
-    /// Limits each run, to 600 seconds at most; a position where it takes longer is bad
+    /// Limits the time of each run, up to 600 seconds; a position that times out is bad
     #[arg(long, value_name = "SECS", default_value_t = 600.0, conflicts_with = "slice")]
     timeout: f64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ProbeBackend {
-    /// In directories of this machine; commands are not sandboxed
+    /// In directories on this machine; commands are not sandboxed
     Host,
-    /// In containers of whichever engine works here
+    /// In containers of the first engine that works here
     Container,
-    /// In containers of Podman's
+    /// In Podman containers
     Podman,
-    /// In containers of Docker's
+    /// In Docker containers
     Docker,
 }
 
@@ -132,7 +132,7 @@ impl BisectArgs {
         };
         let timeout = Duration::try_from_secs_f64(self.timeout).ok();
         command.timeout =
-            Some(timeout.ok_or_else(|| Failure::usage("--timeout: give a number of seconds from 0.1 to 600"))?);
+            Some(timeout.ok_or_else(|| Failure::usage("--timeout: expected a number of seconds from 0.1 to 600"))?);
         command.check()?;
         Ok(command)
     }
@@ -150,7 +150,7 @@ impl BisectArgs {
     }
 }
 
-/// Gives probes a container of that engine: with the session's own limits and image, if it has one.
+/// Returns a container of the engine for probes, with the limits and image of the session's own, if it has one.
 fn in_container(own: WorkspaceSpec, engine: EngineKind) -> WorkspaceSpec {
     WorkspaceSpec::Podman(match own {
         WorkspaceSpec::Podman(own) if own.engine == engine => own,
@@ -176,7 +176,7 @@ async fn search(bisection: &Bisection, out: &mut Out) -> Result<BisectReport, Fa
     loop {
         tokio::select! {
             done = &mut work => return done.map_err(failed),
-            // The probes are removed in any case; what is removed twice as often is not removed sooner.
+            // A second signal does not end the program, since the probes have to be removed.
             _ = signals.next() => cancel.cancel(),
         }
     }
@@ -193,12 +193,12 @@ fn word(verdict: BisectVerdict) -> (&'static str, Style) {
 fn show(session: &Session, report: &BisectReport, out: &mut Out) -> Result<(), Failure> {
     show_found(session, &report.found, out)?;
     if report.is_odd {
-        output::note("something good was seen after something bad: this is one of several changes from good to bad");
+        output::note("a good position follows a bad one: this is one of several changes from good to bad");
     }
     let left_out = left_out(report);
     if let Some(first) = left_out.first() {
         let count = text::count(left_out.len() as u64, "entry");
-        output::note(&format!("{count} could not be made again in the probes, such as {}", first.rooted()));
+        output::note(&format!("failed to recreate {count} in the probes, such as {}", first.rooted()));
     }
     let (probes, checks) = (text::count(report.probes.len() as u64, "probe"), report.checks.len());
     let (changes, (good, bad)) = (text::count(report.changes as u64, "change"), report.ends);
@@ -211,8 +211,7 @@ fn show_found(session: &Session, found: &BisectFound, out: &mut Out) -> Result<(
         true => out.line(out.paint(BOLD, format!("\nthe first bad change is event {last}")))?,
         false => {
             let which: Vec<String> = found.bad.iter().map(Seq::to_string).collect();
-            let words =
-                format!("\nthe first bad change is one of {}: those before the last were skipped", which.join(", "));
+            let words = format!("\nthe first bad change is one of {}: all but the last were skipped", which.join(", "));
             out.line(out.paint(BOLD, words))?;
         }
     }
@@ -257,7 +256,7 @@ fn by_slice(session: &Session, predicate: &Predicate, good: Seq, bad: Seq, out: 
         out.line(out.paint(style, format!("{seq:>6}  {word}")))?;
     }
     let Some(first) = found.bad.first() else { return Ok(Exit::Ok) };
-    out.line(out.paint(BOLD, format!("\nthe first position at which it holds is event {first}")))?;
+    out.line(out.paint(BOLD, format!("\nthe predicate first holds at event {first}")))?;
     show_change(session, found.good, *first, out)?;
     let looks = text::count(looks.len() as u64, "look");
     out.line(out.paint(
@@ -267,22 +266,21 @@ fn by_slice(session: &Session, predicate: &Predicate, good: Seq, bad: Seq, out: 
     Ok(Exit::Ok)
 }
 
-const PREDICATES: &str =
-    "`foldspace bisect --help` tells what a predicate is; `foldspace state SESSION` lists the slices";
-const ENDS: &str = "it must hold at the bad position and not at the good one; --good and --bad say which they are";
+const PREDICATES: &str = "`foldspace bisect --help` explains predicates; `foldspace state SESSION` lists the slices";
+const ENDS: &str = "it must hold at the bad position and not at the good one; set them with --good and --bad";
 const GIVEN: usize = 4096;
 
 fn failed(error: WorkspaceError) -> Failure {
     let hint = match &error {
-        WorkspaceError::Order { .. } => "--good and --bad say where to search".to_owned(),
+        WorkspaceError::Order { .. } => "--good and --bad set the range".to_owned(),
         WorkspaceError::NothingChanged { .. } => "`foldspace log --path '**'` shows what changed when".to_owned(),
-        WorkspaceError::GoodIsBad(record) => printed(record, "--good says where all is well"),
-        WorkspaceError::BadIsGood(record) => printed(record, "--bad says where it fails"),
-        WorkspaceError::NotRun(record) => printed(record, "is the program there, in the probe?"),
+        WorkspaceError::GoodIsBad(record) => printed(record, "set a good position with --good"),
+        WorkspaceError::BadIsGood(record) => printed(record, "set a bad position with --bad"),
+        WorkspaceError::NotRun(record) => printed(record, "does the program exist in the probe?"),
         WorkspaceError::Aborted(record) => printed(record, "exit code 125 skips a position"),
         WorkspaceError::SameAtEnd { holds: true, .. } => ENDS.to_owned(),
         WorkspaceError::SameAtEnd { .. } => format!(
-            "{ENDS}; where it came and went, `foldspace replay SESSION --until PREDICATE` finds the first place"
+            "{ENDS}; if it changed more than once, `foldspace replay SESSION --until PREDICATE` finds the first change"
         ),
         _ => return error.into(),
     };
@@ -298,10 +296,7 @@ fn printed(record: &ProbeRecord, hint: &str) -> String {
     let shown: String = lines.into_iter().rev().map(|line| format!("\n  {line}")).collect();
     let left_out = record.left_out.first().map_or(String::new(), |first| {
         let count = text::count(record.left_out.len() as u64, "entry");
-        format!(
-            "; the probe had not all that was there then: {count} could not be made again, such as {}",
-            first.rooted()
-        )
+        format!("; the probe is incomplete: failed to recreate {count}, such as {}", first.rooted())
     });
     format!("{hint}{left_out}{shown}")
 }

@@ -5,13 +5,13 @@ use foldspace::{EntryPath, Session, SessionId, VirtualFileSystem, view};
 
 use super::{AtArg, Cell, DIM, Failure, Globals, NOTED, Out, TextTable, open, output, position, text, tree};
 
-/// Shows the call that wrote each line of a file; follows moves
+/// Shows the call that wrote each line of a file, and follows renames
 #[derive(Debug, clap::Args)]
 #[command(mut_args(position::meaning("Shows the file as it was at", "Shows the file as it was before")))]
 #[command(after_help = "\
-Before each line stand the event that wrote it, its call and tool (or a mount, drift, a rewind), its agent \
-and its time. `foldspace show SESSION CALL` tells more about a call. A line that came \
-with a merge has the child's event, as CHILD@EVENT; where the child was removed, the merge.")]
+Each line starts with the event that wrote it, its call and tool (or a mount, drift, a rewind), its agent \
+and its time. `foldspace show SESSION CALL` shows a call. A merged line has the child's event, \
+as CHILD@EVENT, or the merge if the child was removed.")]
 pub(super) struct BlameArgs {
     /// The session, by name or by the beginning of its id
     session: String,
@@ -20,7 +20,7 @@ pub(super) struct BlameArgs {
     path: Option<String>,
     #[command(flatten)]
     at: AtArg,
-    /// Prints which lines of a git commit agents wrote, of all its files
+    /// Prints the lines that agents wrote in all files of a git commit
     #[arg(long, value_name = "FORMAT", conflicts_with_all = ["at", "before"])]
     format: Option<AuthorshipFormat>,
     /// The commit [default: HEAD]
@@ -30,9 +30,9 @@ pub(super) struct BlameArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum AuthorshipFormat {
-    /// A record of Agent Trace 0.1.0, which is JSON
+    /// An Agent Trace 0.1.0 record, in JSON
     AgentTrace,
-    /// A git note of git-ai's standard 3.0.0
+    /// A git note in git-ai's standard 3.0.0
     GitAiNote,
 }
 
@@ -82,12 +82,10 @@ pub(super) fn authorship(session: &Session, revision: &str) -> Result<Authorship
 
 fn tell(blamed: &Blamed) {
     if let Some(last) = blamed.unknown.last() {
-        output::note(&format!(
-            "what stood there at {last} is not known line by line; older lines may count as later ones"
-        ));
+        output::note(&format!("the lines at {last} are unknown; older lines may be attributed to later changes"));
     }
     if blamed.coarse {
-        output::note("versions differ in very many lines; some lines may be older than it seems");
+        output::note("versions differ in very many lines; some lines may be older than shown");
     }
 }
 
@@ -132,7 +130,7 @@ fn head(asked: SessionId, path: &EntryPath, by: &SessionChange, observed: &Obser
     [where_of(asked, by), why, agent, text::moment(change.time)]
 }
 
-/// Returns the head of a line that an observed call wrote, or one of several.
+/// Returns the head of a line that was written by an observed call, or by one of several.
 fn observed_head(by: &SessionChange, mentions: &[RunMention]) -> [String; 4] {
     let unique = |mut words: Vec<String>| {
         words.dedup();
@@ -146,7 +144,7 @@ fn observed_head(by: &SessionChange, mentions: &[RunMention]) -> [String; 4] {
     [by.change.seq.to_string(), why, text::one_line(&unique(who.collect()), 60), text::moment(by.change.time)]
 }
 
-/// Characters of the calls and the request that a line shows.
+/// The largest number of characters shown of the calls and the request of a line.
 const PROMPT_CHARS: usize = 48;
 
 /// Returns the beginning of a run's id.

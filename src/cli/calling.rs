@@ -1,4 +1,4 @@
-//! One call through the owner's API: its output is passed on, its questions are asked, and it is cancelled here.
+//! One call through the owner's API: streams its output, asks its questions, and cancels it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use super::live::LiveOutput;
 use super::local_terminal::LocalInput;
 use super::{Exit, Failure};
 
-/// Time that a cancelled call may take to end.
+/// The time limit for a cancelled call to end.
 const LAST: Duration = Duration::from_secs(15);
 
-/// A call that is to be made.
+/// A call to make.
 pub(super) struct Calling<'a> {
     pub(super) client: &'a HttpClient,
     /// The session, by name or by the beginning of its id.
@@ -32,7 +32,7 @@ pub(super) struct Calling<'a> {
     pub(super) cancel: CancellationToken,
 }
 
-/// Returns a request with the wishes of rules.
+/// Returns a request with the settings of the rules.
 pub(super) fn request(tool: &str, params: Value, agent: Option<&str>, rules: &ShellRules) -> CallRequest {
     let params = match params {
         Value::Object(params) => params,
@@ -72,7 +72,7 @@ struct Asked {
 }
 
 impl Calling<'_> {
-    /// Makes the call. Of its output is passed on what it prints, with `live`; else none.
+    /// Makes the call; with `live`, streams its output.
     pub(super) async fn make(
         &self,
         live: Option<&mut LiveOutput>,
@@ -87,7 +87,7 @@ impl Calling<'_> {
         self.follow(begun?, live, progress, || Ok(())).await
     }
 
-    /// Makes the call, whose command gets what is typed here.
+    /// Makes the call, and forwards typed input to its command.
     pub(super) async fn make_typed(
         &self,
         input: &mut LocalInput,
@@ -109,7 +109,7 @@ impl Calling<'_> {
         self.follow(stream, live, progress, begin).await
     }
 
-    /// Follows the call to its end. `begin` is called when it has begun.
+    /// Follows the call to its end. Calls `begin` once the call has started.
     async fn follow(
         &self,
         mut stream: CallStream,
@@ -118,7 +118,7 @@ impl Calling<'_> {
         mut begin: impl FnMut() -> Result<(), Failure>,
     ) -> Result<ToolOutcome, Failure> {
         let (mut known, mut last, mut failed) = (None, None, None);
-        // A message to the owner while the call goes on: an answer, or the cancellation.
+        // A request to the owner while the call runs: an answer or the cancellation.
         let mut errand: Fuse<BoxFuture<'_, Result<(), Failure>>> = Fuse::terminated();
         let mut questions = Vec::new();
         loop {
@@ -131,7 +131,7 @@ impl Calling<'_> {
             let event = tokio::select! {
                 event = stream.next() => event?,
                 done = &mut errand => {
-                    // The call waits for what did not arrive. The end of the stream cancels it, too.
+                    // The call waits for an answer that did not arrive, so it is cancelled.
                     let Err(failure) = done else { continue };
                     let (Some(call), None) = (known, last) else { return Err(failed.unwrap_or(failure)) };
                     (last, failed) = (Some(Instant::now() + LAST), Some(failure));
@@ -141,7 +141,7 @@ impl Calling<'_> {
                 () = self.cancel.cancelled(), if last.is_none() => {
                     let Some(call) = known else { return Err(taken_back()) };
                     last = Some(Instant::now() + LAST);
-                    // An open question goes with the call.
+                    // This also drops an open question.
                     errand = self.cancel_call(call).boxed().fuse();
                     continue;
                 }
@@ -173,13 +173,13 @@ impl Calling<'_> {
 
     async fn cancel_call(&self, call: Seq) -> Result<(), Failure> {
         arrived(self.client.cancel(self.session, call).await)
-            .map_err(|error| Failure::from(error).at(&format!("call {call} could not be cancelled")))
+            .map_err(|error| Failure::from(error).at(&format!("failed to cancel call {call}")))
     }
 
-    /// Asks the person here. Where there is none the command is refused.
+    /// Asks the person at the terminal. Refuses the command if there is no terminal.
     async fn answer(&self, question: Value) -> Result<(), Failure> {
         let asked = serde_json::from_value::<Asked>(question)
-            .map_err(|error| Failure::failed(format!("the question about a command can't be understood: {error}")))?;
+            .map_err(|error| Failure::failed(format!("invalid question about a command: {error}")))?;
         let call = asked.call;
         let answer = match &self.rules.asker {
             None => ApprovalAnswer::Refuse(nobody_to_ask(&asked.programs, self.rules.advice.as_deref())),
@@ -204,19 +204,19 @@ impl Calling<'_> {
             ApprovalAnswer::Refuse(reason) => ("refuse", Some(reason.as_str())),
         };
         arrived(self.client.answer(self.session, call, word, reason).await).map_err(|error| {
-            let what = format!("call {call} is cancelled, because the answer to its question was not taken");
+            let what = format!("cancelled call {call}, because the answer to its question was rejected");
             Failure::from(error).at(&what)
         })
     }
 }
 
-/// Leaves out the error of a message that came too late: nothing waits for it.
+/// Ignores the error of a message that came too late, since nothing waits for it.
 fn arrived(sent: Result<(), ClientError>) -> Result<(), ClientError> {
     sent.or_else(|error| if error.is_late() { Ok(()) } else { Err(error) })
 }
 
 fn taken_back() -> Failure {
-    Failure::new(Exit::Interrupted, "interrupted before the call began")
+    Failure::new(Exit::Interrupted, "interrupted before the call started")
 }
 
 fn does_not_end() -> Failure {
@@ -236,7 +236,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// A server whose one call asks, and ends when it is cancelled or `answered` says so.
+    /// A server with one call that asks, and ends when it is cancelled or when `answered` is a conflict.
     fn server(question: Value, answered: (StatusCode, Value)) -> (HttpClient, CancellationToken) {
         let (over, cancelled) = (CancellationToken::new(), CancellationToken::new());
         let (ends, cancels) = (over.clone(), cancelled.clone());
@@ -287,7 +287,7 @@ mod tests {
         let asked = json!({ "call": 2, "command": "x", "programs": ["x"] });
         let (client, cancelled) = server(asked.clone(), (StatusCode::UNPROCESSABLE_ENTITY, problem("unusable")));
         let failure = made(&client).await.unwrap_err().to_string();
-        assert!(failure.contains("the answer to its question was not taken: it is not taken"), "{failure}");
+        assert!(failure.contains("the answer to its question was rejected: it is not taken"), "{failure}");
         assert!(cancelled.is_cancelled());
         // Another client was faster.
         let (client, cancelled) = server(asked, (StatusCode::CONFLICT, problem("conflict")));
@@ -299,7 +299,7 @@ mod tests {
     async fn calling_question_that_is_not_understood_ends_the_call() {
         let (client, cancelled) = server(json!({ "call": 2, "command": 7 }), (StatusCode::NO_CONTENT, Value::Null));
         let failure = made(&client).await.unwrap_err().to_string();
-        assert!(failure.contains("the question about a command can't be understood"), "{failure}");
+        assert!(failure.contains("invalid question about a command"), "{failure}");
         assert!(cancelled.is_cancelled());
     }
 }

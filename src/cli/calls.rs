@@ -1,4 +1,4 @@
-//! Calls for people.
+//! Calls as text for people.
 
 use foldspace::view::{Call, CallOutcome, CallPathChange};
 

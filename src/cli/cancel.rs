@@ -9,7 +9,7 @@ use super::{Failure, Globals, Out, open, owner, text};
 pub(super) struct CancelArgs {
     /// The session, by name or by the beginning of its id
     session: String,
-    /// The call, by its number in `status` or `log` [default: all of the session]
+    /// The call, by its number in `status` or `log` [default: all calls of the session]
     #[arg(value_parser = call_number)]
     call: Option<Seq>,
 }

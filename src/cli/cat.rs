@@ -35,7 +35,7 @@ impl Cat {
                 continue;
             }
             let mut value = json!(view::entry(&path, entry));
-            // What is no text is told by its digest, `content`, only.
+            // Binary contents are identified only by their digest, `content`.
             value["contents_text"] = json!(std::str::from_utf8(&bytes).ok());
             list.push(value);
         }

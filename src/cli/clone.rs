@@ -13,20 +13,20 @@ use super::{AtArg, BOLD, Failure, Globals, Out, OwnerClient, did_you_mean, outpu
 
 /// Makes a child of a session: a fork, a fresh one, or a shared one
 ///
-/// A fork of a session of any size is cheap: it has the session's events and files up to the position, and keeps
-/// them when the session is removed. Afterwards neither sees the other's changes; `merge` brings a fork's back.
+/// A fork has the session's events and files up to the position, and retains them when the session is removed. It
+/// is cheap at any size. Neither sees the other's later changes; `merge` applies a fork's changes to the session.
 #[derive(Debug, clap::Args)]
 #[command(mut_args(position::meaning("Forks the session as it was at", "Forks the session as it was before")))]
 #[command(after_help = "\
 Examples:
   foldspace clone NAME                        a fork of the session as it is now
   foldspace clone NAME --at 42 --name retry   a fork as it was after event 42
-  foldspace clone NAME --isolation full       afresh, from the same mounts
+  foldspace clone NAME --isolation full       a fresh session with the same mounts
   foldspace clone NAME --max-calls 50 --tool read_file --tool grep")]
 pub(super) struct Clone {
     /// The session, by name or by the beginning of its id
     session: String,
-    /// The part of the session that the clone has
+    /// The clone's relation to the session
     #[arg(long, value_name = "HOW", default_value = "fork", value_parser = workspace::isolation())]
     isolation: Isolation,
     #[command(flatten)]
@@ -48,24 +48,24 @@ pub(super) struct Clone {
 }
 
 #[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "Limits of the clone, which may never do more than the session")]
+#[command(next_help_heading = "Limits of the clone, on top of the session's own limits")]
 struct LimitArgs {
     /// Limits the number of its calls
     #[arg(long, value_name = "N")]
     max_calls: Option<u64>,
-    /// Limits the time of all its calls
+    /// Limits the total time of its calls
     #[arg(long, value_name = "SECS")]
     max_seconds: Option<u64>,
-    /// Limits the bytes of files that it writes
+    /// Limits the bytes that it writes to files
     #[arg(long, value_name = "N")]
     max_bytes: Option<u64>,
-    /// Limits the generations of its own clones
+    /// Limits the depth of clones of the clone
     #[arg(long, value_name = "N")]
     depth: Option<u32>,
     /// Allows only this tool; may be given several times
     #[arg(long = "tool", value_name = "TOOL")]
     tools: Vec<String>,
-    /// Denies its commands a program, or a program with its first words; may be given several times
+    /// Denies its commands a program, or a program with its first arguments; may be given several times
     #[arg(long, value_name = "PROGRAM")]
     deny: Vec<String>,
 }
@@ -76,7 +76,7 @@ impl LimitArgs {
         if let Some(unknown) = self.tools.iter().find(|tool| !known.names().any(|name| name == tool.as_str())) {
             let shown = text::one_line(unknown, 80);
             let meant = did_you_mean(unknown, known.names());
-            return Err(Failure::usage(format!("--tool: there is no tool {shown}"))
+            return Err(Failure::usage(format!("--tool: unknown tool {shown}"))
                 .with_hint(format!("{meant}`foldspace tools` lists them")));
         }
         let tools: BTreeSet<String> = self.tools.iter().cloned().collect();
@@ -96,10 +96,10 @@ impl Clone {
         let limits = self.limits.limits()?;
         let usage = |what| Failure::usage(what);
         if self.isolation == Isolation::Shared && self.agent.is_none() {
-            return Err(usage("a shared clone is the same session: --agent says under which name it works"));
+            return Err(usage("a shared clone is the same session: name its agent with --agent"));
         }
         if self.isolation != Isolation::Fork && self.at.is_given() {
-            return Err(usage("only a fork begins in the past: --at and --before are for --isolation fork"));
+            return Err(usage("only a fork can start in the past: --at and --before require --isolation fork"));
         }
         if self.isolation == Isolation::Shared && self.name.is_some() {
             return Err(usage("a shared clone has the session's name: leave out --name"));
@@ -114,7 +114,7 @@ impl Clone {
         let at = if self.at.is_given() { Some(self.at.resolve(&parent)?) } else { None };
         if at == Some(0) {
             return Err(Failure::missing("a fork has at least the first event of its session")
-                .with_hint("the earliest is --at 1"));
+                .with_hint("the earliest position is --at 1"));
         }
         let mounts = if self.isolation == Isolation::Full { mounts_of(&parent)? } else { Vec::new() };
         let asked = json!({
@@ -130,8 +130,8 @@ impl Clone {
         child
     }
 
-    /// Returns the directories that may be copied again. The history names them and may be a stranger's, so the
-    /// person is asked.
+    /// Returns the directories that may be copied again. Asks the person first, since an untrusted history may
+    /// name them.
     fn roots_for(&self, mounts: &[MountSpec], out: &mut Out) -> Result<Vec<PathBuf>, Failure> {
         let directories: Vec<PathBuf> = mounts.iter().map(|mount| mount.host_path.clone()).collect();
         if let Some(roots) = allowed_roots(&self.roots)? {
@@ -143,7 +143,7 @@ impl Clone {
         let named: Vec<String> = directories.iter().map(|path| path.display().to_string()).collect();
         let named = text::one_line(&named.join(", "), 1000);
         let unasked = Failure::usage(format!("the clone would get a copy of {named}"))
-            .with_hint("--yes copies it; --allow-root DIR allows what is below DIR");
+            .with_hint("--yes copies it; --allow-root DIR allows directories below DIR");
         output::confirm(out, &format!("copy {named} into the clone?"), "nothing was cloned", unasked)?;
         Ok(directories)
     }
@@ -162,6 +162,6 @@ fn show(clone: &ChildDocument, out: &mut Out) -> Result<(), Failure> {
             clone.moved().iter().for_each(|moved| output::note(moved));
             tell_not_back(&clone.left, &[], out)
         }
-        Isolation::Full => out.line(format!("session {name} ({id}) begins afresh with the mounts of {parent}")),
+        Isolation::Full => out.line(format!("session {name} ({id}) starts fresh with the mounts of {parent}")),
     }
 }

@@ -1,4 +1,4 @@
-//! The options of all commands of a new session.
+//! The options for all commands of a new session.
 
 use foldspace::backends::CommandOptions;
 use foldspace::event::VariableValue;
@@ -8,22 +8,22 @@ use super::{Failure, text};
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Commands of a new session")]
 pub(super) struct CommandArgs {
-    /// Sets a variable of all commands; NAME alone has the value that it has here. May be given several times
+    /// Sets a variable for all commands; NAME alone copies the value from here. May be given several times
     #[arg(long = "env", visible_alias = "environment", value_name = "NAME[=VALUE]")]
     environment: Vec<String>,
-    /// Records the values of --env, too; otherwise only their digests
+    /// Records the values of --env, not only their digests
     #[arg(long, requires = "environment")]
     record_environment: bool,
-    /// Runs commands that name no directory in DIR, below /workspace
+    /// Sets the default working directory of commands, below /workspace
     #[arg(long, value_name = "DIR")]
     workdir: Option<String>,
-    /// Returns N bytes of each output stream at most, 1 KiB to 1 MiB [default: 32768]
+    /// Returns at most N bytes of each output stream, 1 KiB to 1 MiB [default: 32768]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1 << 10..=1 << 20))]
     output_bytes: Option<u32>,
-    /// Records N bytes of each output stream at most, 1 KiB to 8 MiB [default: 8388608]
+    /// Records at most N bytes of each output stream, 1 KiB to 8 MiB [default: 8388608]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1 << 10..=8 << 20))]
     keep_output_bytes: Option<u32>,
-    /// Gives standard error in standard output, in the order of writing
+    /// Merges standard error into standard output, in the order of writing
     #[arg(long)]
     merge_output: bool,
     /// Counts files that GLOB fits as generated, so that no merge conflicts over them; may be given several times
@@ -32,7 +32,7 @@ pub(super) struct CommandArgs {
 }
 
 impl CommandArgs {
-    /// Names an option that is given.
+    /// Returns the name of an option that is given.
     pub(super) fn given(&self) -> Option<&'static str> {
         let options = [
             (!self.environment.is_empty(), "--env"),
@@ -74,7 +74,7 @@ fn own_variable(name: &str) -> Result<String, Failure> {
         let name = text::one_line(name, 80);
         let why = match error {
             std::env::VarError::NotPresent => "is not set here",
-            std::env::VarError::NotUnicode(_) => "is no UTF-8 here",
+            std::env::VarError::NotUnicode(_) => "is not UTF-8 here",
         };
         Failure::usage(format!("--env: {name} {why}")).with_hint(format!("give its value: --env {name}=VALUE"))
     })

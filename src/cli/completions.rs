@@ -13,12 +13,12 @@ use foldspace::{EntryPath, Registry, State, Tools, VirtualFileSystem};
 
 use super::{Failure, Globals, Out, definition, open, session_words, text};
 
-/// The variable by which the script of a shell asks for words.
+/// The variable that a shell's script sets to request completions.
 const VARIABLE: &str = "FOLDSPACE_COMPLETE";
-/// Time for the store to answer; a shell waits for it.
+/// The time limit for the store's answer, since the shell waits for it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Prints a shell's completions, which know sessions, files and calls
+/// Prints a shell's completions, including sessions, files and calls
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -42,27 +42,27 @@ impl Completions {
     }
 }
 
-/// Returns this program as the shell can call it from any directory.
+/// Returns a path of this program that works from any directory.
 fn program() -> String {
     let called = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
     let called = if called.components().count() > 1 { std::path::absolute(&called).unwrap_or(called) } else { called };
     if called.as_os_str().is_empty() { "foldspace".to_owned() } else { called.to_string_lossy().into_owned() }
 }
 
-/// Answers the script of a shell; returns false for any other start of the program. Nothing is said of errors.
+/// Answers a shell's script. Returns false if the program was not started by such a script. Ignores errors.
 pub(super) fn answer() -> bool {
     let here = std::env::current_dir().ok();
     let words = std::env::args_os();
     CompleteEnv::with_factory(completing).var(VARIABLE).try_complete(words, here.as_deref()).unwrap_or(true)
 }
 
-/// Returns the definition of the program, whose arguments know what is in the store.
+/// Returns the definition of the program, with completers that read the store.
 fn completing() -> clap::Command {
     definition().mut_subcommands(|command| {
         let name = command.get_name().to_owned();
         let next = command.get_positionals().nth(1).and_then(|arg| LiveNames::of(&name, arg));
         command.mut_args(|arg| match LiveNames::of(&name, &arg) {
-            // The session may be left out.
+            // The session may be omitted, so the word may be the next argument.
             Some(names) if arg.get_id() == "session" && arg.is_positional() => {
                 let all = move |word: &OsStr| {
                     let next = next.map(|next| next.fitting(word)).unwrap_or_default();
@@ -87,7 +87,7 @@ enum LiveNames {
 }
 
 impl LiveNames {
-    /// Returns what stands for an argument of a command.
+    /// Returns the kind of names that complete an argument of a command.
     fn of(command: &str, arg: &Arg) -> Option<Self> {
         Some(match (command, arg.get_id().as_str()) {
             (_, "session" | session_words::OPTION | "child" | "into" | "expect") => Self::Sessions,
@@ -124,7 +124,7 @@ impl LiveNames {
             Self::Paths => paths(&state()?, word),
             Self::Calls => calls(&state()?),
         };
-        // A shell reads others otherwise than they are.
+        // A shell would change the meaning of other names.
         let is_plain = |name: &str| !name.starts_with('-') && text::shell_word(name) == name;
         let fits = names.into_iter().filter(|(name, _)| name.starts_with(word) && is_plain(name));
         Some(fits.map(|(name, help)| candidate(name, help)).collect())
@@ -139,7 +139,7 @@ fn candidate(name: String, help: String) -> CompletionCandidate {
     CompletionCandidate::new(name).help((!help.is_empty()).then(|| help.into()))
 }
 
-/// Returns the command line up to the word that is completed, as far as it can be understood.
+/// Returns the command line before the word to complete, as far as it parses.
 fn given() -> Option<ArgMatches> {
     let mut words: Vec<_> = std::env::args_os().skip_while(|word| word != "--").skip(1).collect();
     let at = std::env::var("_CLAP_COMPLETE_INDEX").ok().and_then(|at| at.parse().ok());
@@ -156,14 +156,14 @@ fn data(given: &ArgMatches) -> Option<PathBuf> {
     data.or_else(open::default_directory)
 }
 
-/// Returns the names of the sessions, the latest first.
+/// Returns the names of the sessions, latest first.
 fn sessions() -> Option<Vec<(String, String)>> {
     let mut entries = store(&given()?)?.sessions.list().ok()?;
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.updated));
     Some(entries.iter().map(|entry| (name_of(entry), text::moment(entry.updated))).collect())
 }
 
-/// Returns the state of the session that is named before the word, else of that of the directory.
+/// Returns the state of the session on the command line, else of the attached directory's session.
 fn state() -> Option<State> {
     let given = given()?;
     let opened = store(&given)?;
@@ -176,7 +176,7 @@ fn state() -> Option<State> {
     opened.sessions.session(entry.id).ok()?.state().ok()
 }
 
-/// Returns the entries of the directory that a word leads to.
+/// Returns the entries of the directory part of a word.
 fn paths(state: &State, word: &str) -> Vec<(String, String)> {
     let within = word.rfind('/').map_or("", |cut| &word[..=cut]);
     let Ok(directory) = EntryPath::lookup(within) else { return Vec::new() };
@@ -187,7 +187,7 @@ fn paths(state: &State, word: &str) -> Vec<(String, String)> {
     VirtualFileSystem::of(state).children(&directory).map(path).collect()
 }
 
-/// Returns the numbers of the calls, the latest first.
+/// Returns the numbers of the calls, latest first.
 fn calls(state: &State) -> Vec<(String, String)> {
     let Some(calls) = state.slice::<ToolCalls>() else { return Vec::new() };
     let call = |call: &CallEntry| {

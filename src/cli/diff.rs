@@ -15,23 +15,23 @@ Examples:
   foldspace diff NAME ..             everything since the first call
   foldspace diff NAME -20.. src      in src, in the last twenty events
   foldspace diff NAME 12..40 --stat
-  foldspace diff --run last          what the latest run of an agent changed
+  foldspace diff --run last          changes of the latest run of an agent
   foldspace diff NAME 12.. --no-pager | git apply")]
 pub(super) struct DiffArgs {
     /// The session, by name or by the beginning of its id
     session: String,
-    /// From A to B: positions, of which either may be left out [default: before the first call, and the last one]
+    /// From position A to position B [default: from before the first call to the last position]
     #[arg(value_name = "A..B", allow_hyphen_values = true, required_unless_present = "run", conflicts_with = "run")]
     range: Option<PositionRange>,
-    /// From before the first call of an agent's run to after its last: the run's id, the beginning of that, or `last`
+    /// From before the first call of an agent's run to after its last: the run's id, the beginning of it, or `last`
     #[arg(long, value_name = "RUN")]
     run: Option<String>,
-    /// Only what is there or below it
+    /// Only changes at or below this path
     path: Option<String>,
-    /// Shows how many lines changed in each file
+    /// Shows the number of changed lines of each file
     #[arg(long)]
     stat: bool,
-    /// Shows only what changed
+    /// Shows only the changed paths
     #[arg(long, conflicts_with = "stat")]
     name_only: bool,
 }
@@ -52,7 +52,7 @@ impl DiffArgs {
             && VirtualFileSystem::of(&found.session.state_at(from)?).get(path).is_none()
         {
             let meant = tree::meant(&VirtualFileSystem::of(&found.session.state_at(until)?), path);
-            let what = format!("there is no {} at {from} or {until}", path.rooted());
+            let what = format!("{} exists neither at {from} nor at {until}", path.rooted());
             return Err(Failure::missing(what).with_hint(format!("{meant}`foldspace ls SESSION -R` lists the files")));
         }
         if out.is_json() {

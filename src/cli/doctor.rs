@@ -5,10 +5,10 @@ use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, attach, hook_log, left_
 /// Checks the requirements of the backends on this machine
 #[derive(Debug, clap::Args)]
 pub(super) struct Doctor {
-    /// The image to try [default: the one that `run` would use]
+    /// The image to try [default: the image that `run` would use]
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
-    /// The address of the engine [default: Podman and Docker are looked for]
+    /// The address of the engine [default: looks for Podman and Docker]
     #[arg(long, value_name = "URL")]
     engine: Option<String>,
 }

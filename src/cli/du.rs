@@ -12,7 +12,7 @@ use super::{BOLD, Cell, DIM, Failure, Globals, OpenedStore, Out, TextTable, even
 /// Shows the space used by events, sessions, contents and files
 #[derive(Debug, clap::Args)]
 pub(super) struct Du {
-    /// The session; without one, all are counted, and the files on the disk too
+    /// The session; without one, all sessions and the files on the disk are counted
     session: Option<String>,
 }
 
@@ -28,7 +28,7 @@ struct SessionUse {
 
 #[derive(Default)]
 struct UsageCount {
-    /// The number and the bytes of the events of each kind.
+    /// The number and the size of the events of each kind.
     kinds: BTreeMap<String, (u64, u64)>,
     sessions: Vec<SessionUse>,
 }

@@ -10,8 +10,8 @@ use super::{Exit, Failure, Globals, Out, OwnerClient, RuleArgs, interrupt, outpu
 
 /// Runs a command in a session's workspace, and records it
 ///
-/// The record has everything that the command changes. Its output is shown as it comes, and its exit status is
-/// this program's: 124 when it took too long, 127 when the program was not found.
+/// Everything that the command changes is recorded. Its output is streamed, and its exit status becomes this
+/// program's: 124 after a timeout, 127 if the command's program was not found.
 #[derive(Debug, clap::Args)]
 #[command(mut_args(workspace::unasked))]
 #[command(after_help = "\
@@ -26,24 +26,24 @@ pub(super) struct Exec {
     /// The program and its arguments
     #[arg(required = true, last = true, value_name = "CMD")]
     command: Vec<String>,
-    /// Joins the words and runs them with /bin/sh -c
+    /// Joins the arguments and runs them with /bin/sh -c
     #[arg(long)]
     sh: bool,
-    /// The directory in the workspace to run it in [default: the session's --workdir, else /]
+    /// The working directory, in the workspace [default: the session's --workdir, else /]
     #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
     cwd: String,
     /// Sets a variable; may be given several times
     #[arg(short, long, value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(String, String)>,
-    /// Passes on standard input as it comes; it is not recorded
+    /// Streams standard input to the command; it is not recorded
     #[arg(short = 'i', long)]
     stdin: bool,
-    /// Gives it a terminal, with all keys that are typed at this one
+    /// Runs it in a terminal, and forwards all keys that are typed here
     ///
-    /// All that it shows is recorded, and `show --play` plays it. Keys are not recorded.
+    /// The terminal's output is recorded, and `show --play` plays it. Keys are not recorded.
     #[arg(short = 't', long, conflicts_with = "json")]
     tty: bool,
-    /// Limits its time, to 1 to 86,400 seconds [default: no limit]
+    /// Limits its running time: 1 to 86,400 seconds [default: no limit]
     #[arg(long, value_name = "SECS", value_parser = workspace::command_seconds)]
     timeout: Option<f64>,
     /// The agent that runs it
@@ -56,7 +56,7 @@ pub(super) struct Exec {
 fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("give it as NAME=VALUE".to_owned()),
+        _ => Err("expected NAME=VALUE".to_owned()),
     }
 }
 
@@ -100,7 +100,7 @@ impl Exec {
             Some(live) => live.end().await,
             None => Ok(()),
         };
-        // What is said from here on is for a terminal as it was.
+        // Restores the terminal before anything else is printed.
         drop(input);
         if let Ok(done) = &outcome
             && done.status == CallStatus::Interrupted
@@ -128,7 +128,7 @@ impl Exec {
     }
 }
 
-pub(super) const TOOK_TOO_LONG: &str = "it took longer than --timeout allows and was ended";
+pub(super) const TOOK_TOO_LONG: &str = "the command exceeded --timeout and was ended";
 
 pub(super) fn report(outcome: &ToolOutcome, out: &mut Out) -> Result<Exit, Failure> {
     if out.is_json() {

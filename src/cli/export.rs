@@ -9,9 +9,9 @@ use super::{Failure, Globals, Out, files, open, output, text};
 
 /// Writes a session with all its contents into one file, or as a trajectory or traces for other programs
 ///
-/// A trajectory (ATIF) and traces (OTLP) have the calls of the session and of its children, and no files. They go to
-/// standard output, unless a file is given. Likely secrets in them are masked. The file for `import` is exact: a note
-/// says which likely secrets it has.
+/// A trajectory (ATIF) and traces (OTLP) have the calls of the session and of its children, but no files. They go to
+/// standard output, unless a file is given, with likely secrets masked. The file for `import` is exact: a note lists
+/// its likely secrets.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -30,7 +30,7 @@ pub(super) struct ExportArgs {
     /// Writes traces in OTLP, one ExportTraceServiceRequest in JSON on one line
     #[arg(long)]
     otlp: bool,
-    /// The file to write, as FILE
+    /// The file to write, instead of FILE
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "file")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -59,7 +59,7 @@ impl ExportArgs {
             };
         }
         if self.mask.is_given() {
-            return Err(Failure::usage("a file for `import` is exact, and nothing in it can be masked")
+            return Err(Failure::usage("a file for `import` is exact: it can't be masked")
                 .with_hint("--atif, --otlp and `foldspace ui NAME --export FILE` mask secrets"));
         }
         let mut likely = SecretMask::new(true, &[]);
@@ -73,8 +73,8 @@ impl ExportArgs {
         };
         if let Some(found) = likely.found() {
             output::note(&format!(
-                "the file has what looks like secrets, as they were recorded: {found}; --atif, --otlp and `foldspace ui \
-                 {} --export FILE` mask them",
+                "the file contains likely secrets, unmasked: {found}; --atif, --otlp and `foldspace ui {} --export \
+                 FILE` mask them",
                 text::one_line(&self.session, 80)
             ));
         }
@@ -92,8 +92,8 @@ pub(super) fn to_stdout<T, E: Into<Failure>>(
     write: impl FnOnce(&mut dyn Write) -> Result<T, E>,
 ) -> Result<T, Failure> {
     if out.is_terminal() {
-        return Err(Failure::usage(format!("{what} is no text; it is not written to a terminal"))
-            .with_hint("give a file, or send the output somewhere"));
+        return Err(Failure::usage(format!("{what} is binary and is not written to a terminal"))
+            .with_hint("name a file, or redirect the output"));
     }
     out.go_live()?;
     let mut stdout = std::io::BufWriter::new(out);

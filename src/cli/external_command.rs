@@ -1,4 +1,4 @@
-//! A prompt into a throw-away copy of a workspace as it was, and the directory of such copies.
+//! A prompt in a throw-away copy of a workspace at a position, and the directory of such copies.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ use super::interrupt::{closing, minding};
 use super::prompt::{LinePrompt, PromptRun, Typed};
 use super::{Exit, Failure, Globals, Signals, live, open, output, text, workspace};
 
-/// Opens a prompt into a throw-away copy of the workspace as it was at a position.
+/// Opens a prompt in a throw-away copy of the workspace as it was at a position.
 pub(super) fn shell_at(globals: &Globals, session: &Session, seq: Seq, timeout: Option<f64>) -> Result<Exit, Failure> {
     let (spec, home) = (workspace::spec_for_copy(globals, session)?, Home::of(globals)?);
     let policy = CommandPolicy::typed();
@@ -26,7 +26,7 @@ pub(super) fn shell_at(globals: &Globals, session: &Session, seq: Seq, timeout: 
     let left_out = probe.left_out();
     if !left_out.is_empty() {
         let count = text::count(left_out.len() as u64, "entry");
-        output::note(&format!("{count} of then could not be made again, such as {}", left_out[0].rooted()));
+        output::note(&format!("failed to recreate {count}, such as {}", left_out[0].rooted()));
     }
     if output::can_ask() {
         output::note("this is a copy: nothing is recorded, and it is gone when you leave (exit, or Ctrl-D)");
@@ -36,8 +36,8 @@ pub(super) fn shell_at(globals: &Globals, session: &Session, seq: Seq, timeout: 
     super::block_on(prompt.read_lines(async move |typed, signals| run(&mut probe, typed, timeout, signals).await))?
 }
 
-/// The directory of throw-away workspaces: that of the data, where `gc` finds those of a killed process; a fresh
-/// temporary one, removed on drop, for a user who can only read the data.
+/// The directory of throw-away workspaces. Normally the data directory, where `gc` removes the remains of a killed
+/// process; for a user who can only read the data, a temporary directory that is removed on drop.
 pub(super) enum Home {
     OfData(PathBuf),
     Fresh(TempDir),
@@ -69,12 +69,12 @@ async fn run(
     signals: &mut Signals,
 ) -> Result<PromptRun, Failure> {
     let Some(workspace) = probe.workspace().cloned() else {
-        return Ok(PromptRun::wrong(1, "nothing can run here"));
+        return Ok(PromptRun::wrong(1, "this session can't run commands"));
     };
     let timeout = timeout.map(Duration::from_secs_f64);
     let mut command = ShellCommand { cwd: typed.cwd.clone(), timeout, ..ShellCommand::shell(typed.command) };
     command.is_unlimited = true;
-    // A closed output is no failure.
+    // A closed output is not a failure.
     let shown = |stream, bytes: &[u8]| drop(live::write(stream, bytes));
     let watch = if typed.quiet { unwatched() } else { Arc::new(shown) };
     let cancel = CancellationToken::new();

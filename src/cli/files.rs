@@ -1,4 +1,4 @@
-//! Files that the program reads and writes outside its data.
+//! Files that the program reads and writes outside its data directory.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, BufReader, Read, Seek};
@@ -48,26 +48,26 @@ impl<'a> Rereadable<'a> {
 #[expect(clippy::disallowed_methods, reason = "a face reads the files that it is given")]
 fn regular(path: &Path) -> Result<File, Failure> {
     let file = File::open(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Failure::missing(format!("there is no file {}", path.display())),
+        io::ErrorKind::NotFound => Failure::missing(format!("no such file: {}", path.display())),
         _ => Failure::io("read", path.display(), &error),
     })?;
-    // A directory can be opened, and read only in vain.
+    // A directory can be opened, but not read.
     if path.is_dir() {
         return Err(Failure::missing(format!("{} is a directory, not a file", path.display())));
     }
     Ok(file)
 }
 
-/// Writes a file under another name and renames it when it is complete; a special file, such as a pipe, is written in
-/// place. Only its owner may read a new one, for it may have a history; another keeps its permissions.
-#[expect(clippy::disallowed_methods, reason = "a face writes the files that it is told to")]
+/// Writes a file atomically, by a rename, and a special file, such as a pipe, in place. Only the owner can read a new
+/// file, since it may contain a history; an existing file keeps its permissions.
+#[expect(clippy::disallowed_methods, reason = "a face writes requested files")]
 pub(super) fn write<T>(path: &Path, write: impl FnOnce(&mut File) -> Result<T, Failure>) -> Result<T, Failure> {
     let failed = |error| Failure::io("write", path.display(), &error);
     if path.exists() && !path.is_file() {
         return write(&mut File::options().write(true).open(path).map_err(failed)?);
     }
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // The other error names a file that the person does not know.
+    // Otherwise the error would name a temporary file.
     directory.metadata().map_err(failed)?;
     let mut file = tempfile::NamedTempFile::new_in(directory).map_err(failed)?;
     if let Ok(known) = path.metadata() {
@@ -79,12 +79,12 @@ pub(super) fn write<T>(path: &Path, write: impl FnOnce(&mut File) -> Result<T, F
     Ok(written)
 }
 
-#[expect(clippy::disallowed_methods, reason = "a face writes where it is told to")]
+#[expect(clippy::disallowed_methods, reason = "a face creates requested directories")]
 pub(super) fn make_directory(path: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(path).map_err(|error| Failure::io("create", path.display(), &error))
 }
 
-/// Makes a directory, and missing ones above it, for its owner only.
+/// Creates a directory and its missing parents, for the owner only.
 #[expect(clippy::disallowed_methods, reason = "a face writes files of the data directory")]
 pub(super) fn make_private(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)

@@ -4,10 +4,10 @@ use serde_json::json;
 
 use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, open, owner, shared_store, text};
 
-/// Checks every byte of the journal, and repairs it; of a store on NATS also each message of its sessions
+/// Checks every byte of the journal, and repairs it; on NATS, also checks every message of the store's sessions
 #[derive(Debug, clap::Args)]
 pub(super) struct Fsck {
-    /// Moves damaged bytes into files beside the journal, and keeps everything that is whole
+    /// Moves damaged bytes into files next to the journal, and keeps everything intact
     #[arg(long)]
     repair: bool,
     /// With --repair: continues without lost acknowledged events, and records the loss in their sessions
@@ -28,13 +28,13 @@ impl Fsck {
         };
         // Without opening the store, which would repair it.
         let report = match (self.accept_loss, self.repair) {
-            // A copy of a shared store, of which nothing was read yet.
+            // A copy of a shared store that is still empty.
             _ if !directory.join("journal").is_dir() => FsckReport::default(),
             (true, _) => LocalStore::accept_loss(&directory)?,
             (false, true) => LocalStore::repair(&directory, &dropped)?,
             (false, false) => LocalStore::fsck(&directory, false)?,
         };
-        // Whether a repair helped is known when it has been looked at.
+        // Only another check shows whether the repair worked.
         let left = match report.repaired.is_empty() {
             true => report.problems.len(),
             false => LocalStore::fsck(&directory, false)?.problems.len(),
@@ -52,7 +52,7 @@ impl Fsck {
         Ok(if left + stream.left == 0 && report.gaps.is_empty() { Exit::Ok } else { Exit::Failed })
     }
 
-    /// Finds the sessions to drop events of.
+    /// Finds the sessions of `--drop`.
     fn dropped(&self, report: &FsckReport) -> Result<Vec<SessionId>, Failure> {
         let find = |wanted: &String| {
             let mut known = report.contradictions.iter();
@@ -94,12 +94,10 @@ fn show(report: &FsckReport, left: usize, out: &mut Out) -> Result<(), Failure> 
         out.line(format!("`foldspace fsck --repair --drop {name}` drops the events that contradict others"))?;
     }
     if left > 0 && report.loss.is_some() {
-        out.line(
-            "nothing is added to the journal until it is whole: look for a copy of it, with `index` beside it, or",
-        )?;
-        out.line("go on without what is lost: `foldspace fsck --repair --accept-loss`")?;
+        out.line("the journal is read-only until it is intact: look for a copy of it, with `index` next to it, or")?;
+        out.line("continue without the lost events: `foldspace fsck --repair --accept-loss`")?;
     } else if left > 0 && report.repaired.is_empty() {
-        out.line("`foldspace fsck --repair` takes the damage out and keeps everything that is whole")?;
+        out.line("`foldspace fsck --repair` removes the damage and keeps everything intact")?;
     }
     Ok(())
 }

@@ -8,16 +8,16 @@ use super::{Exit, Failure, Globals, Out, open, output, owner, text};
 
 /// Frees unused space, and removes containers of ended processes
 ///
-/// Unused are removed sessions, contents without a reference, and old indexes.
+/// Removes deleted sessions, unreferenced contents, and old indexes.
 #[derive(Debug, clap::Args)]
 pub(super) struct Gc {
-    /// Shows the plan, and changes nothing
+    /// Shows the plan without changing anything
     #[arg(long)]
     dry_run: bool,
     /// Also frees the damaged bytes that repairs cut off the journal, which may be the last trace of lost events
     #[arg(long)]
     torn: bool,
-    /// The address of the engine whose containers are checked [default: those that `run` would use]
+    /// The address of the engine to check for containers [default: the engines that `run` would use]
     #[arg(long, value_name = "URL")]
     engine: Option<String>,
 }
@@ -93,7 +93,7 @@ fn paths(paths: &[PathBuf]) -> Value {
 fn tell(containers: &Leftovers, abandoned: &[PathBuf]) {
     for container in &containers.elsewhere {
         output::note(&format!(
-            "container {name} was made by a process that can't be seen from here and may live; if it does not, \
+            "container {name} was made by a process that is not visible here and may be alive; if it has ended, run \
              `podman rm -f {name}` or `docker rm -f {name}`",
             name = container.name
         ));
@@ -101,12 +101,12 @@ fn tell(containers: &Leftovers, abandoned: &[PathBuf]) {
     for directory in abandoned {
         let shown = directory.to_string_lossy();
         output::note(&format!(
-            "{shown} has files of a removed session; if they are not needed, `rm -r {}`",
+            "{shown} has files of a removed session; if they are not needed, run `rm -r {}`",
             text::shell_word(&shown)
         ));
     }
     if let Some(why) = &containers.unasked {
-        output::note(&format!("containers were not looked for: {why}"));
+        output::note(&format!("containers were not checked: {why}"));
     }
     for failed in &containers.failed {
         output::note(&format!("can't remove {failed}"));

@@ -12,7 +12,7 @@ use super::{
     AtArg, BAD, Cell, DIM, Failure, GOOD, Globals, NOTED, ODD, Out, TextTable, diffs, open, position, text, tree,
 };
 
-/// Shows every change of a file or directory; follows moves of a file
+/// Shows every change of a file or directory, and follows a file through renames
 #[derive(Debug, clap::Args)]
 #[command(mut_args(position::meaning("Shows only what happened until", "Shows only what happened before")))]
 #[command(after_help = "\
@@ -20,7 +20,7 @@ Examples:
   foldspace history NAME src/main.rs
   foldspace history NAME src/main.rs --patch    with what changed
   foldspace history NAME src/main.rs --follow-merges
-                                                with what merged children did
+                                                with the changes of merged children
   foldspace history NAME / --at 40              everything until event 40")]
 pub(super) struct History {
     /// The session, by name or by the beginning of its id
@@ -30,7 +30,7 @@ pub(super) struct History {
     /// Shows what each change did, as a patch
     #[arg(short, long)]
     patch: bool,
-    /// Shows before each merge the child's own changes, as CHILD@EVENT
+    /// Shows the child's own changes before each merge, as CHILD@EVENT
     #[arg(long)]
     follow_merges: bool,
     #[command(flatten)]
@@ -44,7 +44,7 @@ impl History {
         let until = self.at.resolve(&found.session)?;
         let changes = self.changes(&found.session, &path, until)?;
         if changes.is_empty() && !path.is_root() {
-            let what = format!("there was no {} at any moment up to position {until}", path.rooted());
+            let what = format!("{} did not exist at any position up to {until}", path.rooted());
             let meant = tree::meant(&VirtualFileSystem::of(&found.session.state_at(until)?), &path);
             return Err(Failure::missing(what).with_hint(format!("{meant}`foldspace ls SESSION -R` lists the files")));
         }
@@ -94,7 +94,7 @@ impl History {
 }
 
 fn patches(session: &Session, change: &PathChange) -> Result<String, Failure> {
-    // A patch is of what stands there; the rest of an entry is no part of it.
+    // A patch shows only the node; the entry's other fields do not matter.
     let entry =
         |node: &Node| Entry { node: node.clone(), version: 0, created_at: change.time, updated_at: change.time };
     let path = change.path.clone();

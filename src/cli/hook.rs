@@ -1,8 +1,7 @@
-//! Passing on what the hooks of coding agents are given to the owner of the store.
+//! `foldspace hook`: forwards the input of coding agents' hooks to the owner of the store.
 //!
-//! It never stands in an agent's way: it ends with 0 whatever happens, prints nothing but the `{}` that some agents want,
-//! and waits two seconds at most. A report that the owner has not recorded by then is kept in the spool. What goes wrong
-//! is in a log that `doctor` shows.
+//! It never blocks an agent: it always exits with 0, prints nothing but the `{}` that some agents need, and waits two
+//! seconds at most. A report that the owner has not recorded by then goes to the spool. `doctor` shows the error log.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -18,19 +17,19 @@ use serde_json::{Value, json};
 use super::owner::{SOCKET, owner_command};
 use super::{hook_log, hook_payload, open, output, text};
 
-/// Bytes of an answer that are read.
+/// The largest number of bytes read from an answer.
 const ANSWER_MAX: u64 = 64 << 10;
-/// Time for the owner to answer; its own is a little shorter.
+/// The time limit for the owner's answer; the owner's own limit is a little shorter.
 const PATIENCE: Duration = Duration::from_millis(2200);
-/// Time for an owner that is started to be ready.
+/// The time limit for a new owner to be ready.
 const START: Duration = Duration::from_millis(1500);
-/// Agents that take an answer in JSON for granted.
+/// Agents that require an answer in JSON.
 const ANSWERED: [&str; 2] = ["gemini", "cursor"];
-/// Agents, each with the variable that names its project's directory in a hook.
+/// Agents with the variables that name their project directory in a hook.
 const PROJECTS: [(&str, &str); 3] =
     [("claude", "CLAUDE_PROJECT_DIR"), ("copilot", "CLAUDE_PROJECT_DIR"), ("gemini", "GEMINI_PROJECT_DIR")];
 
-/// The words after `hook`: an agent, perhaps an event, and options.
+/// The arguments after `hook`: an agent, an optional event, and options.
 struct HookWords {
     agent: String,
     event: Option<String>,
@@ -50,7 +49,7 @@ struct Problem {
     detail: String,
 }
 
-/// Passes on what standard input has. Its words are those after `hook`.
+/// Forwards standard input to the owner. `words` are the arguments after `hook`.
 pub(super) fn run(words: impl Iterator<Item = String>) {
     std::panic::set_hook(Box::new(|_| {}));
     let id = ReportId::of_now();
@@ -61,7 +60,7 @@ pub(super) fn run(words: impl Iterator<Item = String>) {
         match passed {
             Ok(Ok(())) => {}
             Ok(Err(error)) => hook_log::note(&data, &words.agent, &error.to_string()),
-            Err(_) => hook_log::note(&data, &words.agent, "the hook panicked, which is a fault of foldspace"),
+            Err(_) => hook_log::note(&data, &words.agent, "the hook panicked, which is a bug in foldspace"),
         }
     }
     if ANSWERED.contains(&&*words.agent) {
@@ -100,12 +99,12 @@ fn pass(id: ReportId, words: &HookWords, data: Option<&Path>) -> io::Result<()> 
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(error),
         Err(error) => {
             keep_report(data, id, message.as_bytes())?;
-            Err(io::Error::other(format!("the report is kept for later: {error}")))
+            Err(io::Error::other(format!("the report is stored for later: {error}")))
         }
     }
 }
 
-/// Returns the agent's working directory or its project's, whichever is in an attached one. The first wins.
+/// Returns the agent's working directory or project directory, the first that is in an attached directory.
 fn attached_directory(data: &Path, agent: &str, payload: &Value) -> Option<PathBuf> {
     let stated = [&payload["cwd"], &payload["directory"], &payload["workspace_roots"][0]];
     let works_in = match stated.into_iter().find_map(Value::as_str) {
@@ -121,24 +120,24 @@ fn attached_directory(data: &Path, agent: &str, payload: &Value) -> Option<PathB
     })
 }
 
-/// Makes the owner record the reports in the spool, before a command reads the store. Notes what can't be recorded.
+/// Makes the owner record the reports in the spool, before a command reads the store. Prints a note if it can't.
 pub(super) fn record_kept(data: &Path) {
     let mut directories = kept_reports(data);
     directories.sort_by(|one, other| one.0.cmp(&other.0));
     directories.dedup();
     for directory in directories {
-        // Without a payload it is only a request to look at the disk.
+        // A message without a payload only requests a scan of the disk.
         let message = json!({ "agent": "claude", "directory": directory, "payload": null }).to_string();
         if let Err(error) = reach(data, &message) {
             return output::note(&format!(
-                "the history lacks hook reports: {}",
+                "hook reports are missing from the history: {}",
                 text::one_line(&error.to_string(), 300)
             ));
         }
     }
 }
 
-/// Sends a message to the owner, and starts an owner if none is there.
+/// Sends a message to the owner, and starts an owner if none is running.
 fn reach(data: &Path, message: &str) -> io::Result<ReportOutcome> {
     use io::ErrorKind::{InvalidData, Other, TimedOut};
     let is_there = |error: &io::Error| matches!(error.kind(), InvalidData | Other | TimedOut);
@@ -150,8 +149,8 @@ fn reach(data: &Path, message: &str) -> io::Result<ReportOutcome> {
     send(data, message).map_err(|error| if is_there(&error) { error } else { unanswered(error) })
 }
 
-/// Sends a message to the owner. The error is `Other` if it can't be recorded now, `InvalidData` if it is refused, and
-/// `TimedOut` if the owner does not answer.
+/// Sends a message to the owner. Fails with `Other` if it can't be recorded now, with `InvalidData` if it is refused,
+/// and with `TimedOut` if the owner does not answer.
 fn send(data: &Path, message: &str) -> io::Result<ReportOutcome> {
     let waited = |error: io::Error| match error.kind() {
         io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "the owner does not answer"),
@@ -172,7 +171,7 @@ fn send(data: &Path, message: &str) -> io::Result<ReportOutcome> {
         Some("200") => {
             Ok(serde_json::from_str(line).map_or(ReportOutcome::Recorded, |ReportAnswer { outcome }| outcome))
         }
-        // It ends at this moment.
+        // The owner is just ending.
         None | Some("503") => Err(io::Error::from(io::ErrorKind::ConnectionReset)),
         Some("400" | "413" | "422") => Err(io::Error::new(io::ErrorKind::InvalidData, said())),
         Some(_) => Err(io::Error::other(said())),
@@ -183,7 +182,7 @@ fn send(data: &Path, message: &str) -> io::Result<ReportOutcome> {
 fn start(data: &Path) -> io::Result<()> {
     let mut owner = owner_command(data)?.spawn()?;
     let Some(words) = owner.stdout.take() else { return Ok(()) };
-    // It says when it is ready, or why it is not.
+    // The owner prints a line when it is ready or has failed.
     poll(&mut [PollFd::new(&words, PollFlags::IN)], Timespec::try_from(START).ok().as_ref())?;
     Ok(())
 }

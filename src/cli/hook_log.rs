@@ -1,4 +1,4 @@
-//! The log of what went wrong in agents' hooks, which print nothing themselves.
+//! The log of errors in agents' hooks, which print nothing themselves.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -11,13 +11,13 @@ use foldspace::event::{Clock, SystemClock};
 use super::text;
 
 const LOG: &str = "hooks.log";
-/// Bytes of a log that is continued; a longer one begins anew.
+/// The size at which the log is truncated instead of continued.
 const LOG_MAX: u64 = 1 << 20;
-/// Bytes at its end that are looked at.
+/// The number of bytes that are read from its end.
 const TAIL: u64 = 16 << 10;
 
-/// Adds a line. Where that fails, nothing can be told.
-#[expect(clippy::disallowed_methods, reason = "the log of hooks is no part of the store")]
+/// Adds a line. Ignores errors, since there is nowhere to report them.
+#[expect(clippy::disallowed_methods, reason = "the log of hooks is not part of the store")]
 pub(super) fn note(data: &Path, agent: &str, words: &str) {
     let log = data.join(LOG);
     let is_long = log.metadata().is_ok_and(|log| log.len() > LOG_MAX);
@@ -32,17 +32,17 @@ pub(super) fn last(data: &Path) -> Option<String> {
     tail(&data.join(LOG))?.lines().rfind(|line| !line.is_empty()).map(str::to_owned)
 }
 
-/// Returns what the log says, if it says anything.
+/// Returns a finding about the log, if it has any lines.
 pub(super) fn finding(data: &Path) -> Option<Finding> {
     let tail = tail(&data.join(LOG))?;
     let lines: Vec<&str> = tail.lines().filter(|line| !line.is_empty()).collect();
     let last = lines.last()?;
     let found = format!("{} in {LOG}, the last: {last}", text::count(lines.len() as u64, "fault"));
-    let advice = format!("what was not recorded then is found with the next report; remove {LOG} when it is seen to");
+    let advice = format!("missed changes are found with the next report; remove {LOG} once this is resolved");
     Some(Finding { what: "hooks", state: DoctorReport::Limited, found, advice })
 }
 
-#[expect(clippy::disallowed_methods, reason = "the log of hooks is no part of the store")]
+#[expect(clippy::disallowed_methods, reason = "the log of hooks is not part of the store")]
 fn tail(log: &Path) -> Option<String> {
     let mut log = File::open(log).ok()?;
     let length = log.metadata().ok()?.len();

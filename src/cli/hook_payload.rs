@@ -1,31 +1,31 @@
-//! Reads the payload of a hook, and cuts it to the size of a request to the owner.
+//! Reads the payload of a hook, and cuts it to fit into a request to the owner.
 
 use std::io::{self, Read};
 
 use serde_json::{Map, Value, json};
 
-/// Bytes of a payload that is read.
+/// The largest payload that is read, in bytes.
 const READ_MAX: usize = 256 << 20;
-/// Bytes of a payload that is passed on. A request holds 4 MiB, its other fields included.
+/// The largest payload that is forwarded, in bytes. A request is limited to 4 MiB, including its other fields.
 const PASSED_MAX: usize = 3 << 20;
-/// Bytes of a string beyond which it is cut. Each further one is tried if the payload is still too large.
+/// The lengths that strings are cut to, in bytes. Each shorter length is used if the payload is still too large.
 const LONGEST: [usize; 4] = [256 << 10, 16 << 10, 256, 16];
-/// Bytes of a string for each entry that a list or an object keeps.
+/// Divides the length of strings to get the number of entries that lists and objects are cut to.
 const BYTES_OF_ENTRY: usize = 16;
-/// Fields with the parameters of a call. They are cut last: an agent's call without an id is known by them.
+/// Fields with the parameters of a call. They are cut last, since they identify a call without an id.
 const PARAMS: [&str; 2] = ["tool_input", "toolArgs"];
 
-/// Reads a payload. Text that is no JSON becomes a field of one. Long strings and lists of a large payload are cut.
+/// Reads a payload. Wraps text that is not JSON in a JSON object. Cuts long strings and lists of a large payload.
 ///
 /// # Errors
-/// It can't be read, or is larger than any payload.
+/// The payload can't be read, or is too large.
 pub(super) fn read(mut from: impl Read) -> io::Result<Value> {
     let mut bytes = Vec::new();
     from.by_ref().take(READ_MAX as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > READ_MAX {
-        // The agent does not expect its pipe to break.
+        // Reads the rest, since the agent does not expect its pipe to break.
         io::copy(&mut from, &mut io::sink())?;
-        let words = format!("the payload has more than {} MiB; its report is left out", READ_MAX >> 20);
+        let words = format!("dropped the report: its payload has more than {} MiB", READ_MAX >> 20);
         return Err(io::Error::new(io::ErrorKind::InvalidData, words));
     }
     let payload =
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(read["tool_response"]["filePath"], "a");
         let file = read["tool_response"]["originalFile"].as_str().unwrap();
         assert!(file.len() < 300 << 10 && file.ends_with("é... [10223616 bytes left out]"), "{}", file.len());
-        // Its beginning has the same parameters, cut the same way.
+        // The report of the call's start has the same parameters, cut the same way.
         let large = json!({ "content": "y".repeat(5 << 20) });
         let [begun, ended] =
             [json!(null), json!("z".repeat(5 << 20))].map(|answer| json!({ "tool_input": large, "answer": answer }));
@@ -117,6 +117,6 @@ mod tests {
     #[test]
     fn payload_beyond_any_size_is_refused() {
         let refused = read(io::repeat(b' ').take(257 << 20)).unwrap_err();
-        assert_eq!(refused.to_string(), "the payload has more than 256 MiB; its report is left out");
+        assert_eq!(refused.to_string(), "dropped the report: its payload has more than 256 MiB");
     }
 }

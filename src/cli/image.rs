@@ -4,9 +4,9 @@ use serde_json::json;
 
 use super::{Exit, Failure, Globals, Out, output};
 
-/// Makes the image with the programs that agents use
+/// Builds the image with the programs that agents use
 ///
-/// It has Python, Node, git, jq, ripgrep, compilers and more. A session that names no image gets it from then on.
+/// It has Python, Node, git, jq, ripgrep, compilers and more. Once it is built, sessions that name no image use it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Image {
     #[command(subcommand)]
@@ -15,22 +15,22 @@ pub(super) struct Image {
 
 #[derive(Debug, clap::Subcommand)]
 enum ImageVerb {
-    /// Builds the development image at an engine, from images/Containerfile
+    /// Builds the development image with an engine, from images/Containerfile
     Build(ImageBuildArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct ImageBuildArgs {
-    /// The engine that builds it and has it then [default: the one that works, Podman first]
+    /// The engine that builds and stores it [default: the first that works, Podman before Docker]
     #[arg(long, value_name = "ENGINE", value_parser = engine())]
     backend: Option<EngineKind>,
     /// The address of the engine
     #[arg(long, value_name = "URL")]
     engine: Option<String>,
-    /// The image that it begins with, of Debian or one derived from it [default: python:3.12-bookworm]
+    /// The base image, Debian or derived from Debian [default: python:3.12-bookworm]
     #[arg(long, value_name = "IMAGE")]
     base: Option<String>,
-    /// The network that gives the packages, such as host [default: the engine's own]
+    /// The network for downloading packages, such as host [default: the engine's own]
     #[arg(long, value_name = "NETWORK")]
     network: Option<String>,
 }
@@ -53,7 +53,7 @@ impl Image {
         let image = build_image(kind, engine.as_deref(), base.as_deref(), network.as_deref(), &mut progress)?;
         match out.is_json() {
             true => out.document(&json!({ "image": image, "engine": kind.name() }))?,
-            false => out.line(format!("built {image}; sessions that name no image have it on {kind}"))?,
+            false => out.line(format!("built {image}; sessions that name no image use it on {kind}"))?,
         }
         Ok(Exit::Ok)
     }

@@ -12,18 +12,18 @@ use super::owner::OwnerClient;
 use super::rerun::{AgainArgs, BaseArgs, RunAgain};
 use super::{Exit, Failure, Globals, Out, export, files, open, output, text, workspace};
 
-/// The beginning of a file that `export` wrote.
+/// The magic bytes of a file that `export` wrote.
 const EXPORTED: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// Reads sessions from a file that `export` wrote, or from other programs' transcripts
 ///
-/// Everything in the file is checked first. The file must continue the history of a session that is here already;
-/// the rest is added. So importing the file again completes an import that was killed.
+/// Everything in the file is checked first. If the session exists already, the file must continue its history, and only
+/// new events are added. So importing the file again completes an interrupted import.
 ///
-/// Transcripts are those of Claude Code, Codex, Gemini CLI, Copilot CLI, OpenCode, Cursor, Cline, Goose, Aider,
+/// Transcripts come from Claude Code, Codex, Gemini CLI, Copilot CLI, OpenCode, Cursor, Cline, Goose, Aider,
 /// mini-swe-agent, SWE-agent and OpenHands, logs of Inspect, and trajectories in ATIF. A run becomes a session with its
-/// calls, their outcomes and times, and its subagents become forks. It has the files that the transcript states; where it
-/// does not state what a call changed, that is said. A transcript that has grown can be imported again.
+/// calls, their outcomes and times, and its subagents become forks. It has the files that the transcript states; calls
+/// with unknown changes are counted. A transcript that has grown can be imported again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -34,18 +34,18 @@ Examples:
   foldspace import run.jsonl --re-run --base HEAD~3 --backend container")]
 #[command(mut_args(of_rerun))]
 pub(super) struct Import {
-    /// The files; - is standard input, for one that `export` wrote
+    /// The files; - is standard input, for a file that `export` wrote
     #[arg(value_hint = clap::ValueHint::AnyPath, required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Gives the session, or that of the first transcript, another name
+    /// Renames the session, or the session of the first transcript
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Makes the calls of the first run again, in a new session, with every file at every call
+    /// Reruns the calls of the first run in a new session, with every file at every call
     ///
-    /// The commands are those of whoever wrote the transcript: each is decided as with `foldspace run`.
+    /// The commands come from the transcript's author: each is decided as with `foldspace run`.
     #[arg(long, requires = "base")]
     re_run: bool,
-    /// Accepts a session whose workspace is a directory of this machine, or reaches an engine or the network
+    /// Accepts a session with a workspace in a directory of this machine, or that reaches an engine or the network
     #[arg(long)]
     trust_workspace: bool,
     #[command(flatten)]
@@ -60,9 +60,7 @@ const OWN: [&str; 4] = ["files", "name", "re_run", "trust_workspace"];
 fn of_rerun(arg: Arg) -> Arg {
     let arg = workspace::again(arg);
     match arg.get_id().as_str() {
-        "keep" => {
-            arg.help("Gives the new session that name [default: that of the run, with -again]").requires("re_run")
-        }
+        "keep" => arg.help("The name of the new session [default: the run's name, with -again]").requires("re_run"),
         own if OWN.contains(&own) => arg,
         _ => arg.requires("re_run"),
     }
@@ -113,12 +111,12 @@ impl Import {
         };
         let summary = through_owner(globals, import)?.map_err(|error| match error {
             HistoryError::Refused(_) => {
-                Failure::from(error).with_hint("if you know where the file is from, --trust-workspace takes it")
+                Failure::from(error).with_hint("if you trust the file's source, --trust-workspace accepts it")
             }
             error => error.into(),
         })?;
         if self.name.as_ref().is_some_and(|name| *name != summary.name) {
-            output::note(&format!("the session was here already and is called {}", summary.name));
+            output::note(&format!("the session already exists and is called {}", summary.name));
         }
         out.show(&summary, |out| {
             out.line(format!("{} read, {} events were new", export::told(&summary), summary.added))
@@ -126,7 +124,7 @@ impl Import {
     }
 }
 
-/// Does something with the sessions of the owner, which stays meanwhile.
+/// Runs `work` with the sessions of the owner, which stays up until `work` ends.
 fn through_owner<T>(globals: &Globals, work: impl FnOnce(&Sessions) -> Result<T, Failure>) -> Result<T, Failure> {
     super::block_on(async {
         let owner = OwnerClient::of(globals, Durability::Synced).await?;
@@ -138,7 +136,7 @@ fn through_owner<T>(globals: &Globals, work: impl FnOnce(&Sessions) -> Result<T,
 }
 
 fn harmless(started: &SessionStarted) -> Result<(), String> {
-    // One that makes no sense can't be opened.
+    // An invalid workspace can't be opened, so it is harmless.
     let reached = WorkspaceSpec::of_session(started).map(|spec| spec.reaches()).unwrap_or_default();
     match reached.is_empty() {
         true => Ok(()),
@@ -146,12 +144,12 @@ fn harmless(started: &SessionStarted) -> Result<(), String> {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "what kind of file it is stands at its beginning")]
+#[expect(clippy::disallowed_methods, reason = "a file's kind is in its first bytes")]
 fn is_exported(file: &Path) -> bool {
     let mut start = [0; EXPORTED.len()];
     match std::fs::File::open(file).and_then(|mut opened| opened.read(&mut start)) {
         Ok(read) => start[..read] == EXPORTED,
-        // Else the import tells that there is none.
+        // The import then reports the error.
         Err(_) => !file.is_dir(),
     }
 }
@@ -160,11 +158,11 @@ fn told(run: &ImportedRun) -> String {
     let child = run.parent.as_ref().map(|parent| format!(", a child of {parent}")).unwrap_or_default();
     let missing = match run.incomplete {
         0 => String::new(),
-        count => format!("; what {} changed is not in the transcript", text::count(count, "call")),
+        count => format!("; the changes of {} are not in the transcript", text::count(count, "call")),
     };
     let unreadable = match run.unreadable {
         0 => String::new(),
-        count => format!("; {} left out, as no JSON", text::count(count, "line")),
+        count => format!("; {} left out: not JSON", text::count(count, "line")),
     };
     let (calls, records) = (text::count(run.calls, "call"), text::count(run.records, "other record"));
     let (name, added) = (text::one_line(&run.name, 80), text::count(run.added, "event"));

@@ -1,4 +1,4 @@
-//! Ctrl-C, and other ways of telling the program to end, while calls are made.
+//! Handles Ctrl-C and other signals that end the program during calls.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -26,13 +26,13 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Listens, from now on instead of ending the program. Needs a runtime.
+    /// Starts listening: from now on signals do not end the program. Needs a runtime.
     pub(super) fn listen() -> Self {
         let listen = |kind| signal(kind).ok();
         Self {
             interrupt: listen(SignalKind::interrupt()),
             terminate: listen(SignalKind::terminate()),
-            // A program that was started by `nohup` goes on.
+            // A program that was started by `nohup` continues.
             hang_up: if hang_up_is_ignored() { None } else { listen(SignalKind::hangup()) },
             is_to_end: false,
         }
@@ -64,7 +64,7 @@ async fn received(signal: &mut Option<Signal>) {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the kernel tells in files")]
+#[expect(clippy::disallowed_methods, reason = "the kernel reports it in a file")]
 fn hang_up_is_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -104,18 +104,18 @@ pub(super) async fn minding<T>(
     }
 }
 
-/// Closes a workspace that is still open by then.
+/// Closes a workspace, if it is still open when this is polled.
 pub(super) fn closing(workspace: &Arc<dyn Workspace>) -> impl Future<Output = ()> + Send + 'static {
     let workspace = Arc::downgrade(workspace);
     async move {
         if let Some(workspace) = workspace.upgrade() {
-            // Its end is not waited for for long.
+            // The caller limits the wait for it.
             drop(tokio::task::spawn_blocking(move || workspace.close()).await);
         }
     }
 }
 
-/// Ends the program at once, after a moment in which what is open may release its container.
+/// Ends the program, after a short time limit for `close` to release containers.
 pub(super) async fn end_now(close: impl Future<Output = ()>) -> ! {
     drop(tokio::time::timeout(CLOSING, close).await);
     local_terminal::restore();

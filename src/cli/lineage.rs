@@ -59,13 +59,13 @@ impl Forest {
                 forest.roots.push(origin.parent);
             }
         }
-        // Only a forged file tells of parents in a circle: its oldest session is a root then.
+        // A forged file may claim a cycle of parents: the oldest session of the cycle is a root then.
         forest.roots.extend(order);
         forest
     }
 
-    /// Returns each session in the order of the tree, once, with whether more of its generation follow, and of each one
-    /// above. It does not recurse, because generations have no limit.
+    /// Returns each session once, in tree order. The flags are true if more siblings follow, for each ancestor and for
+    /// the session. Does not recurse, because the depth is not limited.
     fn walk(&self) -> impl Iterator<Item = (Vec<bool>, SessionId)> {
         let mut waiting: Vec<_> = self.roots.iter().rev().map(|id| (Vec::new(), *id)).collect();
         let mut seen = BTreeSet::new();
@@ -109,7 +109,7 @@ impl Forest {
         let events = text::count(member.entry.head, "event");
         let begun = member.origin.as_ref().map_or(String::new(), |origin| match origin.isolation {
             Isolation::Full => {
-                format!(", afresh when {} stood at {}", text::one_line(&origin.parent_name, 80), origin.at)
+                format!(", fresh when {} was at {}", text::one_line(&origin.parent_name, 80), origin.at)
             }
             _ => format!(", forked at {}", origin.at),
         });

@@ -1,4 +1,4 @@
-//! Lines of standard input, read by a thread, so that waiting for a person blocks nothing.
+//! Lines of standard input, read by a thread so that waiting for a person does not block.
 
 use std::io::{self, BufRead};
 use std::sync::mpsc;
@@ -33,7 +33,7 @@ impl StdinLines {
         {
             reader.is_reading = false;
         }
-        // What is no terminal has nothing typed.
+        // This fails only if the input is not a terminal.
         let _ = rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush);
     }
 }

@@ -1,4 +1,4 @@
-//! Passes on the output of commands while they run.
+//! Streams the output of commands while they run.
 
 use std::io::{self, ErrorKind, Write};
 use std::time::Duration;
@@ -11,20 +11,20 @@ use tokio_util::sync::CancellationToken;
 use super::{Exit, Failure, output};
 
 const LAST: Duration = Duration::from_secs(1);
-/// Pieces that wait to be written.
+/// The number of pieces that may wait to be written.
 const WAITING: usize = 8;
 
-/// Passes on all output of a call's command. A slow reader holds it up until the call is cancelled.
+/// Streams all output of a call's command. A slow reader blocks the command until the call is cancelled.
 pub(super) struct LiveOutput {
     pieces: mpsc::Sender<(OutputStream, Bytes)>,
     passed: oneshot::Receiver<io::Result<()>>,
     cancel: CancellationToken,
-    /// Bytes that the owner left out.
+    /// The number of bytes that were not shown.
     pub(super) missed: u64,
 }
 
 impl LiveOutput {
-    /// Passes on the output of a call that may be cancelled.
+    /// Starts to stream the output of a call that `cancel` cancels.
     pub(super) fn begin(cancel: &CancellationToken) -> Result<Self, Failure> {
         let (pieces, waiting) = mpsc::channel(WAITING);
         let (tell, passed) = oneshot::channel();
@@ -37,7 +37,7 @@ impl LiveOutput {
         Ok(Self { pieces, passed, cancel: cancel.clone(), missed: 0 })
     }
 
-    /// Passes on a piece; for a moment only after the call was cancelled.
+    /// Streams a piece of output. After the call was cancelled, waits for the reader only briefly.
     pub(super) async fn show(&mut self, stream: OutputStream, bytes: Bytes) {
         let length = bytes.len() as u64;
         let sent = tokio::select! {
@@ -49,7 +49,7 @@ impl LiveOutput {
         }
     }
 
-    /// Waits until everything is passed on; for a moment only after the call was cancelled.
+    /// Waits until everything is written. After the call was cancelled, waits only briefly.
     pub(super) async fn end(self) -> Result<(), Failure> {
         let Self { pieces, mut passed, cancel, missed } = self;
         drop(pieces);
@@ -59,11 +59,11 @@ impl LiveOutput {
         };
         if missed > 0 {
             let missed = super::text::size(missed);
-            output::note(&format!("{missed} of what it printed were not shown; `foldspace show` has what was kept"));
+            output::note(&format!("{missed} of output were not shown; `foldspace show` has the recorded output"));
         }
         passed.map_err(|error| {
-            Failure::new(Exit::Io, format!("can't write what the command printed: {error}"))
-                .with_hint("the command has run and is recorded; `foldspace show` has what was kept of its output")
+            Failure::new(Exit::Io, format!("failed to write the command's output: {error}"))
+                .with_hint("the command has run and is recorded; `foldspace show` has the recorded output")
         })
     }
 }
@@ -73,7 +73,7 @@ async fn last_moment(cancel: &CancellationToken) {
     tokio::time::sleep(LAST).await;
 }
 
-/// Returns the first write error, and reads on after it, so that no command waits.
+/// Writes the pieces, and returns the first error. Continues to read after an error, so that no command blocks.
 fn pass_on(mut pieces: mpsc::Receiver<(OutputStream, Bytes)>) -> io::Result<()> {
     let mut passed = Ok(());
     while let Some((stream, bytes)) = pieces.blocking_recv() {
@@ -88,7 +88,7 @@ fn pass_on(mut pieces: mpsc::Receiver<(OutputStream, Bytes)>) -> io::Result<()> 
     }
 }
 
-/// Writes output as it is: the person asked for the command.
+/// Writes output unescaped: the person asked for the command.
 pub(super) fn write(stream: OutputStream, bytes: &[u8]) -> io::Result<()> {
     match stream {
         OutputStream::Stdout => {

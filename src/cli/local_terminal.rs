@@ -1,4 +1,4 @@
-//! The terminal, or the other standard input, of this program, for a command that gets what is typed there.
+//! Forwards this program's terminal, or other standard input, to a command.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -22,7 +22,7 @@ const PIECE: usize = 16 << 10;
 /// The settings of the terminal before it was made raw.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// The part of this program's standard input that a command is given.
+/// This program's standard input, forwarded to a command.
 #[derive(Default)]
 pub(super) struct LocalInput {
     is_terminal: bool,
@@ -31,26 +31,26 @@ pub(super) struct LocalInput {
 }
 
 impl LocalInput {
-    /// Returns the input of a command with a terminal: this program needs one, too.
+    /// Returns the input of a command with a terminal. Fails if this program has no terminal.
     pub(super) fn terminal() -> Result<Self, Failure> {
         if !isatty(io::stdin()) {
-            let what = "--tty needs a terminal as standard input, which is none here";
-            return Err(Failure::usage(what).with_hint("leave out --tty; --stdin passes on what is piped in"));
+            let what = "--tty needs a terminal as standard input";
+            return Err(Failure::usage(what).with_hint("leave out --tty; --stdin forwards piped input"));
         }
         Ok(Self { is_terminal: true, raw: None, typing: None })
     }
 
-    /// Tells whether what is typed and what is shown are at a terminal.
+    /// Returns true if both standard input and standard output are a terminal.
     pub(super) fn is_possible() -> bool {
         isatty(io::stdin()) && isatty(io::stdout())
     }
 
-    /// The size of the terminal, for a command that gets one.
+    /// Returns the size of the terminal, for a command with a terminal.
     pub(super) fn window(&self) -> Option<WindowSize> {
         self.is_terminal.then(|| window().unwrap_or_default())
     }
 
-    /// Passes on what is typed, until it is dropped. A terminal is made raw: all keys are the command's.
+    /// Forwards input until this is dropped. Sets a terminal to raw mode, so that all keys go to the command.
     pub(super) fn begin(&mut self, keys: TerminalKeys) -> io::Result<()> {
         if self.is_terminal {
             self.raw = Some(RawMode::begin()?);
@@ -65,14 +65,14 @@ impl LocalInput {
 impl Drop for LocalInput {
     fn drop(&mut self) {
         if let Some((typing, gate)) = &self.typing {
-            // The task ends later, and the next line may be typed before that.
+            // The task ends later, and must not take the next line that is typed.
             gate.close();
             typing.abort();
         }
     }
 }
 
-/// The terminal while a recording is played on it. What is typed, or the terminal answers to the recording, is taken off.
+/// The terminal while a recording is played on it. Discards keys, and the terminal's answers to the recording.
 pub(super) struct Playback {
     _raw: Option<RawMode>,
     typing: Option<Typing>,
@@ -97,7 +97,7 @@ impl Playback {
         self.is_shown && window().is_some_and(smaller)
     }
 
-    /// Waits. Gives false when Ctrl-C or `q` is typed.
+    /// Waits for a pause. Returns false if Ctrl-C or `q` is typed.
     pub(super) async fn wait(&mut self, pause: Duration) -> bool {
         const CTRL_C: u8 = 3;
         let over = tokio::time::sleep(pause);
@@ -112,7 +112,7 @@ impl Playback {
             tokio::select! {
                 biased;
                 piece = typed => match piece {
-                    // One key comes by itself; an answer of the terminal may hold any letter.
+                    // A key arrives alone; a terminal's answer may contain any letter.
                     Some(piece) if matches!(piece[..], [b'q' | CTRL_C]) => return false,
                     Some(_) => {}
                     None => self.typing = None,
@@ -126,13 +126,13 @@ impl Playback {
 impl Drop for Playback {
     fn drop(&mut self) {
         if self.typing.is_some() {
-            // Answers of the terminal would be read as commands.
+            // The shell would read the terminal's answers as commands.
             let _ = tcflush(io::stdin(), QueueSelector::IFlush);
         }
     }
 }
 
-/// Adds a terminal of this one's kind to the parameters of a call.
+/// Adds a terminal of the same type as this one to the parameters of a call.
 pub(super) fn give_terminal(params: &mut Value) {
     params["tty"] = Value::Bool(true);
     if let Ok(kind) = std::env::var("TERM")
@@ -165,18 +165,18 @@ async fn pass_on(mut keys: TerminalKeys, mut typing: Typing, mut resized: Option
                 }
             },
             Some(()) = next_size => keys.resize(window().unwrap_or_default()).await,
-            // It lives as long as the call: dropped, it would hang the command up.
+            // Dropping `keys` would hang up the command, so this waits until the call ends.
             else => std::future::pending().await,
         };
         if let Err(error) = passed {
-            // The call tells what became of it.
+            // The call's outcome reports the cause.
             tracing::debug!(%error, "input did not reach the command");
             return;
         }
     }
 }
 
-/// Reads standard input in a thread, which reads nothing more once this is dropped: the next bytes are for somebody else.
+/// Reads standard input in a thread, which stops when this is dropped: later input is not for the command.
 struct Typing {
     pieces: mpsc::Receiver<Bytes>,
     gate: Arc<TypingGate>,
@@ -185,19 +185,19 @@ struct Typing {
 /// Ends the reading of standard input.
 struct TypingGate {
     stop: OwnedFd,
-    /// Locked while something is read.
+    /// Locked during a read.
     is_over: Mutex<bool>,
 }
 
 impl TypingGate {
-    /// Has nothing read from now on.
+    /// Stops all further reads.
     fn close(&self) {
         *self.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        // The counter cannot be full: it is written a few times.
+        // The counter cannot overflow: it is written only a few times.
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
     }
 
-    /// Waits for the next bytes; none at their end, or when it is closed.
+    /// Waits for the next bytes; returns `None` at the end of the input, or once closed.
     fn next_piece(&self) -> io::Result<Option<Bytes>> {
         let stdin = io::stdin();
         loop {
@@ -245,7 +245,7 @@ impl Drop for Typing {
     }
 }
 
-/// Leaves all keys to a command, until it is dropped.
+/// The terminal's raw mode, ended on drop: all keys go to a command.
 struct RawMode;
 
 impl RawMode {
@@ -265,11 +265,11 @@ impl Drop for RawMode {
     }
 }
 
-/// Makes the terminal as it was, if a command has it raw. For exits that drop nothing, too.
+/// Restores the terminal if it is in raw mode. Also for exits that drop nothing.
 pub(super) fn restore() {
     let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(before) = before {
-        // One that is gone needs it no more.
+        // The terminal may be gone.
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &before);
     }
 }

@@ -19,8 +19,8 @@ Examples:
   foldspace log NAME --calls --limit 20        the last twenty calls
   foldspace log NAME --kind WriteFile --path 'src/**'
   foldspace log --runs                         the runs of agents
-  foldspace log --run last --calls             the calls of the latest
-  foldspace log NAME --follow --json           what happens, as it happens")]
+  foldspace log --run last --calls             the calls of the latest run
+  foldspace log NAME --follow --json           new events as they come")]
 pub(super) struct LogArgs {
     /// The session, by name or by the beginning of its id
     session: String,
@@ -33,13 +33,13 @@ pub(super) struct LogArgs {
     /// Lists the runs of agents, instead of events
     #[arg(long, conflicts_with_all = ["calls", "kind", "run", "agent", "path", "follow"])]
     runs: bool,
-    /// Shows only what belongs to a run of an agent, by its id or the beginning of that; `last` is the latest
+    /// Shows only events of one run of an agent, by the run's id or the beginning of it; `last` is the latest run
     #[arg(long, value_name = "RUN", conflicts_with = "follow")]
     run: Option<String>,
-    /// Shows only what this agent did
+    /// Shows only events of this agent
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
-    /// Shows only changes of files whose path fits, or calls that made such changes
+    /// Shows only changes of files with a path that matches, or calls that made such changes
     #[arg(long, value_name = "GLOB")]
     path: Option<String>,
     /// Shows only the last N
@@ -48,14 +48,14 @@ pub(super) struct LogArgs {
     /// Shows the latest first
     #[arg(long)]
     reverse: bool,
-    /// Goes on and shows what happens, until it is stopped
+    /// Continues with new events until it is stopped
     #[arg(short, long, conflicts_with_all = ["reverse", "at", "before"])]
     follow: bool,
     #[command(flatten)]
     at: AtArg,
 }
 
-/// Events at the end of a history that are read first where only the last lines are wanted.
+/// The number of events that are read first, from the end, if only the last lines are wanted.
 const SPAN: u64 = 1024;
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -93,14 +93,14 @@ impl LogArgs {
         }
     }
 
-    /// Refuses a kind of which nothing was found and that no event of this program has.
+    /// Refuses a kind that this program does not know, after nothing was found of it.
     fn check_kinds(&self, session: &Session) -> Result<Exit, Failure> {
         let mut known: Vec<_> = session.state_at(0)?.registry().event_kinds().collect();
         known.sort_unstable();
         let is_unknown = |kind: &&String| !known.iter().any(|known| known.eq_ignore_ascii_case(kind));
         let Some(unknown) = self.kind.iter().find(is_unknown) else { return Ok(Exit::Ok) };
         let meant = did_you_mean(unknown, known.iter().copied());
-        let what = format!("there is no kind of event {:?}", text::one_line(unknown, 100));
+        let what = format!("unknown kind of event {:?}", text::one_line(unknown, 100));
         Err(Failure::missing(what).with_hint(format!("{meant}there are {}", known.join(", "))))
     }
 
@@ -135,9 +135,9 @@ struct LogLines<'a> {
     view: &'a LogView<'a>,
     calls: CallViews,
     folded: Option<Folded>,
-    /// True where reading began in the middle, perhaps among entries that are to be folded.
+    /// True if reading started in the middle, perhaps among entries to fold.
     is_within: bool,
-    /// True once an event was wanted.
+    /// True once an event has matched.
     is_any: bool,
 }
 
@@ -294,10 +294,10 @@ impl<'a> LogView<'a> {
     }
 }
 
-/// Columns between two parts of a line.
+/// The number of columns between two parts of a line.
 const GAP: usize = 2;
 
-/// Cuts the parts of the end of a line, so that they and the gaps between them fit.
+/// Cuts the last parts of a line so that they and the gaps between them fit.
 fn fitted<const N: usize>(parts: [String; N], mut room: usize) -> [String; N] {
     parts.map(|part| {
         let length = part.chars().count();

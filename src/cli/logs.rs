@@ -32,13 +32,13 @@ fn ansi() -> bool {
 
 pub(super) fn begin(verbose: u8) {
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter(verbose, "off")).with_writer(std::io::stderr);
-    // It would say on the error stream that the error stream takes nothing, and panic.
+    // It would report a broken error stream on the error stream, and panic.
     let subscriber = subscriber.log_internal_errors(false);
     // No other subscriber is set.
     drop(subscriber.with_ansi(ansi()).finish().try_init());
 }
 
-/// Sends the traces that are left.
+/// Sends the remaining traces.
 pub(super) type EndTraces = Box<dyn FnOnce()>;
 
 pub(super) type TraceLayer = Option<Box<dyn Layer<Registry> + Send + Sync>>;

@@ -9,13 +9,13 @@ use super::{AtArg, Failure, Globals, Out, TextTable, open, position, tree};
 pub(super) struct Ls {
     /// The session, by name or by the beginning of its id
     session: String,
-    /// The directory; a file is listed by itself
+    /// The directory, or a single file
     #[arg(default_value = "/")]
     path: String,
-    /// Lists what is below it at any depth
+    /// Lists everything below it
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// Shows kind, version, size and time too
+    /// Also shows kind, version, size and time
     #[arg(short, long)]
     long: bool,
     #[command(flatten)]

@@ -9,7 +9,7 @@ Examples:
   foldspace man ~/.local/share/man/man1
   foldspace man | man -l -")]
 pub(super) struct Man {
-    /// The directory; it is made where there is none
+    /// The directory; it is created if it does not exist
     #[arg(value_hint = clap::ValueHint::DirPath)]
     directory: Option<PathBuf>,
 }

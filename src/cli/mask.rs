@@ -1,16 +1,16 @@
-//! Options that mask secrets in files for other people.
+//! Options that mask secrets in exported files.
 
 use foldspace::tools::{SecretMask, regex_error};
 use regex::Regex;
 
 use super::output;
 
-/// Bytes of the program that an expression becomes.
+/// The largest size of a compiled expression, in bytes.
 const SIZE_MAX: usize = 1 << 20;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct MaskArgs {
-    /// Masks what matches, besides well-known secrets; a group named `s` is the part to mask. Can be given again
+    /// Masks matches, besides well-known secrets; a group named `s` is the part to mask. May be given several times
     #[arg(long, value_name = "REGEX", value_parser = expression)]
     mask: Vec<Regex>,
     /// Leaves well-known secrets as they are
@@ -38,5 +38,5 @@ impl MaskArgs {
 
 fn expression(text: &str) -> Result<Regex, String> {
     let regex = regex::RegexBuilder::new(text).size_limit(SIZE_MAX).build().map_err(|error| regex_error(&error))?;
-    if regex.is_match("") { Err("it matches an empty text".to_owned()) } else { Ok(regex) }
+    if regex.is_match("") { Err("it matches the empty text".to_owned()) } else { Ok(regex) }
 }

@@ -12,12 +12,12 @@ use super::{
 
 /// Merges a child's changes into its parent
 ///
-/// Files that only one side changed are taken, texts are merged line by line. It is all recorded as one; or, where
-/// both sides changed the same lines, or one removed a file that the other changed, nothing is merged. Such conflicts
-/// are recorded with both sides kept; --ours and --theirs decide them. The child stays as it is.
+/// Takes files that only one side changed, and merges text files line by line, in one commit. If both sides changed the
+/// same lines, or one side removed a file that the other changed, nothing is merged: such conflicts are recorded with
+/// both versions, and --ours and --theirs resolve them. The child stays as it is.
 ///
-/// Generated files don't conflict: the parent's stay. They are `__pycache__` and other caches of tools, what .gitignore
-/// files ignore, and what --generated names.
+/// Generated files don't conflict: the parent's version stays. They are `__pycache__` and other caches of tools, files
+/// that .gitignore files ignore, and files that --generated names.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,40 +28,41 @@ Examples:
 pub(super) struct MergeArgs {
     /// The child, by name or by the beginning of its id
     child: String,
-    /// The session to merge into: the child's parent, or one further up [default: its parent]
+    /// The session to merge into: the child's parent or another ancestor [default: its parent]
     #[arg(long, value_name = "SESSION")]
     into: Option<String>,
-    /// Shows the changes to merge, and changes nothing
+    /// Shows the changes to merge without merging them
     #[arg(long)]
     dry_run: bool,
-    /// Takes the child's side of conflicts at PATH (a path or a glob) or below it, in texts only for the lines in
+    /// Takes the child's side of conflicts at PATH (a path or a glob) or below it, in text files only for the lines in
     /// conflict; may be given several times
     #[arg(long, value_name = "PATH")]
     theirs: Vec<String>,
-    /// Keeps the parent's side of conflicts at PATH (a path or a glob) or below it, in texts only for the lines in
+    /// Keeps the parent's side of conflicts at PATH (a path or a glob) or below it, in text files only for the lines in
     /// conflict; may be given several times
     #[arg(long, value_name = "PATH")]
     ours: Vec<String>,
-    /// Counts what GLOB fits as generated: where both sides changed it, the parent's stays; may be given several times
+    /// Treats files that match GLOB as generated: if both sides changed one, the parent's version stays; may be given
+    /// several times
     #[arg(long, value_name = "GLOB")]
     generated: Vec<String>,
-    /// The agent who merges
+    /// The agent that merges
     #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
 }
 
-/// Names the choices that decided nothing, and what a merge can't have.
+/// Prints notes about unused choices, and about entries that the merge left out.
 pub(super) fn note_passed_over(report: &MergeReport) {
     for path in &report.unused {
-        output::note(&format!("{}: nothing is in conflict there, so nothing was chosen", path.rooted()));
+        output::note(&format!("{}: no conflict there to resolve", path.rooted()));
     }
     for path in &report.left_out {
-        output::note(&format!("{} is left out: it is no file that could be made again", path.rooted()));
+        output::note(&format!("left out {}: such an entry can't be recreated", path.rooted()));
     }
     if let [first, more @ ..] = &report.generated[..] {
         let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
         output::note(&format!(
-            "{}{more}: generated, and changed on both sides; it stays as it is here",
+            "{}{more}: generated, and changed on both sides; the parent's version stays",
             first.rooted()
         ));
     }
@@ -96,7 +97,7 @@ impl MergeArgs {
         }
         let name = text::one_line(&child.name, 80);
         let Some(origin) = child.session.started().and_then(|started| started.origin.as_ref()) else {
-            return Err(Failure::usage(format!("session {name} began by itself: it has no parent"))
+            return Err(Failure::usage(format!("session {name} has no parent"))
                 .with_hint("`foldspace clone` makes children; `foldspace tree` shows them"));
         };
         opened.sessions.session(origin.parent).map_err(|error| {
@@ -106,7 +107,7 @@ impl MergeArgs {
                 true => {
                     let parent = text::one_line(&origin.parent_name, 80);
                     let what = format!("the parent of {name}, {parent}, was removed");
-                    let hint = "say with --into into which session further up it is to be merged";
+                    let hint = "name another ancestor to merge into with --into";
                     Failure::missing(what).with_hint(hint)
                 }
             }
@@ -118,7 +119,7 @@ impl MergeArgs {
         let opened = owner.sessions()?;
         let child = opened.find(&self.child)?.session;
         let parent = self.parent(&opened, &opened.find(&self.child)?)?;
-        // Before a workspace is opened and filled.
+        // Fails early, before a workspace is opened and populated.
         preview_merge(&parent, &child, choices)?;
         let asked = json!({
             "child": child.id(), "ours": self.ours, "theirs": self.theirs, "generated": self.generated,
@@ -134,26 +135,25 @@ impl MergeArgs {
         let (child, into) = (text::one_line(&report.child_name, 80), text::one_line(parent.name(), 80));
         if report.outcome == MergeOutcome::Nothing {
             let since = format!("since {}", report.base);
-            out.line(format!("nothing to merge: {child} has changed no file {since}"))?;
+            out.line(format!("nothing to merge: {child} has not changed any files {since}"))?;
             return Ok(Exit::Ok);
         }
-        // What would come if the conflicts were decided is not what comes.
+        // With conflicts nothing is merged.
         if report.outcome != MergeOutcome::Conflicted {
             show_merged(report, out)?;
         }
         show_conflicts(&report.conflicts, "here", "child", out)?;
         if self.dry_run && report.outcome == MergeOutcome::Conflicted && !report.merged.is_empty() {
-            out.line("\nwhat else would be merged, once that is decided:")?;
+            out.line("\nalso to be merged, once the conflicts are resolved:")?;
             show_merged(report, out)?;
         }
         hint_at_made_anew(&report.conflicts);
         let entries = text::count(report.merged.len() as u64, "entry");
         if report.outcome == MergeOutcome::Conflicted {
             let open = report.conflicts.iter().filter(|conflict| conflict.resolved.is_none()).count();
-            let what =
-                format!("{} to be decided; nothing was merged into {into}", text::count(open as u64, "conflict"));
-            let hint = "choose with --ours PATH or --theirs PATH, which also decide for all below; `foldspace cat` \
-                        shows a file of either session";
+            let what = format!("{} to resolve; nothing was merged into {into}", text::count(open as u64, "conflict"));
+            let hint = "choose with --ours PATH or --theirs PATH, for a file or a directory; `foldspace cat` shows a \
+                        file of either session";
             return Err(Failure::failed(what).with_hint(hint));
         }
         let range = format!("changes of {child} from {} to {}", report.base, report.child_at);
@@ -165,14 +165,14 @@ impl MergeArgs {
     }
 }
 
-/// Names conflicts in files that programs generate again.
+/// Prints a note about conflicts in files that git regenerates.
 fn hint_at_made_anew(conflicts: &[MergeConflict]) {
     let is_made = |path: &str| path == ".git/index" || path.ends_with("/.git/index");
     let open = conflicts.iter().filter(|conflict| conflict.resolved.is_none());
     let made: Vec<String> = open.map(|conflict| conflict.path.to_string()).filter(|path| is_made(path)).collect();
     if !made.is_empty() {
         let choices: Vec<String> = made.iter().map(|path| format!("--ours {}", text::shell_word(path))).collect();
-        output::note(&format!("git makes these again: {}", text::one_line(&choices.join(" "), 1000)));
+        output::note(&format!("git regenerates these: {}", text::one_line(&choices.join(" "), 1000)));
     }
 }
 

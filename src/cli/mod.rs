@@ -1,4 +1,4 @@
-//! The program `foldspace`: it parses and prints, and holds no rule.
+//! The program `foldspace`: parses arguments and prints results; all rules are in the library.
 
 mod apply;
 pub(crate) mod approver;
@@ -117,14 +117,14 @@ Examples:
   foldspace diff NAME 10..                      changes since event 10
   foldspace cat NAME src/main.rs --before 42    a file before call 42
 
-A session is named by its name or by the beginning of its id.
+A session is given by its name or by the beginning of its id.
 
-Positions: an event's number (12 or @12), so many events ago (-5), a moment
-(2025-01-31T12:00:00Z), how long ago (10m, 2h, 1h30m), or a name (tag:NAME). 0 is before
-the first event. Names are given over HTTP.
+Positions: an event number (12 or @12), a number of events ago (-5), a time
+(2025-01-31T12:00:00Z), an age (10m, 2h, 1h30m), or a name (tag:NAME). 0 is before the
+first event. Names are set over HTTP.
 
 Data: --data DIR, else FOLDSPACE_DATA, else XDG_DATA_HOME/foldspace, else
-~/.local/share/foldspace. FOLDSPACE_PAGER or PAGER is the pager; NO_COLOR turns colour off.
+~/.local/share/foldspace. FOLDSPACE_PAGER or PAGER sets the pager; NO_COLOR turns colour off.
 ";
 
 /// Runs tool calls in recorded sessions, and shows every moment of them.
@@ -142,12 +142,12 @@ struct Cli {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Options of every command")]
 struct Globals {
-    /// Keeps the data in DIR [default: FOLDSPACE_DATA, else by the XDG rules]
+    /// Stores the data in DIR [default: FOLDSPACE_DATA, else the XDG data directory]
     #[arg(long, global = true, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     data: Option<PathBuf>,
 
-    /// Works on a store that several hosts share, nats://HOST,...?stream=NAME, of which the data is a copy [default:
-    /// FOLDSPACE_STORE, else a store of its own in the data directory]
+    /// Uses the store that several hosts share at nats://HOST,...?stream=NAME, with the data directory as a copy
+    /// [default: FOLDSPACE_STORE, else a local store in the data directory]
     #[arg(long, global = true, value_name = "URL", hide_short_help = true)]
     store: Option<String>,
 
@@ -163,7 +163,7 @@ struct Globals {
     #[arg(long, global = true)]
     no_pager: bool,
 
-    /// Acts in this process rather than through the owner of the data; FOLDSPACE_IN_PROCESS=1 means the same
+    /// Acts in this process rather than through the owner of the data; the same as FOLDSPACE_IN_PROCESS=1
     #[arg(long, global = true)]
     in_process: bool,
 
@@ -299,7 +299,7 @@ fn definition() -> clap::Command {
     definition.help_template(template)
 }
 
-/// Shows what there is to do, and the latest sessions.
+/// Shows the help and the latest sessions.
 fn overview(globals: &Globals, out: &mut Out) -> Result<(), Failure> {
     let help = definition().render_help();
     let help = if out.is_terminal() { help.ansi().to_string() } else { help.to_string() };
@@ -311,13 +311,13 @@ fn overview(globals: &Globals, out: &mut Out) -> Result<(), Failure> {
     sessions::show_latest(globals, out)
 }
 
-/// Returns the beginning of a hint where a name that is not there is like one that is; else nothing.
+/// Returns the start of a hint if a known name resembles `wanted`, else an empty string.
 fn did_you_mean<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let meant = foldspace::session::nearest(wanted, known);
     meant.map(|meant| format!("did you mean {}? ", text::one_line(meant, 200))).unwrap_or_default()
 }
 
-/// Runs what agents' hooks run, which must not wait for the rest of the program.
+/// Runs `foldspace hook` without the start-up work of the other commands, since agents wait for it.
 pub(crate) fn hook(words: impl Iterator<Item = String>) -> ExitCode {
     hook::run(words);
     ExitCode::SUCCESS
@@ -335,7 +335,7 @@ pub(crate) fn main() -> ExitCode {
         ColorChoice::Never => anstream::ColorChoice::Never,
     };
     colour.write_global();
-    // A server begins its own.
+    // `serve` sets up its own log.
     if given.subcommand_name() != Some("serve") {
         logs::begin(cli.globals.verbose);
     }
@@ -344,7 +344,7 @@ pub(crate) fn main() -> ExitCode {
         Some(command) => command.run(&cli.globals, &mut out),
         None => overview(&cli.globals, &mut out).map(Exit::from),
     };
-    // What a command had to show before it failed is worth seeing.
+    // A failed command's earlier output is shown, too.
     let finished = out.finish();
     let exit = match done.and_then(|exit| finished.map(|()| exit)) {
         Ok(exit) => exit,

@@ -3,15 +3,15 @@ use serde_json::json;
 
 use super::{Failure, Globals, Out, OwnerClient, open, text};
 
-/// Moves a session to another host of a store that several hosts share
+/// Moves a session to another host of a shared store
 ///
-/// Its calls are waited for, processes that it runs in the background end, and the other host opens its workspace with
-/// its files. Calls that come to any host are done there from then on.
+/// Waits for the session's calls and ends its background processes. The other host then opens its workspace with its
+/// files, and every host forwards the session's calls there.
 #[derive(Debug, clap::Args)]
 pub(super) struct MoveArgs {
     /// The session, by name or by the beginning of its id
     session: String,
-    /// The host's name, as its `serve --host` or `status` says
+    /// The host's name, from its `serve --host` or from `status`
     host: String,
 }
 
@@ -27,10 +27,7 @@ impl MoveArgs {
         out.show(&moved, |out| {
             let host = text::one_line(&moved.host, 80);
             let session = text::one_line(&self.session, 80);
-            out.line(format!(
-                "{session} is on {host} now; it took {}",
-                text::duration(moved.millis.saturating_mul(1000))
-            ))
+            out.line(format!("moved {session} to {host} in {}", text::duration(moved.millis.saturating_mul(1000))))
         })
     }
 }

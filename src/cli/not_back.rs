@@ -2,12 +2,12 @@ use foldspace::EntryPath;
 
 use super::{Failure, Out, text};
 
-/// The most paths of one kind that are listed.
+/// The largest number of paths of one kind that are listed.
 pub(super) const SHOWN: usize = 50;
-/// Characters of a path that are shown.
+/// The largest number of characters shown of a path.
 const PATH_CHARS: usize = 200;
 
-/// Prints what a way back could not restore, and what it removed for good.
+/// Prints the entries that a rewind or an undo could not restore, and the entries that it removed for good.
 pub(super) fn tell_not_back(left: &[EntryPath], lost: &[EntryPath], out: &mut Out) -> Result<(), Failure> {
     for (word, paths) in [("left    ", left), ("lost    ", lost)] {
         paths
@@ -21,8 +21,8 @@ pub(super) fn tell_not_back(left: &[EntryPath], lost: &[EntryPath], out: &mut Ou
 /// Returns one line for the entries not restored, and one for those removed for good.
 pub(super) fn not_back(left: &[EntryPath], lost: &[EntryPath]) -> Vec<String> {
     let kinds = [
-        (left, "not as it was", "which can't be made again"),
-        (lost, "gone for good", "whose contents were never kept"),
+        (left, "not as it was", "which can't be recreated"),
+        (lost, "gone for good", "since the contents were never stored"),
     ];
     let kinds = kinds.into_iter().filter(|(paths, ..)| !paths.is_empty());
     kinds.map(|(paths, what, why)| format!("{what}: {}, {why}", text::count(paths.len() as u64, "entry"))).collect()

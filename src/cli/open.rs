@@ -1,4 +1,4 @@
-//! Finds the data directory, and sessions in it.
+//! Finds the data directory and its sessions.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use foldspace::{EventStore, LocalStore, Registry, Session, Sessions, StoreError}
 use super::shared_store::{self, HostArgs};
 use super::{Failure, Globals, output, owner, text};
 
-/// Time for another process to let go of the store.
+/// The time limit for another process to release the store.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(10);
-/// A store that is only read keeps no snapshots, and folds no history to take them.
+/// A read-only store takes no snapshots, and folds no history for them.
 const READER: SnapshotPolicy = SnapshotPolicy { every: 0, keep: Keep::All };
 
 /// An open store with its sessions, closed on drop.
@@ -49,7 +49,7 @@ impl OwnedStore {
         Ok(LocalStore::open(directory, options).map(|store| Self::Local(Arc::new(store))))
     }
 
-    /// Returns what is in the directory.
+    /// Returns the store in the local directory.
     fn local(&self) -> &LocalStore {
         match self {
             Self::Local(store) => store,
@@ -101,27 +101,27 @@ impl OpenedStore {
         self.owned.as_ref().is_some_and(|store| store.local().has_failed())
     }
 
-    /// Returns true while others find the lock that this process has.
+    /// Returns true if the store is still at its path, so that other processes see this process's lock.
     #[cfg(feature = "mcp")]
     pub(super) fn is_in_place(&self) -> bool {
         self.owned.as_ref().is_none_or(|store| store.local().is_in_place())
     }
 
-    /// Returns the same sessions, of which another one is closed.
+    /// Returns a second handle; dropping it does not close the store.
     pub(super) fn again(&self) -> Self {
         Self { sessions: self.sessions.clone(), loss: None, owned: None, closes: false }
     }
 
     fn beside(directory: &Path) -> Result<Self, Failure> {
         let store = LocalStore::open_reading(directory)?;
-        // Only an opening finds out what was lost, and fails then.
+        // Only a full open detects a loss, and fails with it.
         let opened = store.is_doubtful().then(|| LocalStore::open(directory, LocalStoreOptions::default()));
         let loss = match opened {
             Some(Err(StoreError::Lost(loss))) => Some(loss),
             _ => None,
         };
         if let Some(loss) = &loss {
-            output::note(&format!("{loss}; this is what is left, and `foldspace verify` names what is not"));
+            output::note(&format!("{loss}; this is the rest, and `foldspace verify` lists what is missing"));
         }
         let mut opened = Self::new(Arc::new(store), READER)?;
         opened.loss = loss;
@@ -157,7 +157,7 @@ impl FoundSession {
     }
 }
 
-/// Opens the store to read: through its owner, else from its files. It never holds the store.
+/// Opens the store read-only: through its owner, else from its files. Never takes the store's lock.
 pub(super) fn reading(globals: &Globals) -> Result<OpenedStore, Failure> {
     reading_at(&existing(globals)?)
 }
@@ -166,7 +166,7 @@ pub(super) fn reading_at(directory: &Path) -> Result<OpenedStore, Failure> {
     owner::record_kept(directory);
     let mut found = RemoteStore::connect(directory);
     if matches!(found, Ok(None)) && shared_store::address(directory)?.is_some() {
-        // Its files are a copy, perhaps an old one.
+        // The local files are a copy, which may be stale.
         owner::start(directory)?;
         found = RemoteStore::connect(directory);
     }
@@ -177,7 +177,7 @@ pub(super) fn reading_at(directory: &Path) -> Result<OpenedStore, Failure> {
     }
 }
 
-/// Opens the store to read, without a word on what is wrong with it.
+/// Opens the store read-only, without warnings.
 pub(super) fn glance(directory: &Path) -> Result<OpenedStore, Failure> {
     match RemoteStore::connect(directory)? {
         Some(store) => OpenedStore::new(Arc::new(store), READER),
@@ -185,7 +185,7 @@ pub(super) fn glance(directory: &Path) -> Result<OpenedStore, Failure> {
     }
 }
 
-/// Opens the store to read one session.
+/// Opens one session read-only.
 pub(super) fn session(globals: &Globals, wanted: &str) -> Result<FoundSession, Failure> {
     let opened = reading(globals)?;
     let found = opened.find(wanted)?;
@@ -198,19 +198,19 @@ pub(super) fn existing(globals: &Globals) -> Result<PathBuf, Failure> {
         return Ok(directory);
     }
     let shown = directory.display().to_string();
-    Err(Failure::missing(format!("there is no store in {}", text::visible(&shown)))
-        .with_hint("`foldspace run` makes one; --data or FOLDSPACE_DATA says where"))
+    Err(Failure::missing(format!("no store found in {}", text::visible(&shown)))
+        .with_hint("`foldspace run` creates one; --data or FOLDSPACE_DATA names its directory"))
 }
 
 pub(super) fn directory(globals: &Globals) -> Result<PathBuf, Failure> {
     let given = globals.data.clone().or_else(default_directory);
     let directory = given.ok_or_else(|| {
-        Failure::usage("there is no place for data: neither HOME nor XDG_DATA_HOME is set")
-            .with_hint("say where with --data DIR or FOLDSPACE_DATA")
+        Failure::usage("no data directory: neither HOME nor XDG_DATA_HOME is set")
+            .with_hint("name one with --data DIR or FOLDSPACE_DATA")
     })?;
     if directory.exists() && !directory.is_dir() {
         let shown = directory.display().to_string();
-        return Err(Failure::usage(format!("{} is no directory, so no store can be there", text::visible(&shown)))
+        return Err(Failure::usage(format!("{} is not a directory", text::visible(&shown)))
             .with_hint("--data or FOLDSPACE_DATA names the directory of the store"));
     }
     shared_store::note(globals, &directory)?;
@@ -219,21 +219,21 @@ pub(super) fn directory(globals: &Globals) -> Result<PathBuf, Failure> {
 
 pub(super) fn default_directory() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
-    // By the XDG rules a relative path counts as none.
+    // The XDG specification ignores relative paths.
     let absolute = |path: &PathBuf| path.is_absolute();
     set("FOLDSPACE_DATA")
         .or_else(|| set("XDG_DATA_HOME").filter(absolute).map(|home| home.join("foldspace")))
         .or_else(|| set("HOME").filter(absolute).map(|home| home.join(".local/share/foldspace")))
 }
 
-/// Returns the session's name for a command to copy; its id where the name could do harm.
+/// Returns the session's name, quoted for a shell, or its id if the name is unsafe to paste.
 pub(super) fn named(session: &Session) -> String {
     let name = session.name();
     let is_harmless = !name.starts_with('-') && text::one_line(name, 200) == name;
     if is_harmless { text::shell_word(name).into_owned() } else { session.id().to_string() }
 }
 
-/// Returns the command that starts this program on the same data.
+/// Returns the command line that starts this program on the same data.
 pub(super) fn same_program(globals: &Globals) -> String {
     let called = std::env::args_os().next().map(|word| word.to_string_lossy().into_owned());
     let called = called.filter(|word| word.contains('/'));

@@ -1,5 +1,5 @@
-//! The only place that prints. Short output is held back until the command has closed the store; of long output the
-//! first page is passed on at once.
+//! The only module that prints. Short output is buffered until the command has closed the store; longer output is
+//! written as it comes.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -44,7 +44,7 @@ impl Out {
         self.pass_on()
     }
 
-    /// Writes output at once, and continues without a reader.
+    /// Writes output at once, and ignores that its reader has closed it.
     pub(super) fn go_live_for_good(&mut self) -> Result<(), Failure> {
         self.unread_is_fine = true;
         self.go_live()
@@ -54,7 +54,7 @@ impl Out {
         self.terminal
     }
 
-    /// Returns the columns of the terminal; none for an output that is none.
+    /// Returns the width of the terminal, or `None` if the output is not a terminal.
     pub(super) fn columns(&self) -> Option<usize> {
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
         self.terminal.then_some(size.ws_col.into()).filter(|columns| *columns > 0)
@@ -185,8 +185,8 @@ fn aside(label: &str, style: Style, words: &str) {
     drop(writeln!(anstream::stderr(), "{style}{label}{style:#}: {}", text::visible(words)));
 }
 
-/// Asks a yes-or-no question. Fails with `refused` after a no, and with `unasked` without a terminal. Earlier output is
-/// shown before the question, not after it in a pager.
+/// Asks a yes-or-no question. Fails with `refused` on a no, and with `unasked` without a terminal. Flushes earlier
+/// output first: a pager would show it after the question.
 pub(super) fn confirm(out: &mut Out, question: &str, refused: &str, unasked: Failure) -> Result<(), Failure> {
     if !can_ask() {
         return Err(unasked);
@@ -195,7 +195,7 @@ pub(super) fn confirm(out: &mut Out, question: &str, refused: &str, unasked: Fai
     if agrees(question, false) { Ok(()) } else { Err(Failure::usage(refused)) }
 }
 
-/// Asks a yes-or-no question. Any other answer is the usual one.
+/// Asks a yes-or-no question. Any other answer counts as `usual`.
 pub(super) fn agrees(question: &str, usual: bool) -> bool {
     ask(question, if usual { "[Y/n]" } else { "[y/N]" });
     let mut answer = String::new();

@@ -1,4 +1,4 @@
-//! The pager that long output goes through on a terminal.
+//! The pager for long output on a terminal.
 
 use std::io::Write;
 use std::process::{Child, Command, Stdio};

@@ -1,4 +1,4 @@
-//! Plays the recording of a command's terminal at the pace at which it was made.
+//! Plays the recording of a command's terminal at its original pace.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -10,26 +10,26 @@ use foldspace::{Recorded, Session};
 use super::local_terminal::Playback;
 use super::{Exit, Failure, output};
 
-/// Ends what a recording that was left in the middle may have begun: another screen, a hidden cursor, colours.
+/// Resets the state that an interrupted recording may leave: the alternate screen, a hidden cursor, colours.
 const AFTER: &[u8] = b"\x1b[?1049l\x1b[?25h\x1b[0m";
 
-/// A part of a recording: the seconds since its beginning, its kind, and its text.
+/// An event of a recording: the seconds since its start, its kind, and its text.
 type CastLine = (f64, String, String);
 
-/// Plays the recording among these events, so many times as fast.
+/// Plays the recording among these events, `speed` times as fast.
 pub(super) fn play(session: &Session, events: &[Recorded], speed: f64) -> Result<Exit, Failure> {
     let recorded = events.iter().find_map(|event| event.typed::<TerminalRecorded>()?.ok());
-    let missing = || Failure::failed("there is no recording: the command had no terminal");
-    let recorded = recorded.ok_or_else(|| missing().with_hint("`foldspace exec -t` gives a command one"))?.event;
+    let missing = || Failure::failed("no recording: the command had no terminal");
+    let recorded = recorded.ok_or_else(|| missing().with_hint("`foldspace exec -t` runs a command in one"))?.event;
     let cast = session.content(&recorded.cast)?;
-    let broken = |why: String| Failure::failed(format!("the recording can't be read: {why}"));
+    let broken = |why: String| Failure::failed(format!("failed to read the recording: {why}"));
     let cast = std::str::from_utf8(&cast).map_err(|error| broken(error.to_string()))?;
     let lines = cast.lines().skip(1).map(serde_json::from_str::<CastLine>);
     let lines: Vec<CastLine> = lines.collect::<Result<_, _>>().map_err(|error| broken(error.to_string()))?;
     let window = WindowSize { rows: recorded.rows, columns: recorded.columns };
     let exit = super::block_on(show(lines, window, speed))??;
     if recorded.truncated {
-        output::note("it showed more, which was not kept");
+        output::note("the rest of the output was not recorded");
     }
     Ok(exit)
 }
@@ -39,7 +39,7 @@ async fn show(lines: Vec<CastLine>, window: WindowSize, speed: f64) -> Result<Ex
     let mut playback = Playback::begin().map_err(failed)?;
     if playback.is_smaller_than(window) {
         let WindowSize { rows, columns } = window;
-        output::note(&format!("it was recorded at {columns}x{rows}, and this terminal is smaller"));
+        output::note(&format!("this terminal is smaller than the recording: {columns}x{rows}"));
     }
     let (mut filter, mut at) = (StringFilter::default(), 0.0);
     let mut exit = Exit::Ok;
@@ -65,13 +65,13 @@ async fn show(lines: Vec<CastLine>, window: WindowSize, speed: f64) -> Result<Ex
     Ok(exit)
 }
 
-/// Private modes that change only what is shown: the cursor, wrapping, margins, the other screen.
+/// Private modes that change only the display: the cursor, wrapping, margins, the alternate screen.
 const SHOWN_MODES: [&str; 11] = ["5", "6", "7", "12", "25", "47", "69", "1047", "1048", "1049", "2026"];
-/// Characters of a sequence that is passed on, at most.
+/// The largest length of a sequence that is passed on, in characters.
 const SEQUENCE_MAX: usize = 512;
 
-/// Passes on what draws. Strings for the terminal reach the clipboard and more, questions are answered on standard input,
-/// and modes of the keyboard and the mouse stay.
+/// A filter that passes on only drawing. Strings for the terminal can reach the clipboard, queries are answered on
+/// standard input, and keyboard and mouse modes outlive the recording.
 #[derive(Default)]
 struct StringFilter {
     state: StringState,
@@ -98,11 +98,11 @@ impl StringFilter {
         shown
     }
 
-    /// Returns the state after a character, and adds what it lets through.
+    /// Returns the state after a character, and appends the output that it lets through.
     fn after(&mut self, c: char, shown: &mut String) -> StringState {
         use StringState::{Control, Escape, EscapeInside, Inside, Shown};
         match (self.state, c) {
-            // CAN and SUB end any sequence, BEL those of systems.
+            // CAN and SUB end any sequence, BEL ends operating system commands.
             (Inside | EscapeInside, '\x07' | '\x18' | '\x1a' | '\u{9c}') | (EscapeInside, '\\') => Shown,
             (Inside | EscapeInside, '\x1b') => EscapeInside,
             (EscapeInside, '[') | (_, '\u{9b}') => self.begin(Control),
@@ -110,9 +110,9 @@ impl StringFilter {
             (_, '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}') => Inside,
             (_, '\x18' | '\x1a' | '\u{80}'..='\u{9f}') => Shown,
             (_, '\x1b') => self.begin(Escape),
-            // ENQ is a question.
+            // ENQ is a query.
             (state, '\x05') => state,
-            // A terminal carries out a control in the middle of a sequence, and stays in it.
+            // A terminal executes a control character inside a sequence, and continues the sequence.
             (state, '\0'..='\x1f') => {
                 shown.push(c);
                 state
@@ -147,7 +147,7 @@ impl StringFilter {
     }
 }
 
-/// Returns true for cursors, lines, a reset, and the character sets.
+/// Returns true for cursor and line movement, a reset, and character sets.
 fn escape_draws(between: &str, last: char) -> bool {
     match between {
         "" => matches!(last, '7' | '8' | 'D' | 'E' | 'H' | 'M' | 'c'),
@@ -171,10 +171,10 @@ fn control_draws(parameters: &str, last: char) -> bool {
     }
 }
 
-/// Reads how many times as fast a recording is played.
+/// Parses the speed of a playback.
 pub(super) fn speed(text: &str) -> Result<f64, String> {
     let speed = text.parse::<f64>().ok().filter(|speed| (0.01..=1000.0).contains(speed));
-    speed.ok_or_else(|| "give a number from 0.01 to 1000".to_owned())
+    speed.ok_or_else(|| "expected a number from 0.01 to 1000".to_owned())
 }
 
 #[cfg(test)]
@@ -246,7 +246,7 @@ mod tests {
             "[5i",
             "[?1;3;0S",
         ];
-        // What it sends for keys and the mouse stays as it is, too.
+        // Modes that change the reports of keys and the mouse are dropped, too.
         let modes =
             ["[?1000h", "[?1003;1006h", "[?1004h", "[?2004h", "[?2048h", "[?1h", "=", "[>4;2m", "[>1u", "[2h", "[20h"];
         for asked in questions.into_iter().chain(modes) {

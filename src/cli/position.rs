@@ -9,7 +9,7 @@ use foldspace::{Seq, Session, State};
 
 use super::{Failure, text};
 
-/// The options that choose a moment of a session. Each command says with [`meaning`] what it does there.
+/// The options that choose a position of a session. Each command explains them with [`meaning`].
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct AtArg {
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
@@ -23,7 +23,7 @@ pub(super) struct AtArg {
 pub(super) fn meaning(at: &'static str, before: &'static str) -> impl FnMut(Arg) -> Arg {
     move |arg| match arg.get_id().as_str() {
         "at" => arg.help(format!("{at} POSITION: {}", Position::FORMS)),
-        "before" => arg.help(format!("{before} CALL: a call's number, or that of any of its events")),
+        "before" => arg.help(format!("{before} CALL: the number of a call or of any of its events")),
         _ => arg,
     }
 }
@@ -52,7 +52,7 @@ impl AtArg {
 pub(super) fn call_number(text: &str) -> Result<Seq, String> {
     match text.parse() {
         Ok(Position::Seq(seq)) => Ok(seq),
-        _ => Err("give the number of a call, as `foldspace log --calls` shows it".to_owned()),
+        _ => Err("expected the number of a call, as `foldspace log --calls` shows it".to_owned()),
     }
 }
 
@@ -66,7 +66,7 @@ fn before(session: &Session, seq: Seq) -> Result<Seq, Failure> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PositionRange {
-    /// Before the first call when nothing is said: what was mounted is no change.
+    /// `None` for before the first call, so that mounts do not count as changes.
     from: Option<Position>,
     until: Position,
 }
@@ -80,7 +80,7 @@ impl FromStr for PositionRange {
             given => given.parse().map(Some).map_err(|error: foldspace::event::ValueError| error.to_string()),
         };
         let Some((from, until)) = text.split_once("..") else {
-            return Err("give two positions as A..B; either may be left out, as in A.. or ..B".to_owned());
+            return Err("expected two positions as A..B; either may be left out, as in A.. or ..B".to_owned());
         };
         Ok(Self { from: position(from)?, until: position(until)?.unwrap_or(Position::Back(0)) })
     }

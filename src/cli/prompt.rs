@@ -1,4 +1,4 @@
-//! A prompt: a person's lines, one after the other, each run somewhere as a command of its own.
+//! A prompt that runs each line that a person types as a separate command.
 
 use std::io::Write;
 
@@ -28,7 +28,7 @@ impl PromptRun {
 
 pub(super) struct LinePrompt {
     title: String,
-    /// The directory of the workspace, as its commands know it.
+    /// The directory of the workspace, as its commands see it.
     root: Option<String>,
     cwd: EntryPath,
     last: u8,
@@ -39,8 +39,8 @@ impl LinePrompt {
         Self { title, root, cwd, last: 0 }
     }
 
-    /// Reads lines, and runs each as a command. `run` passes its output on, or returns it when it is quiet. A signal ends
-    /// the command, the next one the program.
+    /// Reads lines, and runs each as a command. `run` streams the output, or returns it if the command is quiet. A
+    /// signal ends the command, a second signal the program.
     pub(super) async fn read_lines(
         mut self,
         mut run: impl AsyncFnMut(Typed<'_>, &mut Signals) -> Result<PromptRun, Failure>,
@@ -85,8 +85,8 @@ impl LinePrompt {
         signals: &mut Signals,
     ) -> Result<(), Failure> {
         let moves = matches!(line.split_whitespace().next(), Some("cd")) && !line.contains([';', '&', '|', '\n']);
-        // Where the shell is afterwards is asked from itself: it knows what `cd` means by links and quotes. A
-        // line of its own, as the one before may end in a comment.
+        // Asks the shell for the new directory, since it resolves links and quotes of `cd`. `pwd` is on a separate
+        // line, because the first may end in a comment.
         let command = if moves { format!("set -e; {line}\npwd -P") } else { line.to_owned() };
         let ran = run(Typed { command, cwd: &self.cwd, quiet: moves }, signals).await?;
         self.last = u8::try_from(ran.code).unwrap_or(1);
@@ -112,6 +112,6 @@ impl LinePrompt {
 }
 
 fn complain(words: &str) {
-    // A closed error stream is no failure.
+    // A closed error stream is not a failure.
     drop(writeln!(anstream::stderr(), "{}", text::visible(words)));
 }

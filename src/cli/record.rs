@@ -12,28 +12,28 @@ use tokio::time::Instant;
 use super::interrupt::Interruption;
 use super::{Exit, Failure, Globals, Out, OwnerClient, Signals, open, output, text};
 
-/// Time between two looks at the disk while the command runs.
+/// The shortest time between two scans of the disk while the command runs.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Times as long as a look took, that pass before the next one.
+/// The pause before the next scan, as a multiple of the time that the last scan took.
 const SPARE: u32 = 10;
 const TOOL: &str = "process";
 
-/// Runs an agent that has no hooks, and records what it changes in a directory that is attached
+/// Runs an agent that has no hooks, and records its changes in an attached directory
 ///
-/// The command has the terminal as it is. It is one call of a run: each change that it makes is recorded within a second or
-/// so, and each git commit. The exit status is the command's.
+/// The command uses this terminal directly. It is one call of a run: each of its changes, and each git commit, is
+/// recorded within about a second. The exit status is the command's.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   foldspace record -- aider --message 'add tests'
-  foldspace undo --run last                     all that it changed")]
+  foldspace undo --run last                     undoes all its changes")]
 pub(super) struct RecordArgs {
     /// The command
     #[arg(required = true, last = true, value_name = "CMD")]
     command: Vec<String>,
 }
 
-/// The messages about a run, as an agent's hooks give them.
+/// The reports of a run, as an agent's hooks send them.
 struct RunReports<'a> {
     owner: &'a OwnerClient,
     directory: HostPath,
@@ -46,7 +46,7 @@ impl RecordArgs {
     pub(super) fn run(&self, globals: &Globals, _: &mut Out) -> Result<Exit, Failure> {
         let here = std::env::current_dir().map_err(|error| Failure::io("find", "the current directory", &error))?;
         if attached_at(&open::directory(globals)?, &here).is_none() {
-            return Err(Failure::usage("this directory is not attached, so nothing records what changes in it")
+            return Err(Failure::usage("this directory is not attached, so its changes are not recorded")
                 .with_hint("`foldspace attach` attaches it"));
         }
         let (program, line) = (self.command.first().map_or("", String::as_str), self.command.join(" "));
@@ -74,7 +74,7 @@ impl RecordArgs {
                     "PostToolUseFailure"
                 }
             };
-            // The command has ended whatever can be recorded of that, and its status counts.
+            // The command has ended, so its status counts even if the end can't be recorded.
             let told = reports.send(event, end).await;
             let told = told.and(reports.send("SessionEnd", json!({ "reason": "exit" })).await);
             owner.end().await;
@@ -114,7 +114,7 @@ impl RunReports<'_> {
         }
     }
 
-    /// Looks at the disk until the command has ended. Signals go to the command.
+    /// Scans the disk until the command has ended. Forwards signals to the command.
     async fn attend(&self, mut child: Child, signals: &mut Signals) -> std::io::Result<ExitStatus> {
         let mut next = Instant::now() + PAUSE;
         loop {
@@ -133,7 +133,7 @@ impl RunReports<'_> {
     }
 }
 
-/// Sends a signal to the command, unless its terminal has.
+/// Forwards a signal to the command, unless its terminal has sent it already.
 fn pass_on(child: &Child, signal: Interruption) {
     use std::io::IsTerminal;
     let signal = match signal {
@@ -143,12 +143,12 @@ fn pass_on(child: &Child, signal: Interruption) {
     };
     let id = child.id().and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?));
     if let Some(id) = id {
-        // It may have ended meanwhile.
+        // The command may have ended already.
         let _ = rustix::process::kill_process(id, signal);
     }
 }
 
-/// Returns the exit code, as a shell gives it.
+/// Returns the exit code, as a shell reports it.
 fn code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)

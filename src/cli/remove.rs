@@ -11,7 +11,7 @@ use super::{Failure, Globals, OpenedStore, Out, OwnerClient, open, output, text,
 
 /// Removes a session with its history; `gc` frees its space
 ///
-/// Its children stay and keep their past; the part of the history that they need goes with the last of them.
+/// Its children remain, with their history: the part that they share is removed with the last of them.
 #[derive(Debug, clap::Args)]
 pub(super) struct Remove {
     /// The session, by name or by the beginning of its id
@@ -23,14 +23,14 @@ pub(super) struct Remove {
 
 impl Remove {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
-        // Not held while the person thinks.
+        // The store is not held while the person decides.
         let (id, name, head, unmerged, children) = {
             let opened = open::reading(globals)?;
             let found = opened.find(&self.session)?;
             let unmerged = if self.yes { None } else { unmerged(&opened, &found.session) };
             let children = children(&opened, found.entry.id)?;
             if let Err(Failure::Told { message, .. }) = workspace::spec_of(&found.session) {
-                output::note(&format!("{message}; its files are left"));
+                output::note(&format!("{message}; its files remain"));
             }
             (found.entry.id, found.name, found.entry.head, unmerged, children)
         };
@@ -40,7 +40,7 @@ impl Remove {
         let but = [unmerged, left].into_iter().flatten().map(|words| format!(" ({words})")).collect::<String>();
         let question = format!("remove session {shown} ({}) with its {events} for good?{but}", id.short());
         if !self.yes {
-            let unasked = Failure::usage(format!("there is no terminal to ask on: {question}"));
+            let unasked = Failure::usage(format!("no terminal to ask on: {question}"));
             let unasked = unasked.with_hint("--yes removes it without asking");
             output::confirm(out, &question, "nothing was removed", unasked)?;
         }
@@ -84,8 +84,8 @@ fn told(children: &[RemovedChild]) -> Option<String> {
     let names = text::list(&names);
     match children.len() {
         0 => None,
-        1 => Some(format!("its child {names} stays, and keeps its past")),
-        _ => Some(format!("its children {names} stay, and keep their past")),
+        1 => Some(format!("its child {names} remains, with its history")),
+        _ => Some(format!("its children {names} remain, with their history")),
     }
 }
 

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use super::{Failure, Globals, Out, Signals, open, output, text};
 
-/// Copies the journal to object storage every second, beside the owner of the data or without one
+/// Copies the journal to object storage every second, next to the owner of the data or without one
 ///
-/// It ends on Ctrl-C or SIGTERM. `foldspace serve --replicate-to URL` does the same within the owner. S3 is reached as
-/// AWS_ENDPOINT, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY say.
+/// It ends on Ctrl-C or SIGTERM. `foldspace serve --replicate-to URL` does the same within the owner. AWS_ENDPOINT,
+/// AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY configure S3.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -21,13 +21,13 @@ pub(super) struct ReplicateArgs {
     /// Ends when all is copied
     #[arg(long)]
     once: bool,
-    /// Replaces the copy that another copy of this data directory writes, whose process stops then
+    /// Replaces the copy that another process writes from a copy of this data directory; that process then stops
     #[arg(long)]
     take_over: bool,
 }
 
 const LOOK: Duration = Duration::from_millis(200);
-/// Time for the last pass.
+/// The time limit for the last pass.
 const LAST: Duration = Duration::from_secs(2);
 
 impl ReplicateArgs {
@@ -64,13 +64,13 @@ async fn run_until_signal(replicator: &mut Replicator, progress: &ReplicationPro
     match tokio::time::timeout(LAST, replicator.pass()).await {
         Ok(copied) => copied.map(drop).map_err(Into::into),
         Err(_) => {
-            output::note("what came last is not copied yet; the next process does that");
+            output::note("the latest changes are not copied yet; the next process copies them");
             Ok(())
         }
     }
 }
 
-/// Says when the copy fails, and when it goes on.
+/// Prints a note when the copy fails, and when it recovers.
 async fn tell(progress: &ReplicationProgress) {
     let mut told = None;
     loop {
@@ -78,9 +78,9 @@ async fn tell(progress: &ReplicationProgress) {
         let problem = progress.now().problem;
         match &problem {
             Some(problem) if told.as_ref() != Some(problem) => {
-                output::note(&format!("{}; it is tried again", text::one_line(problem, 300)));
+                output::note(&format!("{}; retrying", text::one_line(problem, 300)));
             }
-            None if told.is_some() => output::note("the copy goes on"),
+            None if told.is_some() => output::note("copying again"),
             _ => {}
         }
         told = problem;

@@ -5,7 +5,7 @@ use foldspace::view::Position;
 
 use super::{Failure, Globals, Out, open, output, text};
 
-/// Makes a data directory of a copy that `replicate` wrote, and checks every byte of it
+/// Makes a data directory from a copy that `replicate` wrote, and checks every byte of it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -15,7 +15,7 @@ pub(super) struct RestoreArgs {
     /// The place of the copy: s3://BUCKET/PREFIX, or file:///DIRECTORY
     #[arg(long, value_name = "URL")]
     from: String,
-    /// Ends at the last commit not later than TIME: a moment (2025-01-31T12:00:00Z), or how long ago (10m, 2h)
+    /// Ends at the last commit not later than TIME: a time (2025-01-31T12:00:00Z) or an age (10m, 2h)
     #[arg(long, value_name = "TIME", value_parser = time)]
     at: Option<Timestamp>,
 }
@@ -36,19 +36,19 @@ fn time(given: &str) -> Result<Timestamp, String> {
     match given.parse() {
         Ok(Position::Moment(time)) => Ok(time),
         Ok(Position::Ago(millis)) => Ok(Timestamp(SystemClock::default().now().0.saturating_sub(millis))),
-        _ => Err("give a moment, as 2025-01-31T12:00:00Z, or how long ago, as 10m".to_owned()),
+        _ => Err("expected a time, such as 2025-01-31T12:00:00Z, or an age, such as 10m".to_owned()),
     }
 }
 
 fn left_to_git(report: &RestoreReport) -> String {
     let contents = text::count(report.only_in_git, "content");
     let places = match report.git_repositories.len() {
-        0 => "a repository that is not known".to_owned(),
+        0 => "an unknown repository".to_owned(),
         _ => text::one_line(&report.git_repositories.join(", "), 300),
     };
     let missing = match report.missing {
-        0 => "all are there".to_owned(),
-        missing => format!("{missing} of them are not there; `foldspace verify` names the files"),
+        0 => "all were found there".to_owned(),
+        missing => format!("{missing} of them are missing; `foldspace verify` names the files"),
     };
     format!("{contents} were only in git and are not in the copy: {places}; {missing}")
 }

@@ -12,35 +12,35 @@ use super::{BOLD, Exit, Failure, FoundSession, Globals, Out, OwnerClient, open, 
 /// Takes a session back to an earlier position, as new events
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Files and slices go back; the history stays, and a rewind to the position before it undoes it. It happens \
-whole or not at all. It is refused, with a list, where the workspace was changed outside of foldspace, and where \
-it would remove files that your own directory had before the session began.
+Files and slices go back; the history stays, and rewinding to the position before the rewind undoes it. It is \
+all or nothing. It is refused, with a list, if the workspace was changed outside of foldspace, or if it would \
+remove files that your own directory had before the session began.
 
-In a directory that is attached it is an undo of all calls after POSITION, which asks first.
+In an attached directory it undoes all calls after POSITION, and asks first.
 
-POSITION must be at the end of a commit; for an event inside one the nearest two are named.
+POSITION must be at the end of a commit; for an event inside a commit the error names the nearest two ends.
 
 Examples:
   foldspace rewind NAME --to 42             as it was after event 42
   foldspace rewind NAME --to -20 --dry-run  what would change
-  foldspace rewind NAME --to 10m --force    records changes from outside first")]
+  foldspace rewind NAME --to 10m --force    records external changes first")]
 pub(super) struct RewindArgs {
     /// The session, by name or by the beginning of its id
     session: String,
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     #[arg(help = format!("Goes back to POSITION: {}", Position::FORMS))]
     to: Option<Position>,
-    /// Takes back what an agent's run changed, as `undo --run` does: its id, the beginning of that, or `last`
+    /// Takes back the changes of an agent's run, as `undo --run` does: its id, the beginning of it, or `last`
     #[arg(long, value_name = "RUN", required_unless_present = "to", conflicts_with = "to")]
     run: Option<String>,
-    /// Asks nothing, in a directory that is attached
+    /// Does not ask, in an attached directory
     #[arg(long, short)]
     yes: bool,
-    /// Records external changes first; removes contents that were never kept; leaves entries that can't be
+    /// Records external changes first; removes contents that were never stored; leaves entries that can't be
     /// restored; removes files from before the session
     #[arg(long)]
     force: bool,
-    /// Shows the changes, and makes none
+    /// Shows the changes without making them
     #[arg(long)]
     dry_run: bool,
 }
@@ -85,7 +85,7 @@ fn show(found: &FoundSession, rewound: &RewoundDocument, globals: &Globals, out:
     }
     let name = text::one_line(&found.name, 80);
     if rewound.changes.is_empty() && rewound.slices.is_empty() && rewound.recorded.is_none() {
-        out.line(format!("session {name} is as it was at {}; there is nothing to do", rewound.to))?;
+        out.line(format!("nothing to do: session {name} is already as it was at {}", rewound.to))?;
         return tell_rest(rewound, out);
     }
     show_changes(&rewound.changes, out)?;
@@ -124,14 +124,13 @@ fn refused(found: &FoundSession, refusal: &RewindRefusal, globals: &Globals, out
     }
     let (what, hint) = match why.as_str() {
         "not_kept" => (
-            "would be lost or can't be brought back, as contents were never kept; nothing was done",
-            "--force removes what came since, and leaves the rest as it is; `foldspace stat` shows what is known of one"
-                .to_owned(),
+            "would be lost or can't be restored, because their contents were never stored; nothing was done",
+            "--force removes newer entries, and leaves the others as they are; `foldspace stat` shows one".to_owned(),
         ),
         "earlier" => (
-            "would be removed that the directory held before the session began; nothing was done",
+            "would be removed that the directory had before the session began; nothing was done",
             format!(
-                "--force removes that; `{} rewind {} --to {}` brings it back",
+                "--force removes them; `{} rewind {} --to {}` restores them",
                 open::same_program(globals),
                 open::named(&found.session),
                 found.session.head()?
@@ -139,7 +138,7 @@ fn refused(found: &FoundSession, refusal: &RewindRefusal, globals: &Globals, out
         ),
         _ => (
             "changed in the workspace outside of any call; nothing was done",
-            "--force records that first, so that it can be had again; or make a call, which records it, too".to_owned(),
+            "--force records these changes first, so that they can be restored; any call records them, too".to_owned(),
         ),
     };
     let mut lines: Vec<String> = paths.iter().take(SHOWN).map(|path| format!("  {path}")).collect();

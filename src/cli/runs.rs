@@ -14,7 +14,7 @@ struct ListedRun {
     model: Option<String>,
     seq: Seq,
     began_at: Timestamp,
-    /// The time of its end; null while it goes on.
+    /// The time of its end; null while it runs.
     ended_at: Option<Timestamp>,
     calls: u64,
     incomplete: u64,
@@ -22,7 +22,7 @@ struct ListedRun {
     prompt: String,
 }
 
-/// Shows the runs that began until a position: only the last of them, and the latest first, if asked to.
+/// Shows the runs that started up to a position, with an optional limit and order.
 pub(super) fn show(
     session: &Session,
     until: Seq,

@@ -1,4 +1,4 @@
-//! Command lines that leave their session out: it is that of the current directory.
+//! Command lines without a session, which use the session of the current directory.
 
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
@@ -14,22 +14,22 @@ use foldspace::{Registry, WorkspaceSpec};
 
 use super::{Cli, Failure, Globals, definition, open, output, text};
 
-/// Commands that want their session by name: what they do can't be taken back.
+/// Commands that require the name of their session, since they can't be undone.
 const NAMED: [&str; 1] = ["remove"];
-/// Commands that work without a session, and prefer that of the directory.
+/// Commands that work without a session, but prefer the directory's session.
 const PREFERRING: [&str; 1] = ["ui"];
 /// The option that names the session.
 pub(super) const OPTION: &str = "named_session";
 const SHOWN: usize = 10;
-/// Characters from which a word may be the beginning of a session's id where it may be something else, too.
+/// The length from which an ambiguous argument is taken as the beginning of a session's id, in characters.
 const ID_CHARS: usize = 6;
 
-/// A command line of a command whose first argument is a session.
+/// The command line of a command that takes a session as its first argument.
 pub(super) struct SessionWords {
     command: clap::Command,
-    /// The words, without the option that names a session.
+    /// The arguments, without the option that names a session.
     words: Vec<OsString>,
-    /// The place of the session among them.
+    /// The index of the session among them.
     at: usize,
     /// The value of the option.
     named: Option<OsString>,
@@ -41,13 +41,12 @@ struct DirectorySession {
     directory: PathBuf,
 }
 
-/// Adds the option `-s` to a command whose first argument is a session.
+/// Adds the option `-s` to a command that takes a session as its first argument.
 pub(super) fn with_option(command: clap::Command) -> clap::Command {
     if !takes_session(&command) {
         return command;
     }
-    let about =
-        "Names the session, whatever the arguments; else it is the first of them, or that of the current directory";
+    let about = "Names the session [default: the first argument, or the session of the current directory]";
     command.arg(Arg::new(OPTION).short('s').long("session").value_name("NAME").help(about))
 }
 
@@ -58,7 +57,7 @@ fn takes_session(command: &clap::Command) -> bool {
 }
 
 impl SessionWords {
-    /// Reads words as far as a command whose first argument is a session; none for others.
+    /// Parses the arguments of a command that takes a session as its first argument; `None` for other commands.
     pub(super) fn of(words: &[OsString]) -> Option<Self> {
         let definition = definition();
         let has_value = |word: &OsStr| {
@@ -90,13 +89,13 @@ impl SessionWords {
         Some(Self { command, words: kept, at: at + 1, named })
     }
 
-    /// Returns the meaning of the words.
+    /// Returns the parsed command line.
     pub(super) fn matches(&self) -> Result<Result<ArgMatches, clap::Error>, Failure> {
         if let Some(named) = &self.named {
             return Ok(self.with(named));
         }
         let as_is = definition().try_get_matches_from(&self.words);
-        // Nothing could be read otherwise if no session is left out.
+        // If an added session does not parse, none was left out.
         let Ok(with) = self.with(OsStr::new("session")) else { return Ok(as_is) };
         let globals = Cli::from_arg_matches(&with).map_err(|error| Failure::usage(error.to_string()))?.globals;
         let name = self.command.get_name();
@@ -104,7 +103,7 @@ impl SessionWords {
             return Ok(as_is);
         }
         if with.subcommand().is_some_and(|(_, given)| given.contains_id(OPTION)) {
-            return Err(Failure::usage("-s is among other options in one word").with_hint("write it apart: -s NAME"));
+            return Err(Failure::usage("-s is combined with other short options").with_hint("separate it: -s NAME"));
         }
         let (first, others) = self.positionals(&with);
         match (as_is, first) {
@@ -130,7 +129,7 @@ impl SessionWords {
         definition().try_get_matches_from(words)
     }
 
-    /// Returns the first argument after the session, and all of them with their names.
+    /// Returns the first argument after the session, and all such arguments with their names.
     fn positionals(&self, with: &ArgMatches) -> (Option<OsString>, Vec<(String, OsString)>) {
         let Some((_, given)) = with.subcommand() else { return (None, Vec::new()) };
         let mut all = Vec::new();
@@ -143,7 +142,7 @@ impl SessionWords {
         (all.first().map(|(_, value)| value.clone()), all)
     }
 
-    /// Tells whether the first argument is the one after the session, where it may be either.
+    /// Returns true if the first argument is not a session, but the argument after it. Fails if it may be both.
     fn is_next(
         &self,
         globals: &Globals,
@@ -164,16 +163,16 @@ impl SessionWords {
         }
         let own = entries.iter().find(|entry| entry.id.to_string() == own.session).map_or(own.session.clone(), name_of);
         let (first, name) = (text::one_line(&first.to_string_lossy(), 80), self.command.get_name());
-        let problem = format!("{first} is a session, and something in the session of this directory");
+        let problem = format!("{first} is ambiguous: a session, and something in this directory's session");
         let hint = format!(
-            "`{name} -s {first}` means the session, `{name} -s {} {first}` what is in it",
+            "`{name} -s {first}` means the session, `{name} -s {} {first}` means {first} in this directory's session",
             text::one_line(&own, 80)
         );
         Err(Failure::usage(problem).with_hint(hint))
     }
 }
 
-/// Tells whether an argument may mean something in the session of a directory.
+/// Returns true if an argument may mean something in the session of a directory.
 fn fits(id: &str, value: &OsStr, directory: &Path) -> bool {
     match id {
         "path" | "paths" => {
@@ -185,7 +184,7 @@ fn fits(id: &str, value: &OsStr, directory: &Path) -> bool {
     }
 }
 
-/// Finds the session of the current directory: that which is attached, else the latest that works there.
+/// Finds the session of the current directory: the attached session, else the latest that works there.
 fn own(globals: &Globals) -> Result<Option<DirectorySession>, Failure> {
     if let Some(attached) = attached(globals) {
         return Ok(Some(attached));
@@ -201,7 +200,7 @@ fn attached(globals: &Globals) -> Option<DirectorySession> {
     Some(DirectorySession { session: found.session.to_string(), directory: found.directory.0 })
 }
 
-/// Returns the session that is attached at the current directory, or above it.
+/// Returns the session attached to the current directory or to a parent of it.
 pub(super) fn attached_session(data: &Path) -> Option<String> {
     attached_at(data, &std::env::current_dir().ok()?).map(|found| found.session.to_string())
 }
@@ -213,16 +212,16 @@ fn working(entries: &[SessionEntry]) -> Option<DirectorySession> {
     here.next().map(|(session, directory)| DirectorySession { session, directory })
 }
 
-/// Returns the directory of this machine in which a session works, or of which it has a copy.
+/// Returns the local directory that a session works in or has a copy of.
 fn directory_of(entry: &SessionEntry) -> Option<PathBuf> {
     let started = entry.origin.typed::<SessionStarted>()?.ok()?;
     let spec = WorkspaceSpec::of_session(&started.event).ok()?;
-    // One that only keeps files for others is not meant.
+    // A workspace that only stores files does not work in its directory.
     let keeps_only = matches!(&spec, WorkspaceSpec::Host(options) if options.files_only);
     spec.named_directory().filter(|_| !keeps_only).map(Path::to_owned)
 }
 
-/// Finds the session that is meant where none is named; none if it is not the session that is missing.
+/// Finds the session for a command line without one; `None` if its error has another cause.
 fn usual(
     globals: &Globals,
     command: &str,
@@ -251,24 +250,24 @@ fn usual(
         output::note(&format!("session {}", text::one_line(&session, 80)));
         return Ok(Some(session));
     }
-    let attaches = "`foldspace attach` gives a directory its session";
+    let attaches = "`foldspace attach` starts a session for a directory";
     match &entries[..] {
         _ if !is_missing => Ok(None),
         [] => {
-            Err(Failure::missing("there are no sessions").with_hint(format!("`foldspace run` begins one; {attaches}")))
+            Err(Failure::missing("there are no sessions").with_hint(format!("`foldspace run` starts one; {attaches}")))
         }
         _ if is_picked(command) => picked(entries).map(Some),
         _ => {
             let names: Vec<String> =
                 entries.iter().rev().take(SHOWN).map(|entry| text::one_line(&name_of(entry), 80)).collect();
             let more = if entries.len() > SHOWN { ", ..." } else { "" };
-            Err(Failure::usage(format!("no session is named, and there are {}", entries.len()))
+            Err(Failure::usage(format!("no session named: the store has {}", entries.len()))
                 .with_hint(format!("the latest are {}{more}; {attaches}", names.join(", "))))
         }
     }
 }
 
-/// Tells whether the person is asked which session: by the debugger, at a terminal.
+/// Returns true if the person picks the session: in the debugger, at a terminal.
 fn is_picked(command: &str) -> bool {
     let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     cfg!(feature = "tui") && command == "replay" && is_terminal
@@ -282,5 +281,5 @@ fn picked(entries: Vec<SessionEntry>) -> Result<String, Failure> {
 
 #[cfg(not(feature = "tui"))]
 fn picked(_: Vec<SessionEntry>) -> Result<String, Failure> {
-    Err(Failure::usage("no session is named"))
+    Err(Failure::usage("no session named"))
 }

@@ -2,7 +2,7 @@ use foldspace::hub::operations::{SessionDocument, listed};
 
 use super::{BOLD, Cell, DIM, Failure, Globals, Out, TextTable, open, text};
 
-/// Lists the sessions, the oldest first
+/// Lists the sessions, oldest first
 #[derive(Debug, clap::Args)]
 pub(super) struct SessionsArgs {}
 
@@ -16,7 +16,7 @@ impl SessionsArgs {
 
 const LATEST: usize = 5;
 
-/// Shows the sessions that were changed last.
+/// Shows the most recently changed sessions.
 pub(super) fn show_latest(globals: &Globals, out: &mut Out) -> Result<(), Failure> {
     let opened = open::reading(globals)?;
     let mut entries = opened.sessions.list()?;

@@ -1,4 +1,4 @@
-//! A store that several hosts share, of which the data directory is a copy.
+//! A store that several hosts share; the data directory is a copy of it.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -8,26 +8,26 @@ use super::{Failure, Globals, text};
 const VARIABLE: &str = "FOLDSPACE_STORE";
 #[cfg(feature = "nats")]
 const HOST_VARIABLE: &str = "FOLDSPACE_HOST";
-/// The file of the data directory with the address of the store.
+/// The file in the data directory with the store's address.
 const NOTE: &str = "store";
 const NOTE_MAX: u64 = 4096;
 
 /// This host among those of a shared store
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct HostArgs {
-    /// Names this host in a store that several share [default: FOLDSPACE_HOST, else the machine's name]
+    /// Names this host in a shared store [default: FOLDSPACE_HOST, else the machine's name]
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     host: Option<String>,
-    /// The URL at which other hosts reach this one, which send on calls for its sessions; they need the same token
+    /// The URL of this host for other hosts, which forward calls for its sessions; all need the same token
     #[arg(long, value_name = "URL", hide_short_help = true)]
     at: Option<String>,
-    /// Takes a host that is silent for SECS for gone [default: 2]
+    /// Considers a host dead after SECS of silence [default: 2]
     #[arg(long, value_name = "SECS", hide_short_help = true, value_parser = clap::value_parser!(u64).range(1..=300))]
     lease: Option<u64>,
 }
 
 impl HostArgs {
-    /// Returns the name in the URL at which other hosts reach this one.
+    /// Returns the host name in the URL that other hosts use for this one.
     #[cfg(feature = "mcp")]
     pub(super) fn reached_as(&self) -> Option<String> {
         let authority = self.at.as_ref()?.strip_prefix("http://")?;
@@ -35,7 +35,7 @@ impl HostArgs {
     }
 }
 
-/// Returns the address of the store of which a directory is a copy; none for one with a store of its own.
+/// Returns the address of the shared store that a directory is a copy of; `None` for a local store.
 pub(super) fn address(directory: &Path) -> Result<Option<String>, Failure> {
     let path = directory.join(NOTE);
     let read = read(&path).map_err(|error| Failure::io("read", path.display(), &error))?;
@@ -53,7 +53,7 @@ fn read(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Notes the store that is asked for in a directory that has none yet.
+/// Writes the address of the requested store into a directory that has no store yet.
 pub(super) fn note(globals: &Globals, directory: &Path) -> Result<(), Failure> {
     let said = std::env::var(VARIABLE).ok().filter(|value| !value.is_empty());
     let Some(wanted) = globals.store.clone().or(said) else { return Ok(()) };
@@ -69,7 +69,7 @@ pub(super) fn note(globals: &Globals, directory: &Path) -> Result<(), Failure> {
     }
     plain(&wanted)?;
     if directory.join("journal").is_dir() {
-        return Err(Failure::usage(format!("{shown} has a store of its own, so it can't be a copy of another one"))
+        return Err(Failure::usage(format!("{shown} already has a local store: it can't be a copy of a shared one"))
             .with_hint(other));
     }
     write(directory, &wanted).map_err(|error| Failure::io("write", directory.join(NOTE).display(), &error))
@@ -84,7 +84,7 @@ fn write(directory: &Path, address: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns an address without its password. Fails for one that is none.
+/// Returns an address without its password. Fails if the address is invalid.
 #[cfg(feature = "nats")]
 fn plain(address: &str) -> Result<String, Failure> {
     let read: Result<foldspace::store::NatsAddress, _> = address.parse();
@@ -93,7 +93,7 @@ fn plain(address: &str) -> Result<String, Failure> {
 
 #[cfg(not(feature = "nats"))]
 fn plain(_: &str) -> Result<String, Failure> {
-    Err(Failure::usage("this program has no store on NATS: it was built without the feature `nats`"))
+    Err(Failure::usage("no store on NATS: this program was built without the feature `nats`"))
 }
 
 #[cfg(feature = "nats")]
@@ -105,11 +105,11 @@ pub(super) fn fsck(_: &Path, _: bool) -> Result<StreamFindings, Failure> {
     Ok(StreamFindings::default())
 }
 
-/// Findings in the messages of a shared store, for programs and in words.
+/// Problems in the messages of a shared store, as JSON and as text.
 #[derive(Debug, Default)]
 pub(super) struct StreamFindings {
     pub(super) problems: Option<serde_json::Value>,
-    /// Number of problems that are left.
+    /// The number of remaining problems.
     pub(super) left: usize,
     pub(super) lines: Vec<String>,
 }
@@ -123,7 +123,7 @@ mod shared {
 
     use super::*;
 
-    /// Checks the messages of the store of which a directory is a copy. With `repair` the senseless ones are cut off.
+    /// Checks the messages of the store that a directory is a copy of. With `repair`, removes the invalid messages.
     pub(in crate::cli) fn fsck(directory: &Path, repair: bool) -> Result<StreamFindings, Failure> {
         let Some(address) = address(directory)? else { return Ok(StreamFindings::default()) };
         let address: NatsAddress = address.parse().map_err(|error| Failure::usage(format!("{error}")))?;
@@ -138,21 +138,20 @@ mod shared {
         let senseless = problems.len() - lost;
         let left = if repair { lost } else { problems.len() };
         if repair && senseless > 0 {
-            lines.push(format!("repaired: {} cut off", text::count(senseless as u64, "senseless message")));
+            lines.push(format!("repaired: {} removed", text::count(senseless as u64, "invalid message")));
         } else if senseless > 0 {
-            lines
-                .push("`foldspace fsck --repair` cuts off the senseless messages; sessions do without them".to_owned());
+            lines.push("`foldspace fsck --repair` removes the invalid messages; sessions skip them".to_owned());
         }
         if lost > 0 {
-            lines.push("lost events come back with a backup of the stream only".to_owned());
+            lines.push("only a backup of the stream can restore lost events".to_owned());
         }
-        let outcome = if left == 0 { "no damage is left".to_owned() } else { text::count(left as u64, "problem") };
+        let outcome = if left == 0 { "no damage remains".to_owned() } else { text::count(left as u64, "problem") };
         lines.push(format!("on the cluster: {outcome}"));
         Ok(StreamFindings { problems: Some(serde_json::json!(problems)), left, lines })
     }
 
     impl HostArgs {
-        /// Opens the store at an address, of which the directory is a copy.
+        /// Opens the store at an address, with the directory as its copy.
         pub(in crate::cli) fn open(
             &self,
             address: &str,
@@ -179,9 +178,9 @@ mod shared {
                 false => {
                     let shown = text::one_line(&name, 80);
                     Err(Failure::usage(format!(
-                        "{shown:?} is no name of a host: one has up to 64 letters, digits, - _ ."
+                        "invalid host name {shown:?}: a name has up to 64 letters, digits, - _ ."
                     ))
-                    .with_hint("say one with --host or FOLDSPACE_HOST"))
+                    .with_hint("set it with --host or FOLDSPACE_HOST"))
                 }
             }
         }
@@ -192,8 +191,8 @@ mod shared {
             let uri = authority.and_then(|authority| format!("http://{authority}").parse::<http::Uri>().ok());
             match uri.filter(|uri| uri.host().is_some_and(|host| !host.is_empty()) && uri.path() == "/") {
                 Some(uri) if uri.query().is_none() => Ok(authority.map(|authority| format!("http://{authority}"))),
-                _ => Err(Failure::usage(format!("{:?} is no URL of a host", text::one_line(at, 200)))
-                    .with_hint("give http://HOST:PORT, where --http listens")),
+                _ => Err(Failure::usage(format!("invalid host URL {:?}", text::one_line(at, 200)))
+                    .with_hint("use http://HOST:PORT, the address of --http")),
             }
         }
     }
@@ -201,8 +200,8 @@ mod shared {
 
 #[cfg(not(feature = "nats"))]
 impl HostArgs {
-    /// Returns the reason why no shared store can be opened.
+    /// Returns the failure of every attempt to open a shared store.
     pub(super) fn refuse(&self, address: &str) -> Failure {
-        plain(address).err().unwrap_or_else(|| Failure::failed("there is no such store"))
+        plain(address).err().unwrap_or_else(|| Failure::failed("no such store"))
     }
 }

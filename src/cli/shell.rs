@@ -20,29 +20,29 @@ use super::{
 /// Opens a prompt in a session's workspace, and records each line
 ///
 /// /bin/sh runs each line as a call. `cd` moves the prompt; other shell state, such as variables, lasts for one
-/// line. `exit` or Ctrl-D ends the prompt; Ctrl-C cancels the command, and a second one ends the prompt.
+/// line. `exit` or Ctrl-D ends the prompt; Ctrl-C cancels the command, and a second Ctrl-C ends the prompt.
 #[derive(Debug, clap::Args)]
 #[command(mut_args(workspace::unasked))]
 pub(super) struct ShellArgs {
     /// The session, by name or by the beginning of its id
     session: String,
-    /// The agent of the calls
+    /// The agent that makes the calls
     #[arg(long, value_name = "NAME", default_value = "person", value_parser = workspace::agent_name)]
     agent: String,
     /// Opens a throw-away copy of the workspace as it was at POSITION instead; nothing is recorded there
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     at: Option<Position>,
-    /// Limits the time of each line, to 1 to 86,400 seconds [default: no limit]
+    /// Limits the running time of each line: 1 to 86,400 seconds [default: no limit]
     #[arg(long, value_name = "SECS", value_parser = workspace::command_seconds)]
     timeout: Option<f64>,
-    /// Gives each line a terminal, not only those that begin with an editor, a pager or the like
+    /// Runs every line in a terminal, not only editors, pagers and the like
     #[arg(short = 't', long)]
     tty: bool,
     #[command(flatten)]
     rules: RuleArgs,
 }
 
-/// Programs of no use without a terminal.
+/// Programs that need a terminal.
 const FULL_SCREEN: [&str; 14] =
     ["emacs", "htop", "info", "joe", "less", "man", "mc", "more", "nano", "nvim", "tig", "top", "vi", "vim"];
 
@@ -51,7 +51,7 @@ impl ShellArgs {
         if let Some(at) = &self.at {
             // A prompt may stay open for hours, and must not hold the store.
             if self.tty {
-                return Err(Failure::usage("--tty is for the session itself, not for a copy of --at"));
+                return Err(Failure::usage("--tty works on the session itself, not on a copy with --at"));
             }
             let opened = open::reading(globals)?;
             let session = opened.find(&self.session)?.session;
@@ -106,7 +106,7 @@ impl SessionPrompt<'_> {
     }
 
     async fn run(&self, typed: Typed<'_>, workdir: &EntryPath, signals: &mut Signals) -> Result<PromptRun, Failure> {
-        // A workdir that is not named is made when it is missing.
+        // Only the default directory is created if it is missing, so it is not named.
         let cwd = if typed.cwd == workdir { String::new() } else { typed.cwd.rooted() };
         let mut params = json!({ "command": typed.command, "cwd": cwd });
         if let Some(seconds) = self.timeout {
@@ -132,7 +132,7 @@ impl SessionPrompt<'_> {
             outcome
         };
         let outcome = minding(signals, &cancel, self.owner.closing(), work).await;
-        // What is said from here on is for a terminal as it was.
+        // Restores the terminal before anything else is printed.
         drop(input);
         let outcome = outcome?;
         let code = outcome.result["exit_code"].as_i64().unwrap_or(1);

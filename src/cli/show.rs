@@ -11,13 +11,13 @@ use super::{BOLD, DIM, Exit, Failure, Globals, NOTED, Out, calls, diffs, events,
 pub(super) struct ShowArgs {
     /// The session, by name or by the beginning of its id
     session: String,
-    /// The number of the event or call; -1 is the last but one, and so on
+    /// The number of the event or call; -1 is the last but one
     #[arg(value_name = "SEQ", allow_hyphen_values = true)]
     seq: Position,
-    /// Plays what the command showed on its terminal, at its own pace; q or Ctrl-C ends it
+    /// Plays the recording of the command's terminal; q or Ctrl-C ends it
     #[arg(long, conflicts_with = "json")]
     play: bool,
-    /// Plays it so many times as fast
+    /// Plays it TIMES as fast
     #[arg(long, value_name = "TIMES", default_value = "1", requires = "play", value_parser = play::speed)]
     speed: f64,
 }
@@ -55,7 +55,7 @@ impl ShowTarget {
         Ok(target)
     }
 
-    /// Returns the event, or those of the call.
+    /// Returns the event, or all events of the call.
     fn concerned(&self) -> &[Recorded] {
         self.call.as_ref().map_or(std::slice::from_ref(&self.event), |(_, events)| events)
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{AtArg, BOLD, Cell, Failure, Globals, Out, TextTable, events, open, position, text, tree};
 
-/// Shows all that is known of a file, directory or link
+/// Shows the metadata of a file, directory or link
 #[derive(Debug, clap::Args)]
 #[command(mut_args(position::meaning("Shows the entry as it was at", "Shows the entry as it was before")))]
 pub(super) struct Stat {

@@ -44,7 +44,7 @@ pub(super) fn slice_name(state: &foldspace::State, wanted: &str) -> Result<&'sta
     view::slice_named(state, wanted).ok_or_else(|| {
         let names: Vec<_> = state.registry().slices().iter().map(|slice| slice.name).collect();
         let meant = did_you_mean(wanted, names.iter().copied());
-        Failure::missing(format!("there is no slice {wanted:?}"))
+        Failure::missing(format!("unknown slice {wanted:?}"))
             .with_hint(format!("{meant}there are {}", names.join(", ")))
     })
 }
@@ -62,7 +62,7 @@ fn show_list(session: &str, state: &foldspace::State, rows: &[SliceDocument], ou
     out.line(format!("{} at {}{time}", out.paint(BOLD, text::one_line(session, 80)), state.seq()))?;
     if state.unreadable() > 0 {
         let events = text::count(state.unreadable(), "event");
-        out.line(out.paint(ODD, format!("incomplete: it lacks the changes of {events}, lost or of a newer program")))?;
+        out.line(out.paint(ODD, format!("incomplete: the changes of {events} are lost or from a newer program")))?;
     }
     let mut table = TextTable::with_titles(&["slice", "on rewind", ">as JSON", "digest"]);
     for row in rows {

@@ -5,10 +5,10 @@ use serde::Serialize;
 
 use super::{BAD, Cell, DIM, Failure, Globals, ODD, Out, TextTable, hook_log, open, owner, text};
 
-/// Shows the owner of the data: its clients, calls in flight, open workspaces, and hook reports that are not recorded
+/// Shows the owner of the data: its clients, calls in flight, open workspaces, and unrecorded hook reports
 ///
 /// The owner is `foldspace serve`, or the same in the background: the first command that acts starts it, and it ends
-/// when nobody uses it.
+/// when it is unused.
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArgs {}
 
@@ -21,7 +21,7 @@ impl StatusArgs {
             match &status.owner {
                 Some(owner) => show(owner, out)?,
                 None => match StoreOwner::of(&directory)? {
-                    Some(other) => out.line(format!("{other} has the store, and serves nobody"))?,
+                    Some(other) => out.line(format!("{other} has the store, and accepts no clients"))?,
                     None => out.line("no owner is running; the next command that acts starts one")?,
                 },
             }
@@ -30,7 +30,7 @@ impl StatusArgs {
     }
 }
 
-/// The owner, if one runs, and the hook reports that are not recorded.
+/// The owner, if it runs, and unrecorded hook reports.
 #[derive(Serialize)]
 struct Status {
     #[serde(flatten)]
@@ -41,7 +41,7 @@ struct Status {
 fn show_reports(reports: &UnrecordedReports, fault: Option<String>, out: &mut Out) -> Result<(), Failure> {
     if reports.waiting > 0 {
         let waiting = text::count(reports.waiting as u64, "hook report");
-        out.line(out.paint(ODD, format!("{waiting} not recorded yet; the next command that opens the session tries")))?;
+        out.line(out.paint(ODD, format!("{waiting} not recorded yet; the next use of the session retries")))?;
         fault.map_or(Ok(()), |fault| out.line(format!("  {}", text::one_line(&fault, 300))))?;
     }
     let Some(first) = reports.refused.first() else { return Ok(()) };
@@ -91,7 +91,7 @@ fn show_host(host: &HostStatus, out: &mut Out) -> Result<(), Failure> {
     let at = host
         .at
         .as_ref()
-        .map_or(", which others can't reach".to_owned(), |at| format!(" at {}", text::one_line(at, 200)));
+        .map_or(", which other hosts can't reach".to_owned(), |at| format!(" at {}", text::one_line(at, 200)));
     out.line(format!("host {}{at}, with a lease of {} s", text::one_line(&host.name, 80), host.lease_seconds))?;
     match host.waited_seconds {
         Some(waited) => {
@@ -109,9 +109,9 @@ fn show_copy(copy: &ReplicationStatus, out: &mut Out) -> Result<(), Failure> {
     out.line(format!("copy in {to}: {lag}"))?;
     if !copy.git_repositories.is_empty() {
         let repositories = text::one_line(&copy.git_repositories.join(", "), 300);
-        out.line(format!("  without the contents that only git has: {repositories}"))?;
+        out.line(format!("  without contents that only git stores: {repositories}"))?;
     }
-    let end = if copy.stopped { "; it is not tried again" } else { "; it is tried again" };
+    let end = if copy.stopped { "; not retrying" } else { "; retrying" };
     match &copy.problem {
         Some(problem) => out.line(out.paint(BAD, format!("  {}{end}", text::one_line(problem, 300)))),
         None => Ok(()),

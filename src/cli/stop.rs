@@ -8,12 +8,12 @@ use super::{Exit, Failure, Globals, Out, open, owner};
 
 /// Ends the owner of the data
 ///
-/// Calls in flight get ten seconds, or what `serve --grace` says; then they are cancelled and recorded as interrupted.
-/// The next command that acts starts another owner.
+/// Calls in flight get ten seconds, or the time of `serve --grace`; then they are cancelled and recorded as
+/// interrupted. The next command that acts starts another owner.
 #[derive(Debug, clap::Args)]
 pub(super) struct Stop {}
 
-/// Time for an owner to end, beyond what it gives to its calls.
+/// The time limit for an owner to end, beyond the grace period for its calls.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -28,16 +28,16 @@ impl Stop {
     }
 }
 
-/// Ends the owner that runs, and returns its process.
+/// Ends the running owner, and returns its process id.
 pub(super) async fn stop(directory: &Path) -> Result<Option<u32>, Failure> {
     let Some((client, status)) = owner::running(directory).await? else { return Ok(None) };
     let process = status.process;
     client.post::<()>("/v1/server/stop", &serde_json::json!({})).await?;
     let until = Instant::now() + PATIENCE;
-    // The store's lock goes last.
+    // The owner releases the store's lock last.
     while StoreOwner::of(directory)?.is_some_and(|owner| owner.process == process) {
         if Instant::now() >= until {
-            return Err(Failure::new(Exit::Busy, format!("process {process} is ending, and has not ended yet")));
+            return Err(Failure::new(Exit::Busy, format!("process {process} is still ending")));
         }
         tokio::time::sleep(PAUSE).await;
     }

@@ -3,7 +3,7 @@ use serde_json::Value;
 
 use super::{BOLD, Cell, DIM, Failure, Globals, Out, TextTable, did_you_mean, text};
 
-/// Shows the tools, with schemas of parameters and results
+/// Shows the tools, with the schemas of their parameters and results
 #[derive(Debug, clap::Args)]
 pub(super) struct ToolsArgs {
     /// The tool; without one, all are listed
@@ -17,7 +17,7 @@ impl ToolsArgs {
         let tool = all.iter().find(|tool| tool.name == wanted.as_str()).ok_or_else(|| {
             let names: Vec<_> = all.iter().map(|tool| &*tool.name).collect();
             let meant = did_you_mean(wanted, names.iter().copied());
-            Failure::missing(format!("there is no tool {wanted:?}"))
+            Failure::missing(format!("unknown tool {wanted:?}"))
                 .with_hint(format!("{meant}there are {}", names.join(", ")))
         })?;
         out.show(tool, |out| show(tool, out))
@@ -40,7 +40,7 @@ fn first_sentence(text: &str) -> &str {
 
 fn word(effect: Effect) -> &'static str {
     match effect {
-        Effect::ReadOnly => "only looks",
+        Effect::ReadOnly => "reads",
         Effect::Additive => "adds",
         Effect::Destructive => "changes",
     }

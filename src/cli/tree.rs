@@ -10,12 +10,12 @@ use super::{Cell, DIM, DIRECTORY, Failure, GOOD, NOTED, ODD, Out, did_you_mean, 
 pub(super) fn entry<'a>(files: &'a VirtualFileSystem, path: &EntryPath, state: &State) -> Result<&'a Entry, Failure> {
     files.get(path).ok_or_else(|| {
         let meant = meant(files, path);
-        Failure::missing(format!("there is no {} at position {}", path.rooted(), state.seq()))
-            .with_hint(format!("{meant}`foldspace ls SESSION -R` lists the files; --at shows another moment"))
+        Failure::missing(format!("{} does not exist at position {}", path.rooted(), state.seq()))
+            .with_hint(format!("{meant}`foldspace ls SESSION -R` lists the files; --at selects another position"))
     })
 }
 
-/// Returns the beginning of a hint where a path that is not there is like one that is; else nothing.
+/// Returns the start of a hint if an existing path resembles `path`, else an empty string.
 pub(super) fn meant(files: &VirtualFileSystem, path: &EntryPath) -> String {
     let known: Vec<String> = files.iter().map(|(path, _)| path.to_string()).collect();
     did_you_mean(&path.to_string(), known.iter().map(String::as_str))
@@ -27,7 +27,7 @@ pub(super) fn contents(session: &Session, path: &EntryPath, entry: &Entry) -> Re
             let what =
                 format!("the contents of {} were not kept: {} were over a budget", path.rooted(), text::size(*size));
             Err(Failure::missing(what)
-                .with_hint("`foldspace stat` shows what is known of it; --keep-file-bytes raises the budget"))
+                .with_hint("`foldspace stat` shows its metadata; --keep-file-bytes raises the budget"))
         }
         Node::File { content, .. } => Ok(session.content(content)?),
         Node::Special { special } => {

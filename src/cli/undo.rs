@@ -8,20 +8,20 @@ use serde_json::{Value, json};
 use super::not_back::{SHOWN, tell_apart};
 use super::{BAD, Exit, Failure, FoundSession, GOOD, Globals, ODD, Out, OwnerClient, open, output, text};
 
-/// The most paths that are listed of a call that an undo passes over.
+/// The largest number of paths listed for a skipped call.
 const PASSED_SHOWN: usize = 5;
 
-/// Takes back what calls changed in the files, and keeps what others changed
+/// Takes back the changes that calls made to files, and keeps everyone else's changes
 ///
-/// It names the call, lists what would change, and asks. Each further undo takes the call before; `--redo` goes forward
-/// again. What others changed since stays, also in the same file. What can't be taken back is listed with its reason, and
-/// the exit status is 1. It never touches `.git`.
+/// It names the call, lists the changes, and asks. Each further undo takes back the call before; `--redo` goes forward
+/// again. Later changes by others stay, even in the same file. Changes that can't be taken back are listed with the
+/// reason, and the exit status is 1. It never touches `.git`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   foldspace undo                   the latest call that changed files and is not undone
   foldspace undo --redo            takes the latest undo back
-  foldspace undo --run last        all that the latest run of an agent changed
+  foldspace undo --run last        all changes of the latest run of an agent
   foldspace undo --call 219 -y     one call, without a question
   foldspace undo --to 10m          all calls of the last ten minutes
   foldspace undo --external        the latest change that no call made")]
@@ -40,13 +40,13 @@ pub(super) struct UndoHow {
     /// Restores a path even if others changed the same place since; `undo --redo` brings their changes back
     #[arg(long)]
     pub(super) overwrite: bool,
-    /// Also removes contents that were not kept, so that nothing can restore them
+    /// Also removes contents that were never stored, so that nothing can restore them
     #[arg(long)]
     pub(super) force: bool,
-    /// Shows the changes, and makes none
+    /// Shows the changes without making them
     #[arg(long)]
     pub(super) dry_run: bool,
-    /// Asks nothing
+    /// Does not ask
     #[arg(long, short)]
     pub(super) yes: bool,
 }
@@ -57,13 +57,13 @@ pub(super) struct SubjectArgs {
     /// One call, by its position
     #[arg(long, value_name = "N")]
     pub(super) call: Option<Seq>,
-    /// All calls of a run of an agent, by its id or the beginning of that; `last` is the latest
+    /// All calls of a run of an agent, by the run's id or the beginning of it; `last` is the latest run
     #[arg(long, value_name = "RUN")]
     pub(super) run: Option<String>,
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     #[arg(help = format!("All calls after POSITION: {}", Position::FORMS))]
     pub(super) to: Option<Position>,
-    /// Changes from outside of any call: the latest, or those at position N
+    /// Changes made outside of any call: the latest, or those at position N
     #[arg(long, value_name = "N")]
     pub(super) external: Option<Option<Seq>>,
     /// The latest undo
@@ -73,8 +73,8 @@ pub(super) struct SubjectArgs {
 
 /// Restores files and directories as of a position
 ///
-/// It brings back what is gone and what differs, whoever changed it, and lists that before it asks. What is there only now
-/// stays. `foldspace undo` takes it back.
+/// It restores files that are missing or differ, no matter who changed them, and lists them before it asks. Newer files
+/// stay. `foldspace undo` takes it back.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -87,7 +87,7 @@ pub(super) struct RevertArgs {
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<String>,
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
-    #[arg(help = format!("The position whose contents they get: {}", Position::FORMS))]
+    #[arg(help = format!("Restores them as of POSITION: {}", Position::FORMS))]
     at: Position,
     #[command(flatten)]
     how: UndoHow,
@@ -139,7 +139,7 @@ impl UndoHow {
         })?
     }
 
-    /// Shows what would change, and asks.
+    /// Shows the planned changes, and returns true if they may be made.
     fn may_go_on(self, planned: &UndoDocument, found: &FoundSession, out: &mut Out) -> Result<bool, Failure> {
         if !out.is_json() {
             show(planned, found.session.now(), out)?;
@@ -155,13 +155,13 @@ impl UndoHow {
             0 => format!("undo {count}?"),
             left => format!("undo {count}, and leave {left}?"),
         };
-        let unasked = Failure::usage(format!("there is no terminal to ask on: {question}"));
+        let unasked = Failure::usage(format!("no terminal to ask on: {question}"));
         output::confirm(out, &question, "nothing was done", unasked.with_hint("--yes undoes without asking"))?;
         Ok(true)
     }
 }
 
-/// Prints the outcome. The status is that of a failure where something is, or would be, left.
+/// Prints the outcome. Returns [`Exit::Failed`] if a change is left, or would be.
 fn tell(
     done: Option<UndoDocument>,
     planned: UndoDocument,
@@ -190,13 +190,13 @@ fn tell(
             out.line(format!("{done} as call {call}{rest}; to take that back: {program} undo {named} --call {call}"))?;
         }
         None if !told.changes.is_empty() || is_done => out.line("nothing was done")?,
-        None if told.left.is_empty() => out.line("the files are as they were before; there is nothing to do")?,
+        None if told.left.is_empty() => out.line("nothing to do: the files are already as they were before")?,
         None => out.line(format!("nothing could be undone: {left} left"))?,
     }
     Ok(exit)
 }
 
-/// Writes one line for each of the first changes, and how many more there are.
+/// Prints the first changes, one a line, and the number of the others.
 pub(super) fn show_changes(changes: &[Change], out: &mut Out) -> Result<(), Failure> {
     for change in changes.iter().take(SHOWN) {
         let word = match change {
@@ -214,11 +214,11 @@ pub(super) fn show_changes(changes: &[Change], out: &mut Out) -> Result<(), Fail
 
 fn show(planned: &UndoDocument, now: Timestamp, out: &mut Out) -> Result<(), Failure> {
     for PassedCall { call, left } in planned.passed.iter().take(SHOWN) {
-        out.line(format!("passes over {}; --call {} comes back to it", call_words(call, now), call.call))?;
+        out.line(format!("skips {}; --call {} undoes it", call_words(call, now), call.call))?;
         show_left(left, (PASSED_SHOWN, Some(call.call)), out)?;
     }
     if planned.passed.len() > SHOWN {
-        out.line(format!("and over {}", text::count((planned.passed.len() - SHOWN) as u64, "earlier call")))?;
+        out.line(format!("and skips {}", text::count((planned.passed.len() - SHOWN) as u64, "earlier call")))?;
     }
     if let Some(line) = subject_line(planned, now) {
         out.line(line)?;
@@ -236,7 +236,7 @@ fn show(planned: &UndoDocument, now: Timestamp, out: &mut Out) -> Result<(), Fai
     Ok(())
 }
 
-/// Returns the call that is named in advice: the same command might take another one the next time.
+/// Returns the call to name in advice: the same command may choose another call the next time.
 fn only_call(undone: &UndoDocument) -> Option<Seq> {
     if let [call] = undone.calls[..] { Some(call) } else { None }
 }
@@ -251,7 +251,7 @@ fn show_left(left: &[UndoLeft], (shown, call): (usize, Option<Seq>), out: &mut O
     }
 }
 
-/// Names what is taken back: the call with its command, agent and time, or the event of an external change.
+/// Returns the line that names the call, with its command, agent and time, or the event of an external change.
 fn subject_line(planned: &UndoDocument, now: Timestamp) -> Option<String> {
     let verb = if planned.redoes { "redoes" } else { "undoes" };
     if let Some(latest) = &planned.latest {
@@ -265,7 +265,6 @@ fn subject_line(planned: &UndoDocument, now: Timestamp) -> Option<String> {
     Some(format!("undoes what changed outside of any call, event {outside}"))
 }
 
-/// Names a call with its command, agent and time.
 fn call_words(UndoneCall { call, tool, subject, agent, started_at }: &UndoneCall, now: Timestamp) -> String {
     let tool = text::one_line(tool, 100);
     let by = if agent.is_empty() { String::new() } else { format!(" by {}", text::one_line(agent, 40)) };

@@ -1,4 +1,4 @@
-//! Command lines that are nearly right.
+//! Command lines with typos, and help for optional sessions.
 
 use std::ffi::OsString;
 
@@ -9,7 +9,7 @@ use foldspace::session::nearest;
 use super::session_words::SessionWords;
 use super::{Exit, Failure, definition, left_out, output};
 
-/// Returns the meaning of the command line, or ends the program.
+/// Parses the command line, or ends the program.
 pub(super) fn matches() -> ArgMatches {
     let words: Vec<OsString> = std::env::args_os().collect();
     let read = match SessionWords::of(&words) {
@@ -40,11 +40,10 @@ pub(super) fn matches() -> ArgMatches {
     }
 }
 
-/// Prints help in which a session that may be left out is shown as such; the parser shows it as the required value that
-/// it is there.
+/// Prints help that shows the session as optional: to the parser it is required.
 fn with_optional_session(help: &clap::Error) -> ! {
     let shown = help.render().ansi().to_string().replace("<SESSION>", "[SESSION]");
-    // A reader may have gone.
+    // The reader may be gone.
     drop(std::io::Write::write_all(&mut anstream::stdout(), shown.as_bytes()));
     std::process::exit(0)
 }
@@ -59,7 +58,7 @@ fn with_suggestion(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Suggests the value that is most like the one that is given; the parser finds any two words alike.
+/// Suggests the value most similar to the given one; the parser's own suggestions are too broad.
 fn with_value(mut error: clap::Error) -> clap::Error {
     let (Some(ContextValue::String(wanted)), Some(ContextValue::Strings(known))) =
         (error.get(ContextKind::InvalidValue), error.get(ContextKind::ValidValue))

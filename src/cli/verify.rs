@@ -39,7 +39,7 @@ fn tell_of_times(opened: &OpenedStore) -> Result<(), Failure> {
         let (session, updated) = (entry.id.short(), entry.updated);
         output::note(&format!(
             "the last event of session {session} is of {updated}, ahead of this machine's clock; later \
-                               ones get that time, too"
+                               events get that time, too"
         ));
     }
     Ok(())
@@ -68,7 +68,7 @@ fn show(report: &VerifyReport, is_cut: bool, out: &mut Out) -> Result<(), Failur
         text::count(report.contents, "content"),
     ];
     if report.lost > 0 {
-        out.line(out.paint(ODD, format!("{} lost before, and gone on without", text::count(report.lost, "event"))))?;
+        out.line(out.paint(ODD, format!("{} lost earlier, and skipped", text::count(report.lost, "event"))))?;
     }
     let outcome = match report.differences.len() as u64 {
         0 if is_cut => out.paint(BAD, "acknowledged events are lost"),

@@ -13,27 +13,27 @@ use super::{BOLD, Exit, Failure, Globals, Out, open, output, workspace};
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("start").args(["at", "replace"]).multiple(true).required(true)))]
 #[command(after_help = "\
-The session itself is only read. In a throw-away session, or with --keep in a fork of this one, which begins \
-with the files of that position, first the calls of the script run (written as for `foldspace run`), then the \
-recorded calls that followed. Exits with 1 only when a call of the script does not end as its `expect` says.
+The session itself is only read. A throw-away session, or with --keep a fork of this one, starts with the \
+files of that position. It first runs the calls of the script (written as for `foldspace run`), then the \
+recorded calls that followed. Exits with 1 only if a call of the script does not end as its `expect` says.
 
 Examples:
   foldspace what-if NAME --at 42 --script more.jsonl
-                      with other calls between event 42 and those that followed
+                      inserts other calls after event 42
   foldspace what-if NAME --replace 17 --script other.jsonl
-                      with other calls in place of call 17")]
+                      makes other calls in place of call 17")]
 #[command(mut_args(workspace::again))]
 pub(super) struct WhatIfArgs {
     /// The session, by name or by the beginning of its id
     session: String,
-    /// Begins with the files as they were at POSITION [default: before the first call that is replaced]
+    /// Starts with the files as they were at POSITION [default: before the first replaced call]
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     at: Option<Position>,
     /// The calls, one a line; - is standard input
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     script: PathBuf,
-    /// Leaves out the recorded call with that number; may be given several times: the script runs in place of the
-    /// first of them
+    /// Leaves out the recorded call with this number; may be given several times: the script runs in place of the
+    /// first such call
     #[arg(long, value_name = "CALL")]
     replace: Vec<Seq>,
     /// Leaves out no call; the default without --replace
@@ -53,12 +53,12 @@ impl WhatIfArgs {
         let place = match self.options.keep.as_deref() {
             None => RerunTarget::open(globals, store, &found.session, asked, None)?,
             Some(name) => {
-                // A fork has at least the beginning of its parent.
+                // A fork has at least the first event of its parent.
                 let asked_at = at.max(1);
                 at = found.session.commit_end_before(asked_at)?;
                 if at != asked_at {
-                    let inside = format!("event {asked_at} is inside what was recorded at once");
-                    output::note(&format!("{inside}, so the fork begins before that, after event {at}"));
+                    let inside = format!("event {asked_at} is inside a commit");
+                    output::note(&format!("{inside}, so the fork starts before it, after event {at}"));
                 }
                 RerunTarget::fork(globals, store, &found.session, asked, (name, at))?
             }
@@ -71,7 +71,7 @@ impl WhatIfArgs {
         let wrong = wrong(&script, &done);
         if !out.is_json() {
             for step in &wrong {
-                let line = format!("line {} of {} did not end as it should", step.line, script.place);
+                let line = format!("line {} of {} did not end as expected", step.line, script.place);
                 out.line(out.paint(BOLD, line))?;
             }
         }
@@ -87,7 +87,7 @@ impl WhatIfArgs {
         match (&self.at, self.replace.iter().min()) {
             (Some(at), _) => Ok(at.resolve(session)?),
             (None, Some(first)) => {
-                // There must be such an event.
+                // The event must exist.
                 session.event(*first)?;
                 Ok(first.saturating_sub(1))
             }

@@ -1,4 +1,4 @@
-//! The options about a session's workspace and its commands.
+//! The options for a session's workspace and its commands.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,22 +22,22 @@ use super::{Exit, Failure, Globals, files, open, output, text};
 
 const NEW_WORKSPACE: &str = "Workspace of a new session";
 
-/// Lets a call ask for up to so many seconds for its command.
+/// The variable with the largest timeout that a call may set for its command, in seconds.
 pub(super) const MAX_TIMEOUT_VARIABLE: &str = "FOLDSPACE_MAX_TIMEOUT";
-/// Answers every question about a command with yes.
+/// The variable that answers every question about a command with yes.
 pub(super) const AUTO_CONFIRM_VARIABLE: &str = "FOLDSPACE_AUTO_CONFIRM";
 
 const MIB_MAX: u64 = 1 << 30;
 
 pub(super) fn agent_name(name: &str) -> Result<String, String> {
     match name.len() {
-        0 => Err("a name is needed".to_owned()),
+        0 => Err("expected a name".to_owned()),
         1..=MAX_AGENT_BYTES => Ok(name.to_owned()),
         _ => Err(format!("an agent's name has at most {MAX_AGENT_BYTES} bytes")),
     }
 }
 
-/// Resolves a directory that an option names.
+/// Resolves the directory of an option.
 pub(super) fn existing_directory(option: &str, directory: &Path) -> Result<PathBuf, Failure> {
     if !directory.is_dir() {
         let shown = text::one_line(&directory.display().to_string(), 300);
@@ -49,8 +49,8 @@ pub(super) fn existing_directory(option: &str, directory: &Path) -> Result<PathB
 pub(super) fn isolation() -> impl TypedValueParser<Value = Isolation> {
     let help = [
         ("shared", "The session itself, under another agent's name"),
-        ("fork", "Its past, with the files as they were then"),
-        ("full", "Its mounts, copied afresh"),
+        ("fork", "Its history and files, as of a position"),
+        ("full", "Only its mounts, copied again"),
     ];
     let values = help.map(|(name, help)| PossibleValue::new(name).help(help));
     PossibleValuesParser::new(values).map(|name| match name.as_str() {
@@ -63,25 +63,25 @@ pub(super) fn isolation() -> impl TypedValueParser<Value = Isolation> {
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = NEW_WORKSPACE)]
 pub(super) struct WorkspaceArgs {
-    /// The place of its files and commands [default: memory, where nothing can run]
+    /// The place of its files and commands [default: memory, which runs no commands]
     #[arg(long, value_name = "BACKEND")]
     backend: Option<BackendArg>,
-    /// host, container: works in DIR itself, with what is in it; else in a directory of its own
+    /// host, container: works in DIR itself, with its present files, instead of in a new directory
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     dir: Option<PathBuf>,
-    /// container: works in a copy of DIR, which stays as it is; `foldspace apply` brings the changes home
+    /// container: works in a copy of DIR, which stays unchanged; `foldspace apply` copies the changes back
     #[arg(long, requires = "dir")]
     copy_on_write: bool,
-    /// host: leaves out what git ignores in DIR, and .git; without a repository node_modules, target and the like
+    /// host: leaves out .git and files in DIR that git ignores; without a repository node_modules, target and the like
     #[arg(long, requires = "dir")]
     gitignore: bool,
-    /// host: records PATH below DIR although git ignores it, with everything below it; can be given several times
+    /// host: records PATH below DIR, and everything in it, although git ignores it; may be given several times
     #[arg(long, value_name = "PATH", requires = "gitignore", value_parser = entry_path)]
     include_ignored: Vec<EntryPath>,
     /// container: the image
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
-    /// container: pulls the image when the engine does not have it
+    /// container: pulls the image if the engine does not have it
     #[arg(long)]
     pull: bool,
     /// container: MiB of memory
@@ -102,23 +102,23 @@ pub(super) struct WorkspaceArgs {
     /// container: removes the container SECS after its start, whatever runs in it; 0 for never [default: 0]
     #[arg(long, value_name = "SECS", value_parser = whole_seconds)]
     uptime_seconds: Option<u64>,
-    /// container: begins its name, which ends with the session's id [default: foldspace]
+    /// container: the start of its name, which ends with the session's id [default: foldspace]
     #[arg(long, value_name = "NAME")]
     name_prefix: Option<String>,
-    /// container: puts the files in an overlay, auto where the user can mount one [default: auto]
+    /// container: puts the files in an overlay; auto does so if the user can mount one [default: auto]
     #[arg(long, value_name = "WHEN", value_parser = ["auto", "never"])]
     overlay: Option<String>,
-    /// container: shows the workspace at PATH, too, such as /app; that covers what the image has there
+    /// container: also shows the workspace at PATH, such as /app, and hides the image's files there
     #[arg(long, value_name = "PATH")]
     also_at: Option<String>,
-    /// podman: runs commands as root of a user namespace, free to change all of the container's file system; what is
-    /// outside of the workspace is neither recorded nor forked
+    /// podman: runs commands as root of a user namespace, free to change the container's whole file system; changes
+    /// outside the workspace are neither recorded nor forked
     #[arg(long)]
     writable_root: bool,
     /// container: lets commands reach the network
     #[arg(long)]
     network: bool,
-    /// container: where the engine listens, such as unix:///run/podman/podman.sock
+    /// container: the engine's address, such as unix:///run/podman/podman.sock
     #[arg(long, value_name = "URL")]
     engine: Option<String>,
     /// mock: a JSON list of answers: [{"command": "make *", "stdout": "ok\n", "exit_code": 0}]
@@ -131,22 +131,22 @@ pub(super) struct WorkspaceArgs {
 /// The backends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum BackendArg {
-    /// The files are in the journal only; nothing can run
+    /// Only the journal has the files; no commands
     Memory,
-    /// A directory of this machine; commands are not sandboxed
+    /// A directory on this machine; commands are not sandboxed
     Host,
-    /// A container of whichever engine works here, Podman before Docker
+    /// A container of the first engine that works here, Podman before Docker
     Container,
-    /// A container of Podman's
+    /// A Podman container
     Podman,
-    /// A container of Docker's
+    /// A Docker container
     Docker,
-    /// Commands are answered from a list
+    /// Answers to commands from a list
     Mock,
 }
 
 impl BackendArg {
-    /// Names backends with the same options by one of them.
+    /// Returns the backend that stands for all backends with the same options.
     fn family(self) -> Self {
         match self {
             Self::Podman | Self::Docker => Self::Container,
@@ -155,68 +155,68 @@ impl BackendArg {
     }
 }
 
-/// Parses the time limit of a command that a person types.
+/// Parses the timeout of a typed command.
 pub(super) fn command_seconds(text: &str) -> Result<f64, String> {
     Ok(most_time(text)?.most().as_secs_f64())
 }
 
 fn most_time(text: &str) -> Result<CommandTime, String> {
     let time = text.parse().ok().and_then(|seconds| CommandTime::up_to(seconds).ok());
-    time.ok_or_else(|| "give a number of seconds from 1 to 86400".to_owned())
+    time.ok_or_else(|| "expected a number of seconds from 1 to 86400".to_owned())
 }
 
 fn processors(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(count) if count.is_finite() && (0.01..=1024.0).contains(&count) => Ok(count),
-        _ => Err("give a number of processors, such as 1 or 0.5".to_owned()),
+        _ => Err("expected a number of processors, such as 1 or 0.5".to_owned()),
     }
 }
 
 fn whole_seconds(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| "give a number of whole seconds, or 0 for never".to_owned())
+    text.parse().map_err(|_| "expected whole seconds, or 0 for never".to_owned())
 }
 
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Commands")]
 pub(super) struct RuleArgs {
-    /// Allows a program, or a program with its first words; may be given several times
+    /// Allows a program, or a program with its first arguments; may be given several times
     #[arg(long, value_name = "PROGRAM")]
     allow: Vec<String>,
-    /// Denies a program, or a program with its first words, whatever allows it; may be given several times
+    /// Denies a program, or a program with its first arguments, even if it is allowed; may be given several times
     #[arg(long, value_name = "PROGRAM", value_parser = DenyRule::words)]
     deny: Vec<DenyRule>,
     /// Answers every question about a command with yes, as FOLDSPACE_AUTO_CONFIRM=1 does; denied commands stay denied
     #[arg(short, long)]
     yes: bool,
-    /// Lets a call ask for up to SECS for its command, to 86,400 [default: FOLDSPACE_MAX_TIMEOUT, else 600]
+    /// Limits the timeout that a call may set for its command, up to 86,400 [default: FOLDSPACE_MAX_TIMEOUT, else 600]
     #[arg(long, value_name = "SECS", value_parser = most_time)]
     max_timeout: Option<CommandTime>,
-    /// Lets a command of a tool have N characters, to 131,072; execute_script takes longer texts [default: 4096]
+    /// Limits a tool's command to N characters, up to 131,072; execute_script takes longer texts [default: 4096]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=131_072))]
     command_chars: Option<u32>,
-    /// Starts the Docker daemon by CMD, for a command on the host that runs docker when no daemon answers
+    /// Starts the Docker daemon with CMD if a command on the host runs docker and no daemon answers
     #[arg(long, value_name = "CMD", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     start_docker: Option<String>,
     /// Runs the code of evaluate_python there [default: in the session's container; without one, in process]
     #[arg(long, value_name = "PLACE")]
     python: Option<PythonArg>,
-    /// Lets code in process have N characters, at most 48000 [default: 2000]
+    /// Limits code that runs in process to N characters, up to 48000 [default: 2000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=48_000))]
     python_chars: Option<u32>,
-    /// Keeps at most N bytes of a file that a command wrote [default: 64 MiB]
+    /// Stores at most N bytes of each file that a command wrote [default: 64 MiB]
     #[arg(long, value_name = "N")]
     keep_file_bytes: Option<u64>,
-    /// Keeps at most N bytes of all files that a call wrote [default: 256 MiB]
+    /// Stores at most N bytes of all files that a call wrote [default: 256 MiB]
     #[arg(long, value_name = "N")]
     keep_step_bytes: Option<u64>,
 }
 
-/// Parses a path below a directory, as an option names it.
+/// Parses an option's path below a directory.
 pub(super) fn entry_path(text: &str) -> Result<EntryPath, String> {
     let path = EntryPath::from_bytes(text.trim_start_matches("./").trim_end_matches('/').as_bytes());
     match path {
         Ok(path) if !path.is_root() => Ok(path),
-        Ok(_) => Err("name a path below the directory".to_owned()),
+        Ok(_) => Err("expected a path below the directory".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -224,13 +224,13 @@ pub(super) fn entry_path(text: &str) -> Result<EntryPath, String> {
 /// The places of Python code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum PythonArg {
-    /// In a process of foldspace, with a part of Python
+    /// In a process of foldspace, with a subset of Python
     InProcess,
-    /// By python3, where the session's commands run
+    /// With python3, next to the session's commands
     Container,
 }
 
-/// Adapts the help of workspace options for commands that run calls again.
+/// Adapts the help of workspace options for commands that rerun calls.
 pub(super) fn again(arg: Arg) -> Arg {
     let about_workspace = arg.get_help_heading() == Some(NEW_WORKSPACE);
     let arg = if about_workspace { arg.help_heading("Workspace in which the calls run") } else { arg };
@@ -241,7 +241,7 @@ pub(super) fn again(arg: Arg) -> Arg {
     }
 }
 
-/// Hides the options about questions and Python in commands that have none.
+/// Hides the options for questions and Python in commands without them.
 pub(super) fn unasked(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "allow" | "yes" | "max_timeout" | "command_chars" | "python" | "python_chars" => arg.hide(true),
@@ -254,17 +254,17 @@ impl WorkspaceArgs {
         let can_be_given =
             matches!(self.backend.map(BackendArg::family), Some(BackendArg::Host | BackendArg::Container));
         if self.dir.is_some() && !can_be_given {
-            return Err(Failure::usage("--dir is for --backend host or container"));
+            return Err(Failure::usage("--dir requires --backend host or container"));
         }
         for (backend, is_given, option) in self.given() {
             if is_given && self.backend.map(BackendArg::family) != Some(backend) {
                 let name = format!("{backend:?}").to_lowercase();
-                return Err(Failure::usage(format!("{option} is for --backend {name}")));
+                return Err(Failure::usage(format!("{option} requires --backend {name}")));
             }
         }
         if let (None | Some(BackendArg::Memory), Some(option)) = (self.backend, self.commands.given()) {
             let hint = "add --backend host or --backend container";
-            return Err(Failure::usage(format!("{option} is for a backend that runs commands")).with_hint(hint));
+            return Err(Failure::usage(format!("{option} requires a backend that runs commands")).with_hint(hint));
         }
         let (directory, commands) = (self.directory()?, self.commands.options()?);
         let container = |engine| {
@@ -350,20 +350,20 @@ impl WorkspaceArgs {
         let Some(path) = &self.answers else { return Ok(MockOptions { commands, ..MockOptions::default() }) };
         let answers: Vec<MockRule> = serde_json::from_reader(files::reader(path)?).map_err(|error| {
             let shown = text::one_line(&path.display().to_string(), 300);
-            Failure::usage(format!("{shown} is no list of answers: {error}"))
+            Failure::usage(format!("{shown} is not a list of answers: {error}"))
         })?;
         Ok(MockOptions { answers, commands })
     }
 }
 
 impl RuleArgs {
-    /// Returns the rules for commands of agents: the person at the terminal is asked.
+    /// Returns the rules for commands of agents, which ask the person at the terminal.
     pub(super) fn asking(&self, bar: Option<ProgressBar>) -> Result<ShellRules, Failure> {
         let asker = output::can_ask().then(|| Arc::new(AtTerminal::new(bar)) as Arc<dyn Asker>);
         Ok(ShellRules { asker, ..self.unasked()? })
     }
 
-    /// Returns the rules for calls that are made again: the time that they ask for, and their length, was allowed once.
+    /// Returns the rules for rerun calls: their timeouts and lengths were allowed before.
     pub(super) fn again(&self) -> Result<ShellRules, Failure> {
         let longest = CommandTime::up_to(MAX_TIMEOUT.as_secs_f64())?;
         let mut rules = ShellRules { time: self.max_timeout.unwrap_or(longest), ..self.asking(None)? };
@@ -371,13 +371,13 @@ impl RuleArgs {
         Ok(rules)
     }
 
-    /// Returns the rules for typed commands, which need no question and have no limit of time or of a tool's text.
+    /// Returns the rules for typed commands, without questions and without limits of time or length.
     pub(super) fn typed(&self) -> Result<ShellRules, Failure> {
         let longest = CommandTime::up_to(MAX_TIMEOUT.as_secs_f64())?;
         Ok(self.rules(CommandPolicy::typed(), longest.unlimited()))
     }
 
-    /// Returns the rules for commands where no terminal can ask.
+    /// Returns the rules for commands without a terminal to ask on.
     pub(super) fn unasked(&self) -> Result<ShellRules, Failure> {
         let time = match self.max_timeout {
             Some(time) => time,
@@ -415,7 +415,7 @@ fn chars(asked: Option<u32>) -> Option<usize> {
     asked.and_then(|chars| usize::try_from(chars).ok())
 }
 
-/// Reads a setting of the environment; none where it is not set, or empty.
+/// Reads a setting from the environment; `None` if it is not set or empty.
 fn variable<T>(name: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, Failure> {
     let Some(said) = std::env::var_os(name).filter(|said| !said.is_empty()) else { return Ok(None) };
     let said = said.to_string_lossy();
@@ -428,11 +428,11 @@ fn switch(text: &str) -> Result<bool, String> {
     match text {
         "1" | "true" | "yes" => Ok(true),
         "0" | "false" | "no" => Ok(false),
-        _ => Err("give 1 for yes, or 0 for no".to_owned()),
+        _ => Err("expected 1 for yes or 0 for no".to_owned()),
     }
 }
 
-/// Returns a session's workspace, to open another like it: with the values of its variables.
+/// Returns the spec to open a workspace like the session's, with the values of its variables.
 pub(super) fn spec_for_copy(globals: &Globals, session: &Session) -> Result<WorkspaceSpec, Failure> {
     Ok(spec_of(session)?.with_values_of(session.id(), &open::directory(globals)?))
 }
@@ -442,26 +442,24 @@ pub(super) fn spec_of(session: &Session) -> Result<WorkspaceSpec, Failure> {
         Some(started) => Ok(WorkspaceSpec::of_session(started)?),
         None => {
             let name = text::one_line(session.name(), 80);
-            let what = format!("how session {name} began can't be read, so neither can what its workspace is");
+            let what = format!("failed to read the first event of session {name}, which describes its workspace");
             Err(Failure::new(Exit::Damaged, what)
-                .with_hint("a newer foldspace may have begun it: use that one; `foldspace fsck` finds damage"))
+                .with_hint("use the foldspace that started it, if that is newer; `foldspace fsck` finds damage"))
         }
     }
 }
 
-/// Refuses a session that only watches a directory in which others work.
+/// Refuses a session that only watches an attached directory.
 pub(super) fn check_runs_commands(session: &Session) -> Result<(), Failure> {
     match spec_of(session)?.only_watches() {
-        true => {
-            Err(Failure::usage("the session of an attached directory records what others do, and runs no commands")
-                .with_hint("`foldspace record -- CMD`, in the directory, runs one and records what it changes"))
-        }
+        true => Err(Failure::usage("the session of an attached directory only records changes: it can't run commands")
+            .with_hint("`foldspace record -- CMD`, in the directory, runs a command and records its changes")),
         false => Ok(()),
     }
 }
 
-/// Refuses a command in a session in memory, before anything is recorded.
+/// Returns the failure of a command in a session in memory.
 pub(super) fn without_shell(session: &str) -> Failure {
     Failure::usage(format!("the memory workspace of {} has no shell", text::one_line(session, 80)))
-        .with_hint("begin a session with `foldspace run --backend host` or `--backend container`")
+        .with_hint("start a session with `foldspace run --backend host` or `--backend container`")
 }

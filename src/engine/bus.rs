@@ -13,8 +13,8 @@ use super::{Recorded, SessionId, lock, read_lock, write_lock};
 /// Batches that wait for one subscriber before it has to catch up from the journal.
 const WAITING_MAX: usize = 1024;
 
-/// Bus that announces stored events to subscribers. Announcing never waits. A subscriber that is behind gets nothing
-/// more until it has read from the store what it missed. So no subscriber misses an event, and none slows the writer.
+/// Bus of stored events. Publishing never blocks: a subscriber that falls behind receives nothing more until it has
+/// read the missed events from the store. So no subscriber misses an event, and none slows the writer.
 #[derive(Default)]
 pub struct Bus {
     lines: RwLock<BTreeMap<SessionId, Vec<Arc<QueuedBatch>>>>,
@@ -24,7 +24,7 @@ pub struct Bus {
 
 pub(super) struct QueuedBatch {
     sender: Sender<Arc<[Recorded]>>,
-    /// Set when a batch was not sent because the queue was full.
+    /// True if a batch was not sent because the queue was full.
     pub(super) behind: AtomicBool,
     pub(super) woken: Notify,
 }

@@ -41,7 +41,7 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// Source of times and fresh identities; everything else in the engine is a function of its input. The time may go
+/// Source of times and fresh identities; everything else in the engine is a function of its input. The time may jump
 /// back or stand still: the engine never records a time before the session's last one.
 pub trait Clock: Send + Sync + 'static {
     /// Returns the current time.
@@ -69,7 +69,7 @@ impl Default for SystemClock {
 }
 
 impl SystemClock {
-    /// Checks for a machine clock before 1970: it counts as 1970, which some programs can't handle.
+    /// Returns true if the machine's clock is before 1970: it reads as 1970, which some programs can't handle.
     pub(crate) fn is_before_1970(&self) -> bool {
         self.now() == Timestamp(0)
     }
@@ -98,7 +98,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Clock for tests: each reading advances it by a fixed step, and its identities count up.
+/// Clock for tests: each reading advances it by a fixed step, and its ids come from a counter.
 #[derive(Debug)]
 pub struct StepClock {
     now: AtomicI64,

@@ -1,7 +1,7 @@
 //! Persistent collections, imported in this one place so that they can be replaced.
 //!
-//! `clippy.toml` bans the parts of `im` with known soundness faults; `docs/dependencies.md` names the advisories. The test
-//! here is also for Miri, with `-Zmiri-tree-borrows`.
+//! `clippy.toml` bans the parts of `im` with known soundness faults; `docs/dependencies.md` names the advisories. The
+//! tests here also run under Miri, with `-Zmiri-tree-borrows`.
 
 pub(crate) use im::ordmap::DiffItem;
 pub(crate) use im::{OrdMap, Vector};
@@ -62,7 +62,7 @@ mod tests {
         model.extend((0..MANY).map(|number| number.to_string()));
         model[middle].push('x');
         assert!(vector.iter().eq(&model));
-        #[expect(clippy::disallowed_methods, reason = "texts don't panic when they are dropped")]
+        #[expect(clippy::disallowed_methods, reason = "dropping a string never panics")]
         let (front, back) = vector.split_at(64);
         assert!(front.into_iter().chain(back).eq(model));
     }

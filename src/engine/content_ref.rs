@@ -1,11 +1,11 @@
-//! Marks in recorded values, in place of long texts.
+//! Markers that stand for long texts in recorded values.
 
 use serde_json::{Map, Value};
 
 use super::id::Digest;
 
 pub(crate) const CONTENT: &str = "$content";
-/// Only field of an object that wraps another one which looks like a mark and is none.
+/// The only field of an object that escapes a value which merely looks like a marker.
 pub(crate) const LITERAL: &str = "$literal";
 
 pub(crate) fn mark_of(fields: &Map<String, Value>) -> Option<Digest> {

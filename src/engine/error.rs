@@ -2,18 +2,18 @@
 
 use std::error::Error;
 
-/// Kind of an error. Each interface has one table from it: to exit codes, to HTTP problems, to MCP codes.
+/// Kind of an error. Each interface maps it with one table: to exit codes, HTTP problems or MCP codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// The named session, path, event or content does not exist.
     NotFound,
     /// The state differs from the one that the request expects.
     Conflict,
-    /// Another process or call holds what is needed. Trying again later can succeed.
+    /// Another process or call holds the resource. A later retry can succeed.
     Busy,
     /// A value in the request can't be used.
     Invalid,
-    /// The request is understood, and can't be carried out as things are.
+    /// The request is valid, but can't be carried out in the current state.
     Refused,
     /// Stored data is damaged or of a newer version.
     Damaged,
@@ -21,7 +21,7 @@ pub enum ErrorKind {
     Io,
     /// The caller cancelled the work.
     Cancelled,
-    /// The service that does the work is ending or gone.
+    /// The service that does the work is shutting down or gone.
     Unavailable,
     /// The work took longer than its limit.
     TimedOut,
@@ -37,12 +37,12 @@ pub trait Diagnostic: Error + 'static {
     /// Returns the kind of the error.
     fn kind(&self) -> ErrorKind;
 
-    /// Returns the advice for the user, if there is any.
+    /// Returns advice for the user, if any.
     fn hint(&self) -> Option<String> {
         self.inner().and_then(|inner| inner.hint())
     }
 
-    /// Returns the wrapped error, if this one only passes it on with the same text.
+    /// Returns the wrapped error, if this error only forwards it with the same text.
     fn inner(&self) -> Option<&dyn Diagnostic> {
         None
     }
@@ -54,7 +54,7 @@ pub trait Diagnostic: Error + 'static {
 pub struct ValueError(String);
 
 impl ValueError {
-    /// Creates an error with that text.
+    /// Creates an error with this text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -67,7 +67,7 @@ impl Diagnostic for ValueError {
 }
 
 impl dyn Diagnostic {
-    /// Iterates over the error and those that it wraps, outermost first.
+    /// Iterates over the error and its wrapped errors, outermost first.
     pub fn chain(&self) -> impl Iterator<Item = &dyn Diagnostic> {
         std::iter::successors(Some(self), |error| error.inner())
     }

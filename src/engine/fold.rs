@@ -9,16 +9,16 @@ use super::slice::SliceSummary;
 use super::store::EventBatch;
 use super::{EventRef, OnRewind, Registry, Seq, State};
 
-/// Fold in progress: begins with a state and takes the events that follow it, in order.
+/// Fold in progress: starts from a state and applies the events that follow it, in order.
 ///
-/// All slices that take an event's kind see it at once. Slices do not see each other, so a fold may be split by slice
-/// over threads; see [`Fold::split`].
+/// All slices that take an event's kind see it at once. Slices are independent, so threads may share a fold by slice;
+/// see [`Fold::split`].
 pub(crate) struct Fold {
     base: State,
     registry: Arc<Registry>,
-    /// By index in the registry; none where the other half of a split fold has the slice.
+    /// By index in the registry; `None` for a slice of the other half of a split fold.
     foldings: Vec<Option<Box<dyn ErasedFolding>>>,
-    /// True for each of [`Common`] that a slice of this fold takes; always true for others.
+    /// By [`Common`]: true if a slice of this fold takes such events; always true for [`Common::Other`].
     takes: [bool; Common::COUNT],
     unreadable: Vec<Seq>,
 }
@@ -97,7 +97,7 @@ impl Fold {
     }
 }
 
-/// Restores a slice; false if the event can't be read. Unknown slices, and those that a rewind keeps, are skipped.
+/// Restores a slice; false if the event can't be read. Skips unknown slices, and slices that a rewind keeps.
 fn restore(registry: &Registry, foldings: &mut [Option<Box<dyn ErasedFolding>>], event: &EventRef<'_>) -> bool {
     let Ok(event) = SliceRestored::decode(event.version, event.payload) else { return false };
     let mut known = registry.slices.iter().zip(foldings);

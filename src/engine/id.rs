@@ -88,7 +88,7 @@ hexadecimal! {
     SessionId, 16
 }
 hexadecimal! {
-    /// Identity that a caller gives a commit, so that a retry is recognised.
+    /// Identity of a commit, chosen by the caller so that a retry is recognised.
     CommitId, 16
 }
 hexadecimal! {
@@ -96,7 +96,7 @@ hexadecimal! {
     Digest, 32
 }
 
-/// End of a digest that begins with the id of a git blob. A BLAKE3 digest has it once in 2^96.
+/// Suffix of a digest that holds the id of a git blob. One BLAKE3 digest in 2^96 ends with it.
 const GIT_BLOB: [u8; 12] = *b" of git blob";
 
 impl Digest {
@@ -105,7 +105,7 @@ impl Digest {
         Self(*blake3::hash(bytes).as_bytes())
     }
 
-    /// Returns the digest that names the content of a git blob by its SHA-1 id.
+    /// Returns the digest that names a git blob's content by its SHA-1 id.
     pub fn of_git_blob(id: [u8; 20]) -> Self {
         let mut digest = [0; 32];
         digest[..20].copy_from_slice(&id);
@@ -113,7 +113,7 @@ impl Digest {
         Self(digest)
     }
 
-    /// Returns the digest of `bytes` as those of a git blob.
+    /// Returns the digest of `bytes` as a git blob.
     pub fn as_git_blob(bytes: &[u8]) -> Self {
         let head = format!("blob {}\0", bytes.len());
         let mut hash = sha1_smol::Sha1::from(head);
@@ -121,13 +121,13 @@ impl Digest {
         Self::of_git_blob(hash.digest().bytes())
     }
 
-    /// Returns the id of the git blob that it names; none for a BLAKE3 digest.
+    /// Returns the id of the named git blob; `None` for a BLAKE3 digest.
     pub fn git_blob(&self) -> Option<[u8; 20]> {
         let (id, end) = self.0.split_first_chunk()?;
         (end == GIT_BLOB).then_some(*id)
     }
 
-    /// Returns true if it is the digest of `bytes`.
+    /// Returns true if this is the digest of `bytes`.
     pub fn is_of(&self, bytes: &[u8]) -> bool {
         *self == if self.git_blob().is_some() { Self::as_git_blob(bytes) } else { Self::of(bytes) }
     }

@@ -1,4 +1,4 @@
-//! Locks that a panic does not poison: what they guard is valid at every moment.
+//! Locks that ignore poisoning: the guarded data is valid at every moment.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

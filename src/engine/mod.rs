@@ -1,6 +1,6 @@
 //! The engine: events, stores, folds, sessions, the bus. Imports no sibling module.
 
-/// Implements `Debug` for a type by the one part that tells it from others.
+/// Implements `Debug` for a type with its one distinguishing part.
 macro_rules! debug_by {
     ($type:ident, |$this:ident| $part:ident: $value:expr) => {
         impl std::fmt::Debug for $type {

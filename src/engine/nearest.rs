@@ -1,11 +1,11 @@
-//! The known name that a mistyped one may mean.
+//! Suggestions for mistyped names.
 
-/// Names that are compared at most: it is for a message.
+/// Maximum number of names to compare, as the result is only a hint.
 const KNOWN_MAX: usize = 10_000;
-/// Likeness of two names from which on one may mean the other, of 1.
+/// Minimum similarity of a suggestion, between 0 and 1.
 const ALIKE: f32 = 0.65;
 
-/// Returns the name that is most like a wanted one, if any is.
+/// Returns the known name most similar to `wanted`, if any is similar enough.
 pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let known: Vec<&str> = known.into_iter().take(KNOWN_MAX).collect();
     similar::get_close_matches(wanted, &known, 1, ALIKE).first().copied()

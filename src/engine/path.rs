@@ -11,10 +11,10 @@ pub(crate) const MAX_SEGMENTS: usize = 16;
 /// Maximum characters of a segment of such a path.
 pub(crate) const MAX_SEGMENT_CHARS: usize = 80;
 
-/// Maximum bytes of a segment of such a path: file systems hold no more.
+/// Maximum bytes of a segment of such a path, the limit of file systems.
 pub(crate) const MAX_SEGMENT_BYTES: usize = 255;
 
-/// Tells whether a character misleads a reader: a terminal may obey it, it turns the direction of text, or it is
+/// Returns true if a character can mislead a reader: it controls a terminal, changes the text direction or is
 /// invisible.
 pub(crate) fn misleads(c: char) -> bool {
     c.is_control()
@@ -27,7 +27,7 @@ pub(crate) fn misleads(c: char) -> bool {
 /// Invariant: segments are joined by single slashes, none is empty, `.` or `..`, and none has a NUL. The root is the
 /// empty path. The bytes need not be UTF-8: a command may leave any name.
 ///
-/// Its text form writes a byte that is not UTF-8, or is a control character, as `\xNN`, and a backslash as `\\`. So two
+/// The text form writes a byte that is not UTF-8 or a control character as `\xNN`, and a backslash as `\\`. So two
 /// paths never look alike, and the text can be parsed back.
 ///
 /// ```
@@ -64,7 +64,7 @@ impl EntryPath {
             return Err(wrong(text, " is not UTF-8, which a new path must be"));
         };
         if let Some(character) = name.chars().find(|c| misleads(*c)) {
-            return Err(wrong(text, &format!(" holds {character:?}, which can't be seen: a new path has none such")));
+            return Err(wrong(text, &format!(" holds {character:?}, which can't be seen: not allowed in a new path")));
         }
         let segments = path.segments().count();
         if segments > MAX_SEGMENTS {
@@ -84,14 +84,14 @@ impl EntryPath {
         Ok(path)
     }
 
-    /// Parses a path for a lookup: any name that a command could have left is accepted. A leading `./`, or `.` alone,
-    /// means the root, as a leading slash does. Fails with [`ValueError`]: a `.` or `..` segment, or a NUL byte.
+    /// Parses a path for a lookup: accepts any name that a command could have created. A leading slash or `./`, or `.`
+    /// alone, means the root. Fails with [`ValueError`] on a `.` or `..` segment, or a NUL byte.
     pub fn lookup(text: &str) -> Result<Self, ValueError> {
         Self::normalised(&unescape(from_root(text)), || Cow::Borrowed(text))
     }
 
-    /// Normalises raw bytes, from a directory walk or an archive. Fails with [`ValueError`]: the path has a `.` or
-    /// `..` segment, or a NUL byte.
+    /// Normalises raw bytes, from a directory walk or an archive. Fails with [`ValueError`] on a `.` or `..` segment,
+    /// or a NUL byte.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ValueError> {
         Self::normalised(bytes, || String::from_utf8_lossy(bytes))
     }
@@ -150,7 +150,7 @@ impl EntryPath {
         self.0.rsplit(|b| *b == b'/').next().unwrap_or_default()
     }
 
-    /// Returns the directory that holds the entry; none for the root.
+    /// Returns the directory that holds the entry; `None` for the root.
     pub fn parent(&self) -> Option<Self> {
         parent_bytes(&self.0).map(|bytes| Self(Arc::from(bytes)))
     }
@@ -166,13 +166,13 @@ impl EntryPath {
             || self.0.len() > directory.0.len() && self.0[directory.0.len()] == b'/' && self.0.starts_with(&directory.0)
     }
 
-    /// Returns the part of the path below `directory`; none if it is not below it.
+    /// Returns the part of the path below `directory`; `None` if it is not below it.
     pub fn relative_to(&self, directory: &Self) -> Option<&[u8]> {
         let skip = if directory.is_root() { 0 } else { directory.0.len() + 1 };
         self.is_below(directory).then(|| &self.0[skip..])
     }
 
-    /// Returns the path for people: as [`Display`](fmt::Display), with a leading slash, so that the root is visible.
+    /// Returns the path for display, with a leading slash so that the root is visible.
     pub fn rooted(&self) -> String {
         format!("/{self}")
     }

@@ -9,11 +9,11 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::engine::path::EntryPath;
 
-/// A glob over paths, which means the same wherever files are chosen by one.
+/// A glob over paths, with the same meaning everywhere.
 ///
-/// `*` and `?` stay in a segment, `**` goes through directories, `[a-z]` and `{a,b}` choose. Without a slash it is held
-/// against names, at any depth, as in `.gitignore`; with one, against the whole path. A slash or `./` at the beginning
-/// stands for the root, one at the end means nothing.
+/// `*` and `?` match within a segment, `**` across directories; `[a-z]` and `{a,b}` are alternatives. A glob without a
+/// slash matches names at any depth, as in `.gitignore`; with one, it matches the whole path. A leading slash or `./`
+/// stands for the root; a trailing slash is ignored.
 ///
 /// ```
 /// use foldspace::{EntryPath, tools::PathGlob};
@@ -33,12 +33,12 @@ impl PathGlob {
         Ok(Self(GlobBuilder::new(&whole).literal_separator(true).build()?.compile_matcher()))
     }
 
-    /// Tells whether a path matches.
+    /// Returns true if a path matches.
     pub fn fits(&self, path: &EntryPath) -> bool {
         self.fits_bytes(path.as_bytes())
     }
 
-    /// Tells whether a path below some directory matches.
+    /// Returns true if a path relative to some directory matches.
     pub(crate) fn fits_bytes(&self, relative: &[u8]) -> bool {
         self.0.is_match(Path::new(OsStr::from_bytes(relative)))
     }
@@ -52,13 +52,13 @@ impl PartialEq for PathGlob {
 
 impl Eq for PathGlob {}
 
-/// Parses git's ignore rules. A line that makes no sense ignores nothing, as with git.
+/// Parses git's ignore rules. Invalid lines are skipped, as git does.
 pub(crate) fn parse_ignore_rules(text: &[u8]) -> Gitignore {
     let mut builder = GitignoreBuilder::new("");
     let text = String::from_utf8_lossy(text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text));
     for line in text.lines() {
         if let Err(error) = builder.add_line(None, line) {
-            tracing::debug!(%error, "a line of ignore rules counts for nothing");
+            tracing::debug!(%error, "skipped an invalid line of ignore rules");
         }
     }
     builder.build().unwrap_or_else(|_| Gitignore::empty())

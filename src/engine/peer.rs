@@ -1,4 +1,4 @@
-//! The process at the other end of a unix socket, and whether it is in another sandbox than this one.
+//! The process at the other end of a unix socket, and the check that it is in this process's sandbox.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +11,7 @@ use nix::sys::socket::{UnixCredentials, getsockopt, sockopt::PeerCredentials, so
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 const NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
-/// The parts of a process's status that say how much it may do.
+/// Fields of a process's status that state its privileges.
 const POWERS: [&str; 11] = [
     "Uid",
     "Gid",
@@ -26,7 +26,7 @@ const POWERS: [&str; 11] = [
     "Seccomp_filters",
 ];
 
-/// Returns the peer's process, as this process sees it, and its user. Process 0 is one of another pid namespace.
+/// Returns the peer's pid, as this process sees it, and its user. Pid 0 is a process of another pid namespace.
 pub(crate) fn credentials(stream: &UnixStream) -> io::Result<UnixCredentials> {
     Ok(getsockopt(stream, PeerCredentials)?)
 }
@@ -34,18 +34,18 @@ pub(crate) fn credentials(stream: &UnixStream) -> io::Result<UnixCredentials> {
 /// Checks that the peer is in the same sandbox as this process.
 ///
 /// # Errors
-/// The reason why it is not, or is not known to be.
+/// The reason why it is not, or why that is unknown.
 pub(crate) fn check_sandbox(stream: &UnixStream) -> Result<(), String> {
-    let unseen = |error: io::Error| format!("it can't be looked at: {error}");
+    let unseen = |error: io::Error| format!("it can't be inspected: {error}");
     let process = u32::try_from(credentials(stream).map_err(unseen)?.pid()).unwrap_or(0);
     check_process(process, getsockopt(stream, PeerPidfd).ok().as_ref(), |_| Ok(()))
 }
 
-/// Checks that a process is in the same sandbox as this one, and reads something of it. `pidfd` stands for the process,
-/// whose number another one may get.
+/// Checks that a process is in the same sandbox as this one, and reads something about it. `pidfd` guards against a
+/// reused pid.
 ///
 /// # Errors
-/// The reason why it is not, or is not known to be.
+/// The reason why it is not, or why that is unknown.
 pub(crate) fn check_process<T>(
     process: u32,
     pidfd: Option<&OwnedFd>,
@@ -55,26 +55,26 @@ pub(crate) fn check_process<T>(
         return Err("it is in another process namespace".to_owned());
     }
     let proc = PathBuf::from(format!("/proc/{process}"));
-    let unseen = |error: io::Error| format!("it can't be looked at: {error}");
+    let unseen = |error: io::Error| format!("it can't be inspected: {error}");
     if let Some(what) = difference(&proc).map_err(unseen)? {
         return Err(format!("its {what} differs"));
     }
     let found = read(&proc).map_err(unseen)?;
-    // Another process may have its number by now.
+    // The pid may belong to another process by now.
     match pidfd.is_some_and(|pidfd| has_ended(pidfd).unwrap_or(true)) {
         true => Err("it has ended".to_owned()),
         false => Ok(found),
     }
 }
 
-/// Names a bound of a process that differs from that of this one.
+/// Returns the name of the first bound that differs from this process's.
 fn difference(proc: &Path) -> io::Result<Option<String>> {
     let (own, theirs) = (bounds(Path::new("/proc/self"))?, bounds(proc)?);
     let differs = own.into_iter().zip(theirs).find(|(own, theirs)| own != theirs);
     Ok(differs.map(|((name, _), _)| name))
 }
 
-/// Returns the bounds of a process by their names, always in the same order.
+/// Returns the bounds of a process with their names, in a fixed order.
 fn bounds(proc: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut bounds = Vec::new();
     for name in NAMESPACES {
@@ -104,13 +104,13 @@ pub(crate) fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
 }
 
-/// Reads a file in which the kernel states something of a process.
-#[expect(clippy::disallowed_methods, reason = "the kernel tells of processes in files")]
+/// Reads a file of `/proc`.
+#[expect(clippy::disallowed_methods, reason = "the kernel describes processes in files")]
 pub(crate) fn proc_bytes(path: &Path) -> io::Result<Vec<u8>> {
     std::fs::read(path)
 }
 
-/// Reads such a file as text.
+/// Reads a file of `/proc` as text.
 pub(crate) fn proc_text(path: &Path) -> io::Result<String> {
     proc_bytes(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -36,7 +36,7 @@ pub struct Payload {
 }
 
 impl Recorded {
-    /// Decodes the event as `E`; none if it is of another kind. Fails with [`CodecError`].
+    /// Decodes the event as `E`; `None` if it is of another kind. Fails with [`CodecError`].
     pub fn typed<E: Event>(&self) -> Option<Result<Recorded<E>, CodecError>> {
         self.view().typed()
     }
@@ -59,7 +59,7 @@ impl Recorded {
     }
 }
 
-/// Borrowed recorded event; it copies nothing by itself.
+/// Recorded event, borrowed without copying.
 #[derive(Debug, Clone, Copy)]
 pub struct EventRef<'a> {
     /// Session of the event.
@@ -78,13 +78,13 @@ pub struct EventRef<'a> {
     pub version: u16,
     /// Encoded bytes.
     pub payload: &'a [u8],
-    /// Declared references; none if there is no declaration.
+    /// Declared references; `None` without a declaration.
     pub(crate) declared: Option<&'a [[u8; 32]]>,
     pub(crate) common: Common,
     pub(crate) validated: ValidatedPayload<'a>,
 }
 
-/// Payload that was validated, so that several slices need not do it again.
+/// Payload that was validated already, so that several slices need not do it again.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ValidatedPayload<'a> {
     No,
@@ -120,12 +120,12 @@ impl<'a> EventRef<'a> {
         }
     }
 
-    /// Decodes the event as `E`; none if it is of another kind. Fails with [`CodecError`].
+    /// Decodes the event as `E`; `None` if it is of another kind. Fails with [`CodecError`].
     pub fn typed<E: Event>(&self) -> Option<Result<Recorded<E>, CodecError>> {
         (self.kind == E::KIND).then(|| Ok(self.record_of(E::decode(self.version, self.payload)?)))
     }
 
-    /// Decodes the event as `E`; none if it is of another kind or damaged.
+    /// Decodes the event as `E`; `None` if it is of another kind or damaged.
     pub(crate) fn decoded<E: Event>(&self) -> Option<E> {
         if self.kind == E::KIND { E::decode(self.version, self.payload).ok() } else { None }
     }

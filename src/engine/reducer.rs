@@ -10,9 +10,9 @@ use super::slice::{ErasedSlice, Slice, SliceError, SliceSummary};
 
 /// Pure function `(slice, recorded event) -> slice`.
 ///
-/// It has no clock, no I/O, no randomness and does not depend on hash order: the same events must give the same slice
-/// on every machine, for good. It must accept every event of its type, odd ones too, and must not panic. Any function
-/// or closure of that shape is a reducer.
+/// It has no clock, no I/O and no randomness, and does not depend on hash order: the same events must always produce
+/// the same slice, on every machine. It must accept every event of its type, however odd, and must not panic. Any
+/// function or closure of this shape is a reducer.
 pub trait Reducer<S, E>: Send + Sync + 'static {
     /// Returns the slice after `event`.
     fn reduce(&self, slice: S, event: &Recorded<E>) -> S;
@@ -28,9 +28,9 @@ where
 }
 
 /// Fold in progress over many events, with a representation that may be faster than the slice's own. Its result must
-/// be the slice that the events give one by one.
+/// equal that of reducing the events one by one.
 pub trait Folding<S>: Send {
-    /// Applies the next event. Fails with [`CodecError`]: the event can't be read; the fold is then unchanged.
+    /// Applies the next event. Fails with [`CodecError`] if the event can't be read; the fold is then unchanged.
     fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError>;
 
     /// Returns the slice after the events so far.
@@ -39,7 +39,7 @@ pub trait Folding<S>: Send {
 
 pub(crate) trait ErasedFolding: Send {
     fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError>;
-    /// Replaces the slice by one of an earlier position; on an error it is unchanged.
+    /// Replaces the slice by that of an earlier position; on an error it is unchanged.
     fn restore(&mut self, version: u32, blocks: &[Bytes]) -> Result<(), SliceError>;
     fn finish(self: Box<Self>) -> Arc<dyn ErasedSlice>;
 }
@@ -58,7 +58,7 @@ impl<S: Slice> ErasedFolding for Finishing<S> {
         let slice = match version {
             version if version == S::VERSION => S::decode(blocks)?,
             version if version < S::VERSION => S::decode_older(version, blocks)?,
-            _ => return Err(SliceError::new(S::NAME, "a newer program put it back; this one can't read it")),
+            _ => return Err(SliceError::new(S::NAME, "a newer program restored it; this one can't read it")),
         };
         self.folding = self.known.folding(slice, 0);
         Ok(())
@@ -85,7 +85,7 @@ impl<S: Slice> SliceType<S> {
         Self { opener, steps: Arc::default() }
     }
 
-    /// Adds a reducer; false if there is one for the event already.
+    /// Adds a reducer; returns false if the event has one already.
     pub(crate) fn add<E: Event>(&mut self, reducer: impl Reducer<S, E>) -> bool {
         let step: Step<S> = Arc::new(move |slice, event| {
             if let Some(typed) = event.typed::<E>() {

@@ -10,8 +10,8 @@ use super::{EventRef, Slice, ValueError};
 
 /// Events, slices and reducers that a program knows.
 ///
-/// It is built once, when the program starts; the journal stores none of it. An event of an unregistered kind is kept
-/// and shown, and changes no slice.
+/// It is built once, when the program starts; the journal stores none of it. An event of an unregistered kind is stored
+/// and shown, but changes no slice.
 ///
 /// ```
 /// use foldspace::{Event, Recorded, Registry, Slice};
@@ -35,9 +35,9 @@ use super::{EventRef, Slice, ValueError};
 pub struct Registry {
     events: BTreeMap<&'static str, EventType>,
     pub(super) slices: Vec<Box<dyn ErasedSliceType>>,
-    /// Indexes of the slices that take the events of each of [`Common`]; for others, those that take all.
+    /// Indexes of the slices that take each of [`Common`]; under [`Common::Other`], the slices that take all events.
     pub(super) common: [Vec<usize>; Common::COUNT],
-    /// Indexes of the slices that take the events of another kind, those that take all included.
+    /// Indexes of the slices that take each other kind, including the slices that take all events.
     others: BTreeMap<&'static str, Vec<usize>>,
 }
 
@@ -74,7 +74,7 @@ impl Registry {
         }
     }
 
-    /// Registers a slice; its reducers follow. Fails with [`ValueError`]: its name is taken.
+    /// Registers a slice; its reducers follow. Fails with [`ValueError`] if its name is taken.
     pub fn slice<S: Slice>(self) -> Result<Self, ValueError> {
         self.add_slice(SliceType::<S>::new(None)).map(|(registry, _)| registry)
     }
@@ -92,8 +92,8 @@ impl Registry {
         Ok(self)
     }
 
-    /// Registers a slice with its own, faster folding. `kinds` are the events that it takes; none means all. Fails
-    /// with [`ValueError`]: its name is taken.
+    /// Registers a slice with its own, faster folding. `kinds` are the events that it takes; `None` means all. Fails
+    /// with [`ValueError`] if its name is taken.
     pub fn folded_slice<S: Slice>(self, kinds: Option<&[&'static str]>, opener: Opener<S>) -> Result<Self, ValueError> {
         let (mut registry, at) = self.add_slice(SliceType::<S>::new(Some(opener)))?;
         match kinds {
@@ -128,12 +128,12 @@ impl Registry {
         self.slices.iter().map(|slice| slice.summary()).collect()
     }
 
-    /// Returns the kinds of the events, in no order that means anything.
+    /// Returns the kinds of the events, in no particular order.
     pub fn event_kinds(&self) -> impl Iterator<Item = &'static str> {
         self.events.keys().copied()
     }
 
-    /// Returns the event as JSON. One that can't be read is shown by its size and the reason.
+    /// Returns the event as JSON; an unreadable event as its size and the reason.
     pub fn to_json(&self, event: &EventRef<'_>) -> Value {
         let unreadable = |reason: String| json!({ "unreadable": reason, "bytes": event.payload.len() });
         match self.events.get(event.kind) {

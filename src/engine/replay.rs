@@ -19,7 +19,7 @@ impl Replay {
         Ok(Self { session: session.clone(), state: session.state_at(0)?, head })
     }
 
-    /// Returns the position: that of the last applied event, 0 before the first.
+    /// Returns the position of the last applied event; 0 before the first.
     pub fn position(&self) -> Seq {
         self.state.seq()
     }
@@ -34,7 +34,7 @@ impl Replay {
         &self.state
     }
 
-    /// Moves forward by one event and returns it; none at the end.
+    /// Moves forward by one event and returns it; `None` at the end.
     pub fn step(&mut self) -> Result<Option<Recorded>, SessionError> {
         if self.position() >= self.head {
             return Ok(None);
@@ -52,12 +52,12 @@ impl Replay {
         Ok(true)
     }
 
-    /// Moves to a position. Fails with [`SessionError::NoPosition`]: the history has no such position.
+    /// Moves to a position. Fails with [`SessionError::NoPosition`] if it is after the end.
     pub fn jump(&mut self, seq: Seq) -> Result<(), SessionError> {
         if seq > self.head {
             return Err(SessionError::NoPosition { seq, head: self.head });
         }
-        // Near enough ahead, folding costs less than a search for a kept state.
+        // Folding a few events costs less than searching for a stored state.
         self.state = match seq.checked_sub(self.position()) {
             Some(0..=NEAR) => self.session.fold_from(self.state.clone(), seq)?,
             _ => self.session.state_at(seq)?,

@@ -22,7 +22,7 @@ pub enum OnRewind {
 /// It changes only by its registered reducers. Cloning should be cheap for any size (`im` collections are): the engine
 /// clones it for every read.
 ///
-/// The encoding must be canonical: equal slices give equal bytes, so it must not depend on hash order.
+/// The encoding must be canonical: equal slices encode to equal bytes, so it must not depend on hash order.
 pub trait Slice: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static {
     /// Name of the slice, unique in a registry.
     const NAME: &'static str;
@@ -34,23 +34,23 @@ pub trait Slice: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 
     /// Effect of a rewind on it.
     const ON_REWIND: OnRewind = OnRewind::Restore;
 
-    /// Encodes the slice as blocks, for [`decode`](Slice::decode) to read apart. Bytes equal to those of an earlier
-    /// snapshot take hardly any space. Fails with [`SliceError`].
+    /// Encodes the slice as blocks, which [`decode`](Slice::decode) reads. A block equal to that of an earlier snapshot
+    /// takes hardly any space. Fails with [`SliceError`].
     fn encode(&self) -> Result<Vec<Vec<u8>>, SliceError> {
         Ok(vec![serde_json::to_vec(self).map_err(|e| SliceError::new(Self::NAME, e))?])
     }
 
     /// Decodes the output of [`encode`](Slice::encode). The bytes come from a disk: never trust them. Fails with
-    /// [`SliceError`]: the blocks are no such slice; it is then folded from the events.
+    /// [`SliceError`] if they are not such a slice; the engine then folds it from the events.
     fn decode(blocks: &[Bytes]) -> Result<Self, SliceError> {
         let whole = blocks.concat();
         serde_json::from_slice(&whole).map_err(|e| SliceError::new(Self::NAME, e))
     }
 
     /// Decodes a slice of a lower [`VERSION`](Slice::VERSION). Snapshots of other versions are ignored, but a slice
-    /// that a rewind restored is in the history and must stay readable for good. Fails with [`SliceError`].
+    /// that a rewind restored is in the history and must stay readable forever. Fails with [`SliceError`].
     fn decode_older(version: u32, _blocks: &[Bytes]) -> Result<Self, SliceError> {
-        let what = format!("a rewind put back version {version} of it, which this program can't read");
+        let what = format!("a rewind restored version {version} of it, which this program can't read");
         Err(SliceError::new(Self::NAME, what))
     }
 }
@@ -81,7 +81,7 @@ impl Diagnostic for SliceError {
 }
 
 impl SliceError {
-    /// Creates an error of `slice` with the reason in `source`.
+    /// Creates an error of `slice` with `source` as the reason.
     pub fn new(slice: &'static str, source: impl std::fmt::Display) -> Self {
         Self { slice, reason: source.to_string() }
     }

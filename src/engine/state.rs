@@ -55,13 +55,13 @@ impl State {
         &self.registry
     }
 
-    /// Returns the slice of type `S`; none if it is not registered.
+    /// Returns the slice of type `S`; `None` if it is not registered.
     pub fn slice<S: Slice>(&self) -> Option<&S> {
         let slice: &dyn Any = self.slices[self.registry.position::<S>()?].as_ref();
         slice.downcast_ref()
     }
 
-    /// Returns the slice of that name as JSON; none if it is not registered. Fails with [`SliceError`].
+    /// Returns the slice of that name as JSON; `None` if it is not registered. Fails with [`SliceError`].
     pub fn slice_json(&self, name: &str) -> Option<Result<Value, SliceError>> {
         let at = self.registry.slices.iter().position(|known| known.summary().name == name)?;
         Some(self.slices[at].to_json())
@@ -73,8 +73,7 @@ impl State {
         Ok(names.zip(self.encode()?.iter().map(EncodedSlice::digest)).collect())
     }
 
-    /// Returns the digest of the slice of that name, in any case; none if there is no such slice, or it has no
-    /// encoding.
+    /// Returns the digest of the slice of that name, ignoring case; `None` if the slice is unknown or can't be encoded.
     pub(crate) fn digest(&self, name: &str) -> Option<Digest> {
         let encoded = self.encode_some(|known| known.name.eq_ignore_ascii_case(name)).ok()?;
         encoded.first().map(EncodedSlice::digest)
@@ -84,7 +83,7 @@ impl State {
         self.encode_some(|_| true)
     }
 
-    /// Encodes the slices that a rewind restores, except `but`, which has its own events for that.
+    /// Encodes the slices that a rewind restores, except `but`, which has its own events for rewinds.
     pub(crate) fn restorable(&self, but: &str) -> Result<Vec<EncodedSlice>, SliceError> {
         self.encode_some(|known| known.on_rewind == OnRewind::Restore && known.name != but)
     }

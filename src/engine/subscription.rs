@@ -83,7 +83,7 @@ impl Subscription {
         Self { store, session, filter, next, ready: VecDeque::new(), receiver, line, caught_up: false }
     }
 
-    /// Returns the next event; none if `timeout` passes. After an error from the store, call it again.
+    /// Returns the next event; `None` if `timeout` passes. After an error from the store, call it again.
     pub fn next_within(&mut self, timeout: Duration) -> Result<Option<Recorded>, StoreError> {
         let mut left = timeout;
         loop {
@@ -98,7 +98,7 @@ impl Subscription {
                 left -= pause;
                 match self.receiver.recv_timeout(pause) {
                     Ok(batch) => self.accept(&batch),
-                    // Looking again also serves stores whose writer is another process.
+                    // The writer may be another process, which announces nothing here.
                     Err(RecvTimeoutError::Timeout) => self.caught_up = false,
                     Err(RecvTimeoutError::Disconnected) => return Ok(None),
                 }
@@ -106,8 +106,8 @@ impl Subscription {
         }
     }
 
-    /// Returns the next event that was announced or read already. It never reads the store;
-    /// [`is_behind`](Subscription::is_behind) tells if there may be more.
+    /// Returns the next event that was already announced or read, without reading the store. If
+    /// [`is_behind`](Subscription::is_behind) returns true, there may be more.
     pub fn next_at_hand(&mut self) -> Option<Recorded> {
         loop {
             while let Some(event) = self.ready.pop_front() {
@@ -136,22 +136,22 @@ impl Subscription {
         Ok(None)
     }
 
-    /// Waits, without a thread, until something is announced. If `timeout` passes, it
-    /// [is behind](Subscription::is_behind), because other processes' events may not be announced.
-    /// [`next_within`](Subscription::next_within) with no time then returns what there is.
+    /// Waits asynchronously for an announcement. After `timeout` the subscription
+    /// [is behind](Subscription::is_behind), because other processes' events may not be announced:
+    /// [`next_within`](Subscription::next_within) with a timeout of zero then returns any.
     pub async fn announced(&mut self, timeout: Duration) {
         if tokio::time::timeout(timeout, self.line.woken.notified()).await.is_err() {
             self.caught_up = false;
         }
     }
 
-    /// Returns true if the next event may have to be read from the store, which may take a while.
+    /// Returns true if the next event may have to be read from the store, which can be slow.
     pub fn is_behind(&self) -> bool {
         let is_known_of = self.line.behind.load(Ordering::Acquire);
         self.ready.is_empty() && (is_known_of || (self.receiver.is_empty() && !self.caught_up))
     }
 
-    /// Returns the position of the next event that it has not looked at.
+    /// Returns the position of the next event to examine.
     pub fn position(&self) -> Seq {
         self.ready.front().map_or(self.next, |event| event.seq)
     }
@@ -171,7 +171,7 @@ impl Subscription {
             room -= 1;
             if room == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
-        // What was found before something went wrong is given, and not again.
+        // Events that were read before an error are returned, and not read again.
         let found = next > self.next;
         self.next = next;
         looked?;
@@ -179,7 +179,7 @@ impl Subscription {
         Ok(found)
     }
 
-    /// Takes a batch that follows the last one; one after a gap is left to the store.
+    /// Accepts a batch that continues the last one; events after a gap are left to the store.
     fn accept(&mut self, batch: &[Recorded]) {
         if batch.first().is_some_and(|first| first.seq > self.next) {
             self.caught_up = false;
@@ -198,7 +198,7 @@ impl Drop for Subscription {
     }
 }
 
-/// Function that is called with events on its own thread, until this is dropped.
+/// Thread that calls a function with each event, until this is dropped.
 pub struct Watcher {
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -217,7 +217,7 @@ impl Watcher {
                     Ok(Some(event)) => watch(&event),
                     Ok(None) => {}
                     Err(error) => {
-                        tracing::warn!(%error, "a watcher could not read its session");
+                        tracing::warn!(%error, "watcher failed to read its session");
                         std::thread::sleep(LOOK_AGAIN);
                     }
                 }
@@ -226,7 +226,7 @@ impl Watcher {
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// Returns true while it watches; false after a panic of its function.
+    /// Returns true while the thread runs; false after its function panicked.
     pub fn is_watching(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
@@ -238,7 +238,7 @@ impl Drop for Watcher {
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
         {
-            // Its panic, if there was one, has been printed by the hook; there is no more to it.
+            // The panic hook has printed its panic, if any.
             drop(thread.join());
         }
     }
@@ -280,7 +280,7 @@ mod tests {
         assert!(subscription.is_behind());
         assert_eq!(subscription.next_within(Duration::ZERO).unwrap(), None);
         assert!(!subscription.is_behind());
-        // What is announced behind a gap is read, too, and not taken for the next.
+        // An event announced after a gap is read later, not taken for the next one.
         record();
         let third = subscription.next_at_hand().unwrap();
         bus.publish(session.id(), Arc::from([Recorded { seq: 5, ..third }]));

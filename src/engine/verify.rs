@@ -21,11 +21,11 @@ pub struct VerifyReport {
     pub snapshots: u64,
     /// Contents read and compared with their digests.
     pub contents: u64,
-    /// Events that the program can't read. They are no differences: another program may know them.
+    /// Events that this program can't read. They are not differences: another program may know them.
     pub unreadable: u64,
-    /// Events lost in an accepted loss or in damage. States behind damage lack their changes.
+    /// Events lost in an accepted loss or in damage. States after damage lack their changes.
     pub lost: u64,
-    /// Differences, the first first.
+    /// Differences, in the order of their discovery.
     pub differences: Vec<VerifyDifference>,
 }
 
@@ -36,7 +36,7 @@ pub struct VerifyDifference {
     pub session: SessionId,
     /// Position.
     pub seq: Seq,
-    /// Slice, if it is in one.
+    /// Slice, if the difference is in one.
     pub slice: Option<String>,
     /// Problem.
     pub what: String,
@@ -84,7 +84,7 @@ impl VerifyCheck<'_> {
         self.report.unreadable += state.unreadable();
         let given = self.session.state_at(head)?;
         if let (Some(given), folded) = (snapshot_of(&given), snapshot_of(&state)) {
-            self.compare(&given, folded.as_ref(), "the state given out");
+            self.compare(&given, folded.as_ref(), "the current state");
         }
         self.contents(store.as_ref())
     }
@@ -93,10 +93,10 @@ impl VerifyCheck<'_> {
         let Some(folded) = folded else { return };
         let pairs: Option<Vec<_>> =
             folded.slices.iter().map(|slice| Some((slice, stored.slice(&slice.name, slice.version)?))).collect();
-        // A program with other slices took it; this one does not use it.
+        // A program with other slices took it; this program does not use it.
         let Some(pairs) = pairs else { return };
         if let Some((slice, _)) = pairs.iter().find(|(slice, other)| slice.digest() != other.digest()) {
-            self.differs(folded.seq, Some(slice.name.to_string()), format!("{what} is not what the events give"));
+            self.differs(folded.seq, Some(slice.name.to_string()), format!("{what} differs from the events"));
         } else if stored.unreadable != folded.unreadable {
             self.differs(folded.seq, None, format!("{what} counts unreadable events wrongly"));
         }
@@ -131,7 +131,7 @@ impl VerifyCheck<'_> {
             };
             match read {
                 Ok(bytes) if bytes.len() as u64 == size && digest.is_of(&bytes) => {}
-                Ok(bytes) => self.differs(seq, None, format!("{path} has {size} bytes and {} are kept", bytes.len())),
+                Ok(bytes) => self.differs(seq, None, format!("{path} has {size} bytes; {} are stored", bytes.len())),
                 Err(error @ (StoreError::NoContent(_) | StoreError::Damaged { .. })) => {
                     self.differs(seq, None, format!("{path}: {error}"));
                 }

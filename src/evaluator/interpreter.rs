@@ -1,4 +1,4 @@
-//! One evaluation by Monty: an interpreter that reaches nothing but what it is given.
+//! One evaluation by Monty: an interpreter that can only access its inputs.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -13,11 +13,11 @@ use super::interpreter_files::InterpreterFiles;
 use super::json_values::{from_json, is_machinery, to_json};
 use foldspace_evaluator::{EvalAnswer, EvalRequest};
 
-/// Bytes that are kept of what the code prints.
+/// The number of bytes retained of the code's output.
 const PRINTED_MAX: usize = 1 << 20;
-/// Characters of a value's text.
+/// The maximum length of a value's repr, in characters.
 const REPR_MAX: usize = 4096;
-/// Bytes of all globals as JSON.
+/// The maximum size of all globals as JSON, in bytes.
 const GLOBALS_MAX: usize = 192_000;
 const TRACEBACK_MAX: usize = 16_384;
 
@@ -66,18 +66,18 @@ fn run(
                 call.resume(MontyException::new(ExcType::NotImplementedError, Some(what)), print)
             }
             ReplProgress::ResolveFutures(futures) => {
-                let what = "there is nothing to wait for".to_owned();
+                let what = "nothing to wait for".to_owned();
                 futures.abort(MontyException::new(ExcType::RuntimeError, Some(what)), print)
             }
         };
     }
 }
 
-/// Takes the values of names. The interpreter has no list of its globals; but each has a name in the code.
+/// Takes the values of names. The interpreter can't list its globals, but each one's name is in the code.
 fn take_globals(repl: &mut MontyRepl, names: BTreeSet<&str>, answer: &mut EvalAnswer) {
     let mut bytes = 0;
     for name in names {
-        // A name of no global fails, and so does a keyword in parentheses; a builtin is machinery.
+        // Other names and keywords in parentheses fail; builtins are skipped.
         let Ok(value) = repl.feed_run(&format!("({name})"), Vec::new(), PrintWriter::Disabled) else { continue };
         if is_machinery(&value) {
             continue;
@@ -93,14 +93,14 @@ fn take_globals(repl: &mut MontyRepl, names: BTreeSet<&str>, answer: &mut EvalAn
     }
 }
 
-/// Lists the words of the code that may be a global's name. Names with a leading underscore are private.
+/// Lists the identifiers in the code that may be globals. Names with a leading underscore are private.
 fn identifiers(code: &str) -> impl Iterator<Item = &str> {
     const CONSTANTS: [&str; 3] = ["None", "True", "False"];
     let is_name = |word: &&str| word.starts_with(|first: char| first.is_alphabetic()) && !CONSTANTS.contains(word);
     code.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(is_name)
 }
 
-/// Output of the code: its beginning, and its length.
+/// The code's output: its beginning and its length.
 #[derive(Default)]
 struct Printed {
     text: String,

@@ -1,4 +1,4 @@
-//! Files that code sees: those that it was given, and those that it wrote.
+//! The files that code can access: its inputs and the files that it wrote.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use monty_types::{ExcType, ExtFunctionResult, MontyException, MontyFileHandle, M
 
 use foldspace_evaluator::LeftFile;
 
-/// The directory in which a container has the files. Paths may begin with it here, too.
+/// The directory of the files in a container. Paths may begin with it here, too.
 const ROOT: &str = "/workspace";
 
 #[derive(Default)]
 pub(super) struct InterpreterFiles {
     given: BTreeMap<String, String>,
-    /// Texts that were written, and whether each goes behind what the file has.
+    /// The written texts, each with true if it is appended to the existing file.
     left: BTreeMap<String, (String, bool)>,
 }
 
@@ -53,7 +53,7 @@ impl InterpreterFiles {
                 let path = place(&path)?;
                 MontyObject::Bool(self.given.contains_key(&path) || self.left.contains_key(&path))
             }
-            // Directories come into being with their files.
+            // Directories are created with their files.
             Call::Mkdir(_) => MontyObject::None,
             other @ (Call::Getenv(_) | Call::GetEnviron | Call::DateToday | Call::DateTimeNow(_)) => {
                 return Err(raised(ExcType::RuntimeError, &format!("{} is not supported here", other.name())));
@@ -68,8 +68,7 @@ impl InterpreterFiles {
     fn text(&self, path: &str) -> Result<String, MontyException> {
         let given = self.given.get(path);
         let missing = || {
-            let what =
-                format!("[Errno 2] No such file or directory: '{path}' (files that are read are named in `reads`)");
+            let what = format!("[Errno 2] No such file or directory: '{path}' (list files to read in `reads`)");
             raised(ExcType::FileNotFoundError, &what)
         };
         match self.left.get(path) {
@@ -93,7 +92,7 @@ impl InterpreterFiles {
     }
 }
 
-/// The path below the root.
+/// Returns the path below the root.
 fn place(path: &str) -> Result<String, MontyException> {
     let below = path.strip_prefix(ROOT).filter(|below| below.starts_with('/')).unwrap_or(path);
     let mut segments = Vec::new();

@@ -1,9 +1,9 @@
-//! Values of the interpreter as JSON, and back.
+//! Conversion between the interpreter's values and JSON.
 
 use monty_types::MontyObject;
 use serde_json::{Map, Number, Value};
 
-/// Levels of lists and dicts within each other.
+/// The maximum depth of nested lists and dicts.
 const DEPTH_MAX: usize = 64;
 
 pub(super) fn from_json(value: &Value) -> MontyObject {
@@ -24,7 +24,7 @@ pub(super) fn from_json(value: &Value) -> MontyObject {
     }
 }
 
-/// Fails with the reason why a value has no JSON form.
+/// Converts a value to JSON. The error is the reason that it has no JSON form.
 pub(super) fn to_json(value: &MontyObject) -> Result<Value, String> {
     within(value, 0)
 }
@@ -65,11 +65,11 @@ fn type_of(value: &MontyObject) -> String {
     value.type_name().chars().take(80).collect()
 }
 
-/// Tells whether a global is the code's machinery rather than a value of it.
+/// Returns true if a global is code, such as a function, and not data.
 pub(super) fn is_machinery(value: &MontyObject) -> bool {
     match value {
         MontyObject::Type(_) | MontyObject::BuiltinFunction(_) | MontyObject::Function { .. } => true,
-        // Functions, classes and modules that have no other form.
+        // Functions, classes and modules without another form.
         MontyObject::Repr(text) => {
             ["<function", "<class", "<module", "<built-in"].iter().any(|it| text.starts_with(it))
         }

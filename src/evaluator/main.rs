@@ -13,7 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Bytes of a file that the process may write: it has none to write.
 const FILE_MAX: u64 = 0;
-/// Files that the process may have open: those that it begins with.
+/// The maximum number of open files: those that it starts with.
 const FILES_MAX: u64 = 8;
 const PROCESSES_MAX: u64 = 0;
 
@@ -54,7 +54,7 @@ fn lower(resource: Resource, most: u64) -> std::io::Result<()> {
     Ok(setrlimit(resource, Rlimit { current: most, maximum: most })?)
 }
 
-/// Lets the process die of one code that goes on although its parent is gone.
+/// Sets a processor limit, so that running code ends even if the parent is gone.
 fn bound_processor(limit_millis: u64) -> std::io::Result<()> {
     let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime).tv_sec;
     let current = u64::try_from(used).unwrap_or(0) + limit_millis.div_ceil(1000) + 2;

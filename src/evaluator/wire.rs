@@ -8,10 +8,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Bytes of a message.
+/// The maximum length of a message, in bytes.
 const FRAME_MAX: usize = 32 << 20;
 
-/// The first message of an evaluator: its release, which must be that of the process that started it.
+/// The first message of an evaluator: its release, which must be the parent's.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvaluatorHello {
     /// The release.
@@ -45,7 +45,7 @@ impl EvalRequest {
     }
 }
 
-/// Outcome of an evaluation.
+/// The outcome of an evaluation.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct EvalAnswer {
     /// The `repr` of the last expression, unless that is `None`.
@@ -118,6 +118,6 @@ mod tests {
         write_frame(&mut bytes, &EvaluatorHello::own()).unwrap();
         assert_eq!(read_frame::<EvaluatorHello>(&mut bytes.as_slice()).unwrap(), EvaluatorHello::own());
         assert!(read_frame::<EvaluatorHello>(&mut &bytes[..bytes.len() - 1]).is_err());
-        assert!(read_frame::<EvaluatorHello>(&mut &[0xff; 8][..]).is_err(), "a length that is too much");
+        assert!(read_frame::<EvaluatorHello>(&mut &[0xff; 8][..]).is_err(), "a length over the limit");
     }
 }

@@ -1,4 +1,4 @@
-//! Room for connections, of which clients that have not shown the token take only a part.
+//! Admission of connections: clients that have not shown the token get only a share of the room.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,8 +11,8 @@ use crate::engine::lock::lock;
 
 /// Room for the connections of one listener.
 ///
-/// Every new connection is accepted, so that a client can show the token. When strangers have taken their share, the
-/// oldest is closed.
+/// Every new connection is accepted, so that a client can show the token. When strangers have used up their share, the
+/// oldest stranger is disconnected.
 pub(super) struct ConnectionShare {
     places: Arc<Semaphore>,
     strangers_max: usize,
@@ -22,7 +22,7 @@ pub(super) struct ConnectionShare {
 #[derive(Debug)]
 pub(super) struct Admission {
     is_known: AtomicBool,
-    /// Closes the connection, to make room.
+    /// Closes the connection when cancelled.
     pub(super) over: CancellationToken,
 }
 
@@ -42,7 +42,7 @@ impl ConnectionShare {
         Self { places: Arc::new(Semaphore::new(connections)), strangers_max, strangers: Mutex::default() }
     }
 
-    /// Waits for room for a client, which is known or has still to show the token.
+    /// Waits for room for a client, which is known or has yet to show the token.
     pub(super) async fn admit(&self, is_known: bool) -> (Arc<Admission>, Option<OwnedSemaphorePermit>) {
         let admission = Arc::new(Admission { is_known: is_known.into(), over: CancellationToken::new() });
         if !is_known {

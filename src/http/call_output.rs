@@ -1,4 +1,4 @@
-//! Output of a call in flight, for clients that did not make it.
+//! Output of a call in flight, for other clients than its caller.
 
 use axum::response::Response;
 use schemars::JsonSchema;
@@ -16,8 +16,8 @@ use crate::engine::id::Seq;
 use crate::engine::session::output_stream::{OutputOptions, OutputSubscription};
 use crate::hub::operations::OperationRoute;
 
-/// Follows what the command of a call in flight prints from now on, as server-sent events: `output` `{stream, text |
-/// base64}`, `missed` `{bytes}` where this client was too slow, and at last `ended`. The command does not wait for it.
+/// Follows the further output of a call in flight as server-sent events: `output` `{stream, text | base64}`, `missed`
+/// `{bytes}` if this client was too slow, and at last `ended`. The command does not wait for this client.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FollowCall {

@@ -1,4 +1,4 @@
-//! Tool calls.
+//! The request for a tool call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use crate::hub::OpenSession;
 use crate::hub::operations::check_agent;
 use crate::tools::{Asker, CommandTime, DenyRule, MAX_COMMAND_CHARS, PythonPlace, ToolCall};
 
-/// Seconds that a call may take: the least and the most.
+/// Bounds of a call's timeout in seconds.
 pub(super) const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=86_400.0;
 
-/// Bytes that a call may ask to have kept: they are in memory together.
+/// The most bytes that a call may ask to keep: they are in memory together.
 pub(super) const KEPT_MAX: u64 = 4 << 30;
 
 /// Makes a tool call and waits for its outcome. With `Accept: text/event-stream` it comes as server-sent events:
-/// `progress` `{text}` while its workspace is made ready, `begun` `{call}`, `output` `{stream, text | base64}`, `missed`
-/// `{bytes}` (with `all_output` only of a cancelled call), `question` `{call, command, programs, ...}` (answer it with
-/// `POST .../calls/{call}/answer`), at last `outcome`, or `problem`. A client that goes away cancels its call.
+/// `progress` `{text}` while its workspace is prepared, `begun` `{call}`, `output` `{stream, text | base64}`, `missed`
+/// `{bytes}` (with `all_output` only for a cancelled call), `question` `{call, command, programs, ...}` (answer it with
+/// `POST .../calls/{call}/answer`), at last `outcome`, or `problem`. A client that disconnects cancels its call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CallRequest {
@@ -35,59 +35,59 @@ pub struct CallRequest {
     /// The agent that makes the call; none by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The seconds that the whole call may take, from 0.1 to 86,400. By default 180 beside the time of its command, which
-    /// has a limit of its own; 120 for tools that run none.
+    /// The time limit of the whole call in seconds, from 0.1 to 86,400. Default: 180 s plus the command's own timeout;
+    /// 120 s for tools that run no command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<f64>,
-    /// Programs, or programs with their first words, that this call's command may run without a question.
+    /// Programs, or programs with their first arguments, that this call's command may run without a question.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
-    /// Programs, or programs with their first words, that this call's command may not run, whatever allows them.
+    /// Programs, or programs with their first arguments, that this call's command may not run, whatever allows them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<String>,
-    /// The most that its command may ask for with `timeout_seconds`, from 1 to 86,400; the server's `--max-timeout` by
-    /// default, which is 600.
+    /// The largest `timeout_seconds` that its command may request, from 1 to 86,400; by default the server's
+    /// `--max-timeout`, which is 600 unless set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1.0, max = 86_400.0))]
     pub max_timeout_seconds: Option<f64>,
-    /// Leaves its command without a time limit unless it asks for one, as for a command that a person typed.
+    /// Runs its command without a time limit unless it requests one, as for a command that a person typed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_time_limit: bool,
-    /// Answers every question about a command with yes.
+    /// Approves every question about a command.
     #[serde(default)]
     pub auto_confirm: bool,
     /// Text for the host's shell that starts the Docker daemon when the call's command runs `docker` on the host and no
-    /// daemon answers; the server's `--start-docker` by default. What the policy denies it does not run.
+    /// daemon answers; the server's `--start-docker` by default. It does not run what the policy denies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_docker: Option<String>,
-    /// The place where `evaluate_python` runs code: `in-process` or `container`. By default it is the server's choice, or
-    /// else the container of a session that has one, and in process for others.
+    /// The place where `evaluate_python` runs code: `in-process` or `container`. Default: the server's choice; without
+    /// one, the session's container if it has one, else in process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python: Option<PythonPlace>,
-    /// Characters that code in process may have, at most 48,000; 2,000 by default.
+    /// The most characters of code that runs in process, at most 48,000; 2,000 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 48_000))]
     pub python_chars: Option<usize>,
-    /// Characters that its command may have, all arguments together; 1,048,576 by default. Linux takes 131,071 bytes of a
-    /// text or of one argument.
+    /// The most characters of its command, all arguments together; 1,048,576 by default. Linux accepts 131,071 bytes in
+    /// one argument or script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = MAX_COMMAND_CHARS))]
     pub command_chars: Option<usize>,
-    /// Bytes that are kept of a file which its command wrote, at most 4 GiB. A server keeps no more than it keeps when
-    /// nothing is said.
+    /// The most bytes to keep of each file that its command wrote, at most 4 GiB. A server keeps no more than its own
+    /// default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 4_294_967_296_u64))]
     pub keep_file_bytes: Option<u64>,
-    /// Bytes that are kept of all files which its command wrote, at most 4 GiB. A server keeps no more than it keeps when
-    /// nothing is said.
+    /// The most bytes to keep of all files that its command wrote, at most 4 GiB. A server keeps no more than its own
+    /// default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 4_294_967_296_u64))]
     pub keep_step_bytes: Option<u64>,
-    /// Of a call that is streamed: its commands wait for a client that is behind, so that it misses no output. One that
-    /// takes nothing for 30 seconds is taken for gone, as ever.
+    /// Streaming only: block the command rather than drop output for a slow client. A client that reads nothing for 30
+    /// s is disconnected.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all_output: bool,
-    /// Of a call that is streamed: nothing that its commands print is sent before its outcome.
+    /// Streaming only: send no command output before the outcome.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_output: bool,
 }
@@ -152,7 +152,7 @@ impl CallRequest {
         rules.start_docker = self.start_docker.as_deref().map(Arc::from).or(rules.start_docker);
         rules.python.place = self.python.or(rules.python.place);
         rules.python.code_chars = self.python_chars.unwrap_or(rules.python.code_chars);
-        // The server's own rules bound the wishes of a request.
+        // The server's own rules are upper bounds.
         let most = |usual: u64| if face.shared.are_hubs_rules { usual } else { KEPT_MAX };
         let kept = |wanted: Option<u64>, usual| wanted.map_or(usual, |wanted| wanted.min(most(usual)));
         rules.budget.file_bytes = kept(self.keep_file_bytes, rules.budget.file_bytes);

@@ -33,7 +33,7 @@ use crate::engine::session::output_stream::OutputStream;
 use crate::hub::operations::SessionDocument;
 use crate::tools::{ToolOutcome, TraceContext};
 
-/// Bytes of an answer that is taken whole, and of one event.
+/// The most bytes of an answer that is read whole, and of one event.
 const ANSWER_MAX: usize = 256 << 20;
 
 /// Errors between a client and a server.
@@ -50,16 +50,16 @@ pub enum ClientError {
     /// The connection broke. The fate of the request is unknown.
     #[error("the connection to the server broke: {0}")]
     Broken(String),
-    /// The server says no.
+    /// The server refused the request.
     #[error(transparent)]
     Refused(#[from] Box<HttpProblem>),
-    /// The server says something that is none of its answers.
-    #[error("the server's answer can't be understood: {0}")]
+    /// The server's answer is not of the expected form.
+    #[error("unexpected answer from the server: {0}")]
     Odd(String),
 }
 
 impl ClientError {
-    /// Returns true for a message that came too late: its call has ended, or waits for no answer any more.
+    /// Returns true if the request came too late: its call has ended or no longer waits for an answer.
     pub fn is_late(&self) -> bool {
         matches!(self, Self::Refused(problem) if matches!(&*problem.kind, "not_found" | "conflict"))
     }
@@ -77,7 +77,7 @@ impl Diagnostic for ClientError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Refused(problem) => problem.more.command_hint.clone(),
-            Self::Broken(_) => Some("look into the session's log before you do it again".to_owned()),
+            Self::Broken(_) => Some("check the session's log before you retry".to_owned()),
             Self::Unreachable { .. } | Self::Odd(_) => None,
         }
     }
@@ -92,7 +92,7 @@ impl From<hyper::Error> for ClientError {
 /// An event of a call in flight.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CallEvent {
-    /// It has begun, under that name.
+    /// It has begun, with this call id.
     Begun(u64),
     /// Its command has printed something.
     Output {
@@ -101,17 +101,17 @@ pub enum CallEvent {
         /// The bytes.
         bytes: Bytes,
     },
-    /// A word about the progress of its workspace, which is being made ready.
+    /// A progress message while its workspace is prepared.
     Progress(String),
-    /// Its command needs an approval: [`HttpClient::answer`] gives it.
+    /// Its command needs an approval: answer with [`HttpClient::answer`].
     Question(Value),
-    /// Bytes of output came faster than they were read, and were not shown.
+    /// The number of bytes of output that were dropped because they were not read in time.
     Missed(u64),
     /// It has ended.
     Ended(Box<ToolOutcome>),
 }
 
-/// The events of a call, as they come.
+/// The live events of a call.
 pub struct CallStream(CallSource);
 
 enum CallSource {
@@ -124,12 +124,12 @@ impl CallStream {
         Self(CallSource::Terminal(events))
     }
 
-    /// Waits for the next event, of which [`CallEvent::Ended`] is the last.
+    /// Waits for the next event. [`CallEvent::Ended`] is the last.
     ///
     /// # Errors
-    /// The server's, which end the call; and [`ClientError::Broken`].
+    /// The server's problems, which end the call; and [`ClientError::Broken`].
     pub async fn next(&mut self) -> Result<CallEvent, ClientError> {
-        let broken = || ClientError::Broken("the call's outcome never came".to_owned());
+        let broken = || ClientError::Broken("the call's outcome never arrived".to_owned());
         let events = match &mut self.0 {
             CallSource::Events(events) => events,
             CallSource::Terminal(events) => return events.next().await.unwrap_or_else(|| Err(broken())),
@@ -143,13 +143,13 @@ impl CallStream {
     }
 }
 
-/// Keeps a server from ending for want of clients, until it is dropped.
+/// A connection that keeps a server from exiting for lack of clients until it is dropped.
 pub struct Attended {
     _stream: UpgradedStream,
 }
 
-/// Talks to the server at a unix socket, with a connection for each request, or to one in this process. Dropping a
-/// request cancels it.
+/// Sends requests to the server at a unix socket, each on its own connection, or to a server in this process. Dropping
+/// a request cancels it.
 #[derive(Debug, Clone)]
 pub struct HttpClient {
     server: ServerPlace,
@@ -163,23 +163,23 @@ enum ServerPlace {
 }
 
 impl HttpClient {
-    /// A client of the server at that socket.
+    /// Creates a client of the server at a socket.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { server: ServerPlace::Socket(path.into()), trace: None }
     }
 
-    /// A client of a router in this process, as [`HttpFace::router`](super::HttpFace::router) makes it, without a socket.
+    /// Creates a client of a router in this process, such as [`HttpFace::router`](super::HttpFace::router) returns.
     pub fn within(router: Router) -> Self {
         Self { server: ServerPlace::Here(HttpServer::default(), router), trace: None }
     }
 
-    /// Returns a client whose requests belong to that trace.
+    /// Returns a client that sends its requests within a trace.
     #[must_use]
     pub fn in_trace(self, trace: Option<TraceContext>) -> Self {
         Self { trace, ..self }
     }
 
-    /// Makes a call in a session, by its name or the beginning of its id; `seen` is given what comes of it meanwhile.
+    /// Makes a call in a session, by its name or the beginning of its id; `seen` receives the call's events.
     pub async fn call(
         &self,
         session: &str,
@@ -195,7 +195,7 @@ impl HttpClient {
         }
     }
 
-    /// Begins a call, and gives what comes of it. Dropping that cancels it.
+    /// Begins a call and returns its events. Dropping the stream cancels the call.
     pub async fn begin_call(&self, session: &str, request: &CallRequest) -> Result<CallStream, ClientError> {
         let path = format!("/v1/sessions/{}/calls", encoded(session));
         let response = self.send(Method::POST, &path, Some(request), Some(EVENTS)).await?;
@@ -221,7 +221,7 @@ impl HttpClient {
         self.delete(&format!("/v1/sessions/{}/calls/{call}", encoded(session))).await
     }
 
-    /// Has a verb done that may take long, and gives its document; `seen` is given words about the progress meanwhile.
+    /// Runs a long operation and returns its result; `seen` receives progress messages.
     pub async fn work<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -242,15 +242,15 @@ impl HttpClient {
                 _ => {}
             }
         }
-        Err(ClientError::Broken("the answer never came".to_owned()))
+        Err(ClientError::Broken("the answer never arrived".to_owned()))
     }
 
-    /// Stays connected, so that the server does not end for want of clients, until the result is dropped.
+    /// Stays connected until the result is dropped, so that the server does not exit for lack of clients.
     pub async fn attend(&self) -> Result<Attended, ClientError> {
         Ok(Attended { _stream: self.upgrade(ATTEND.0, ATTEND.1, &serde_json::json!({})).await? })
     }
 
-    /// Has the connection turned over to another protocol.
+    /// Sends a request that upgrades its connection to another protocol.
     pub async fn upgrade(
         &self,
         path: &str,
@@ -264,23 +264,23 @@ impl HttpClient {
         Ok(TokioIo::new(hyper::upgrade::on(response).await?))
     }
 
-    /// Asks about a session, by its name or the beginning of its id.
+    /// Returns the document of a session, by its name or the beginning of its id.
     #[doc(hidden)]
     pub async fn session(&self, session: &str) -> Result<SessionDocument, ClientError> {
         self.get(&format!("/v1/sessions/{}", encoded(session))).await
     }
 
-    /// Removes what is at a path.
+    /// Sends `DELETE` for a path.
     pub async fn delete(&self, path: &str) -> Result<(), ClientError> {
         self.send(Method::DELETE, path, None::<&()>, None).await.map(drop)
     }
 
-    /// Asks for a document.
+    /// Gets a document.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.ask(Method::GET, path, None::<&()>).await
     }
 
-    /// Sends a document, and gives the one that comes back.
+    /// Posts a document and returns the answer.
     pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
         self.ask(Method::POST, path, Some(body)).await
     }
@@ -350,17 +350,17 @@ impl HttpClient {
     }
 }
 
-/// Bytes on their way between a client and a server in one process.
+/// Buffer size between a client and a server in one process.
 const BUFFER: usize = 64 << 10;
 
-/// Sends a request on a connection that is for it alone, within a runtime; gives the answer, whose body is still to come.
+/// Sends a request on its own connection, within a runtime; returns the answer once its head has arrived.
 pub async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, hyper::Error>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(async move {
-        // Its error comes with the answer.
+        // `send_request` reports its error.
         drop(connection.with_upgrades().await);
     });
     sender.send_request(request).await
@@ -375,7 +375,7 @@ fn refusal(status: StatusCode, body: &[u8]) -> ClientError {
 
 async fn document<T: DeserializeOwned>(response: Response<Body>) -> Result<T, ClientError> {
     let bytes = whole(response).await?;
-    // An answer without a document is none.
+    // An empty answer reads as `null`.
     let bytes = if bytes.is_empty() { Bytes::from_static(b"null") } else { bytes };
     serde_json::from_slice(&bytes).map_err(|error| ClientError::Odd(error.to_string()))
 }
@@ -408,11 +408,11 @@ impl SentEvent {
 
     fn text(&self) -> Result<String, ClientError> {
         let value: Value = self.value()?;
-        value["text"].as_str().map(str::to_owned).ok_or_else(|| ClientError::Odd("there is no text".to_owned()))
+        value["text"].as_str().map(str::to_owned).ok_or_else(|| ClientError::Odd("`text` is missing".to_owned()))
     }
 
     fn number(&self, field: &str) -> Result<u64, ClientError> {
-        self.value::<Value>()?[field].as_u64().ok_or_else(|| ClientError::Odd(format!("there is no {field}")))
+        self.value::<Value>()?[field].as_u64().ok_or_else(|| ClientError::Odd(format!("`{field}` is missing")))
     }
 }
 
@@ -428,7 +428,7 @@ impl ResponseStream {
             }
             self.searched = self.read.len().saturating_sub(1);
             if self.read.len() > ANSWER_MAX {
-                return Err(ClientError::Odd("an event that does not end".to_owned()));
+                return Err(ClientError::Odd(format!("an event has more than {ANSWER_MAX} bytes")));
             }
             let frame = self.body.frame().await.transpose();
             match frame.map_err(|error| ClientError::Broken(error.to_string()))? {
@@ -458,7 +458,7 @@ struct OutputSent {
     base64: Option<String>,
 }
 
-/// Reads an event of a call; `None` for events of newer servers.
+/// Parses an event of a call; `None` for events that only newer servers send.
 pub(super) fn call_event(event: &SentEvent) -> Result<Option<CallEvent>, ClientError> {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;

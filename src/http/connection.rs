@@ -1,4 +1,4 @@
-//! A connection whose client must say something, and read what it asked for.
+//! A connection with timeouts: for the client's first byte, and for stalled writes.
 
 use std::future::Future;
 use std::io;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// Fails when a write stalls for too long, or when the client is silent at first.
+/// A stream that fails if the client's first byte does not arrive in time, or a write stalls for too long.
 pub(super) struct Impatient<S> {
     stream: S,
     /// Runs until the first byte.
@@ -34,7 +34,7 @@ impl<S> Impatient<S> {
         let deadline = Instant::now() + patience;
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
         ready!(stalled.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client reads nothing")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client stopped reading")))
     }
 }
 
@@ -51,7 +51,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
             return read;
         }
         ready!(silent.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client says nothing")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client sent nothing")))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Calls and verbs in sessions in which other hosts work, through this host's own API.
+//! Calls and verbs in sessions of other hosts, through this host's own API.
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -12,9 +12,9 @@ use crate::hub::hosts::{CallElsewhere, OtherHosts, VerbElsewhere};
 use crate::hub::operations::OperationError;
 use crate::tools::{ShellRules, ToolOutcome};
 
-const NOBODY: &str = "the session is on another host, from which nobody can be asked; allow the command beforehand";
+const NOBODY: &str = "the session is on another host, which can't ask for approval; allow the command beforehand";
 
-/// The way to other hosts through the API, which sends requests on.
+/// Reaches other hosts through the API, which forwards requests.
 pub(super) struct ThroughApi;
 
 fn api(hub: &Hub) -> HttpClient {

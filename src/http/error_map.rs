@@ -57,22 +57,22 @@ fn hint(error: &dyn Diagnostic) -> Option<String> {
         _ => None,
     };
     let mount = |error: &MountError| match error {
-        MountError::Outside { .. } => Some("the server mounts only what is below its --allow-root directories"),
+        MountError::Outside { .. } => Some("the server mounts only directories below its --allow-root"),
         _ => None,
     };
     let workspace = |error: &WorkspaceError| match error {
-        WorkspaceError::Earlier { .. } => Some("`\"force\": true`, without `\"keep_earlier\"`, removes that, too"),
+        WorkspaceError::Earlier { .. } => Some("`\"force\": true` without `\"keep_earlier\"` removes them, too"),
         WorkspaceError::Drifted(_) | WorkspaceError::NotKept(_) => {
-            Some("`\"force\": true` records what was changed outside first, and leaves what was not kept")
+            Some("`\"force\": true` first records external changes, and leaves files whose contents were not kept")
         }
         _ => None,
     };
     if let Some(WorkspaceError::Mounts { name, .. }) = error.downcast_ref() {
-        return Some(format!("DELETE /v1/sessions/{name} takes the child away again"));
+        return Some(format!("DELETE /v1/sessions/{name} removes the child"));
     }
     let found = error.downcast_ref().and_then(session).or_else(|| error.downcast_ref().and_then(mount));
     let found = found.or_else(|| error.downcast_ref().and_then(workspace));
-    let backend = |_: &BackendError| "`foldspace doctor` tells what works on the server";
+    let backend = |_: &BackendError| "`foldspace doctor` reports what works on the server";
     found.or_else(|| error.downcast_ref().map(backend)).map(str::to_owned)
 }
 

@@ -1,4 +1,4 @@
-//! Changes of files by a program: each is a recorded call.
+//! File changes by a program: each is a recorded call.
 
 use axum::response::{IntoResponse, Response};
 use schemars::{JsonSchema, SchemaGenerator};
@@ -15,18 +15,18 @@ use crate::tools::{FileWork, ToolOutcome};
 const OUTCOME: Media = &[("application/json", Some(SchemaGenerator::subschema_for::<ToolOutcome>))];
 const FILE: &str = "/v1/sessions/{session}/files/{*path}";
 
-/// Writes a file, the body's bytes: at most 1 GiB. Directories above it come into being, and links are followed.
+/// Writes the body to a file: at most 1 GiB. Missing parent directories are created, and links are followed.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PutFile {
-    /// The path from the workspace root; its slashes stand as they are
+    /// The path from the workspace root; its slashes are not escaped.
     path: String,
-    /// Its executable bit; by default it stays as it is, and a new file has none.
+    /// The executable bit; by default it is unchanged, and not set on a new file.
     executable: Option<bool>,
-    /// Fails when something is there.
+    /// True to fail if the path exists.
     #[serde(default)]
     create: bool,
-    /// The agent for whom it is done; none by default.
+    /// The agent that makes the change; none by default.
     agent: Option<String>,
 }
 
@@ -43,16 +43,16 @@ impl HttpVerb for PutFile {
     }
 }
 
-/// Removes an entry; a link itself.
+/// Removes an entry; a link is removed, not its target.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RemoveEntry {
-    /// The path from the workspace root; its slashes stand as they are
+    /// The path from the workspace root; its slashes are not escaped.
     path: String,
-    /// Removes a directory with what is in it; else it must be empty.
+    /// True to remove a directory with its contents; else it must be empty.
     #[serde(default)]
     recursive: bool,
-    /// The agent for whom it is done; none by default.
+    /// The agent that makes the change; none by default.
     agent: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl HttpVerb for RemoveEntry {
     }
 }
 
-/// Moves an entry, with what is below it.
+/// Moves an entry; a directory with its contents.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MoveEntry {
@@ -75,10 +75,10 @@ pub(super) struct MoveEntry {
     from: String,
     /// Its new path.
     to: String,
-    /// Replaces a file or a link there; else nothing may be there.
+    /// True to replace a file or a link at the new path; else the path must not exist.
     #[serde(default)]
     replace: bool,
-    /// The agent for whom it is done; none by default.
+    /// The agent that makes the change; none by default.
     agent: Option<String>,
 }
 
@@ -93,13 +93,13 @@ impl HttpVerb for MoveEntry {
     }
 }
 
-/// Makes a directory, and those above it. One that is there stays.
+/// Makes a directory and its missing parents. An existing directory is left as it is.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MakeDirectory {
     /// The directory, from the workspace root.
     path: String,
-    /// The agent for whom it is done; none by default.
+    /// The agent that makes the change; none by default.
     agent: Option<String>,
 }
 
@@ -113,14 +113,14 @@ impl HttpVerb for MakeDirectory {
     }
 }
 
-/// Unpacks a tar archive, the body: directories, files and links, at most 1 GiB, as one call. Files that are there are
-/// replaced, and others stay.
+/// Unpacks the body, a tar archive of directories, files and links, at most 1 GiB, as one call. Existing files at its
+/// paths are replaced; others stay.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PutTar {
-    /// The directory to unpack it in; the root by default.
+    /// The directory to unpack into; the root by default.
     below: Option<String>,
-    /// The agent for whom it is done; none by default.
+    /// The agent that makes the change; none by default.
     agent: Option<String>,
 }
 
@@ -147,7 +147,7 @@ async fn change(face: HttpFace, session: &str, agent: Option<String>, work: File
     if outcome.is_ok() { Ok(axum::Json(outcome).into_response()) } else { Err(problem_of(outcome)) }
 }
 
-/// Returns the problem of a call that did not succeed.
+/// Returns the problem of a failed call.
 pub(super) fn problem_of(outcome: ToolOutcome) -> HttpProblem {
     let kind = match outcome.reason {
         Some(CallReason::Invalid | CallReason::TooLarge) => ProblemKind::Unusable,

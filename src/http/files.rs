@@ -1,4 +1,4 @@
-//! Files at any position.
+//! Reading files at any position.
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -26,20 +26,20 @@ pub(super) struct WholeEntry {
     /// The entry.
     #[serde(flatten)]
     entry: EntryDocument,
-    /// The contents of a file, where they are UTF-8.
+    /// The contents of a file, if they are UTF-8.
     contents_text: Option<String>,
-    /// The contents of a file, where they are not.
+    /// The contents of a file, if they are not UTF-8.
     contents_base64: Option<String>,
 }
 
-/// Gives a file as it was at a position: its bytes; with `Accept: application/json` what is known of it, with its
-/// contents as text or base64.
+/// Returns the bytes of a file at a position; with `Accept: application/json` its metadata, with its contents as text
+/// or base64.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileAt {
-    /// The path from the workspace root; its slashes stand as they are
+    /// The path from the workspace root; its slashes are not escaped.
     path: String,
-    /// The position; the last one by default.
+    /// The position; the head by default.
     at: Option<Position>,
 }
 
@@ -59,7 +59,7 @@ impl HttpVerb for FileAt {
         let answer = blocking(move || {
             let files = VirtualFileSystem::of(&state_at(&session, self.at)?);
             let Some(entry) = files.get(&path) else {
-                return Err(HttpProblem::new(ProblemKind::NotFound, format!("there is no {} there", path.rooted())));
+                return Err(HttpProblem::new(ProblemKind::NotFound, format!("{} does not exist there", path.rooted())));
             };
             match as_json {
                 true => whole(&session, &path, entry).map(|whole| axum::Json(whole).into_response()),
@@ -87,7 +87,7 @@ fn whole(session: &Session, path: &EntryPath, entry: &Entry) -> Result<WholeEntr
     })
 }
 
-/// Answers with the bytes of a content. Nothing that an agent wrote is to run in a browser.
+/// Answers with the bytes of a content, as an attachment: files that an agent wrote must not run in a browser.
 pub(super) fn attachment(session: &Session, content: &Digest) -> Result<Response, HttpProblem> {
     let headers = [
         (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
@@ -106,6 +106,6 @@ fn raw(session: &Session, path: &EntryPath, entry: &Entry) -> Result<Response, H
         Node::Special { .. } => "a special file",
     };
     let problem =
-        HttpProblem::new(ProblemKind::Refused, format!("{} is {what}: it has no bytes to give", path.rooted()));
-    Err(problem.with_hint("`Accept: application/json` tells what is known of it"))
+        HttpProblem::new(ProblemKind::Refused, format!("{} is {what}, which has no bytes to return", path.rooted()));
+    Err(problem.with_hint("`Accept: application/json` returns its metadata"))
 }

@@ -1,4 +1,4 @@
-//! Events as they come, from any position.
+//! Following a session's events, from any position on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,18 +24,18 @@ use crate::engine::subscription::{Filter, Subscription};
 use crate::hub::operations::OperationRoute;
 use crate::view::{self, Position};
 
-/// Time to wait for an announcement before looking whether there is something all the same, or the session is gone.
+/// Time to wait for an announcement before reading the store anyway: it may have events, or the session may be gone.
 const LOOK: Duration = Duration::from_millis(200);
-/// Time that a slow client may keep announcements waiting. After that they are let go, and read again later.
+/// Time that a slow client may hold up announcements. Then they are dropped, and read from the store later.
 const HOLD: Duration = Duration::from_secs(1);
 
-/// Follows a session's events as server-sent events, from any position on: first those that are there, then those that
-/// come. Each has its position as `id`, so a client that comes again with `Last-Event-ID` misses nothing. An `end` event
-/// says that the session was removed.
+/// Follows a session's events as server-sent events, from any position on: first the stored events, then new ones. Each
+/// has its position as `id`, so a client that reconnects with `Last-Event-ID` misses nothing. An `end` event reports
+/// that the session was removed.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FollowEvents {
-    /// The first position; 1 by default. `Last-Event-ID` goes before it.
+    /// The first position; 1 by default. `Last-Event-ID` overrides it.
     from: Option<Position>,
 }
 
@@ -43,7 +43,7 @@ impl HttpVerb for FollowEvents {
     const NAME: &'static str = "follow_events";
     const ROUTE: OperationRoute = OperationRoute::at("GET", "events", "/v1/sessions/{session}/events/stream", 200);
     const GIVES: Media = &[("text/event-stream", None)];
-    const READS: Headers = &[("Last-Event-ID", "integer", "The last position that was seen")];
+    const READS: Headers = &[("Last-Event-ID", "integer", "The last position that the client received")];
 
     async fn answer(self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
         let seen = head.last_seen()?;
@@ -64,7 +64,7 @@ struct EventFollower {
     frames: EventFrames,
     next: Seq,
     spoken: Instant,
-    #[expect(dead_code, reason = "it counts the client for as long as it is there")]
+    #[expect(dead_code, reason = "it counts the client while it is connected")]
     follower: Arc<()>,
 }
 
@@ -110,7 +110,7 @@ impl EventFollower {
         self.session.subscribe(self.next, Filter::all())
     }
 
-    /// Takes the events at hand; without any it reads the store on a blocking thread.
+    /// Takes the announced events; without any it reads the store on a blocking thread.
     async fn look(&mut self, subscription: Subscription) -> Result<FollowStart, HttpProblem> {
         let mut found = gather(&self.session, subscription, |subscription| Ok(subscription.next_at_hand()));
         if found.count == 0 && found.subscription.is_behind() {
@@ -122,7 +122,7 @@ impl EventFollower {
         Ok(found)
     }
 
-    /// Sends a piece. A slow client's subscription is dropped: the journal keeps the events.
+    /// Sends a piece. For a slow client it drops the subscription: the journal has the events.
     async fn send(&mut self, text: Vec<u8>, subscription: Subscription) -> Result<Subscription, Gone> {
         self.spoken = Instant::now();
         let text = Bytes::from(text);
@@ -153,7 +153,7 @@ impl EventFollower {
     }
 }
 
-/// Writes events until there is none, or a piece is full.
+/// Writes events until there are no more or the piece is full.
 fn gather(
     session: &Session,
     mut subscription: Subscription,

@@ -1,4 +1,4 @@
-//! Requests for sessions in which another host works: they are sent on to it.
+//! Forwarding requests to the host that owns their session.
 
 use std::io;
 use std::time::Duration;
@@ -27,33 +27,33 @@ use super::{HttpFace, Token, blocking, guard};
 use crate::engine::id::SessionId;
 use crate::engine::store::{StoreError, StoreHost};
 
-/// Names the host that has sent a request on. It is not sent on again.
+/// Names the host that forwarded a request. Such a request is not forwarded again.
 const FORWARDED: HeaderName = HeaderName::from_static("foldspace-forwarded");
 const CONNECT: Duration = Duration::from_secs(1);
-/// Bytes of a problem that another host tells.
+/// The most bytes of a problem that another host reports.
 const PROBLEM_MAX: usize = 1 << 20;
-/// Time between two looks whether a host is gone that has a request.
+/// Interval of checks that the host of a forwarded request is still alive.
 const LOOK: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A connection to another host, which has proved on it that it has the token.
+/// A connection to another host, authenticated: the host has proved on it that it has the token.
 struct PeerConnection {
-    /// Its name and port, as they are in its URL.
+    /// The host's name and port, as in its URL.
     authority: String,
     sender: SendRequest<Body>,
     proof: HostProof,
 }
 
-/// A request that another host is to answer, with the connection to it.
+/// The connection to the host that has to answer a request.
 pub(super) struct Forward {
-    /// Its name.
+    /// The host's name.
     host: String,
     connection: PeerConnection,
 }
 
 impl HttpFace {
-    /// Finds the host that has to answer a request for a session; none where this one does. A host that can't be reached
-    /// is waited for until it is gone, except by requests that only look.
+    /// Finds the host that has to answer a request for a session; `None` if this host does. Waits for an unreachable
+    /// host for up to two leases; a read-only request does not wait, and is answered here.
     pub(super) async fn forward(&self, wanted: &str, parts: &Parts) -> Result<Option<Forward>, HttpProblem> {
         if self.hub().sessions().store().hosts().is_none() || parts.headers.contains_key(FORWARDED) {
             return Ok(None);
@@ -88,7 +88,7 @@ impl HttpFace {
 }
 
 impl HttpFace {
-    /// Asks another host to do something with a session that this one has let go of.
+    /// Sends a request to another host for a session that this host has released.
     pub(super) async fn ask_host(&self, host: &StoreHost, path: &str, asked: &Value) -> Result<(), HttpProblem> {
         let own = self.hub().sessions().store().hosts().map(|hosts| hosts.own().name.clone()).unwrap_or_default();
         let connection = self.connect(&own, host).await?;
@@ -118,19 +118,19 @@ impl HttpFace {
 
 fn broken(error: &dyn std::fmt::Display) -> HttpProblem {
     HttpProblem::new(ProblemKind::OtherHost, format!("the session's host did not answer: {error}"))
-        .with_hint("look into the session's log before you do it again")
+        .with_hint("check the session's log before you retry")
 }
 
 fn unproved(host: &StoreHost, what: &str) -> HttpProblem {
     let detail = format!("host {} at {} is not trusted: {what}", host.name, host.at.as_deref().unwrap_or_default());
     HttpProblem::new(ProblemKind::OtherHost, detail).with_hint(
-        "start all hosts in one version with the same --token-file or FOLDSPACE_TOKEN; see who writes to NATS",
+        "start all hosts in one version with the same --token-file or FOLDSPACE_TOKEN; check who can write to NATS",
     )
 }
 
 impl HttpFace {
-    /// Connects to a host that is there and proves that it has the token. The system accepts connections for a process
-    /// that stands still, too.
+    /// Connects to a host and has it prove that it has the token. An accepted connection alone proves nothing: the
+    /// kernel accepts connections for a stopped process, too.
     async fn connect(&self, own: &str, host: &StoreHost) -> Result<PeerConnection, HttpProblem> {
         let token = self.hub().shared_with_hosts().and_then(|token| Token::new(token).ok());
         let proof = HostProof::ask(token.ok_or_else(|| unproved(host, "this host has no token"))?, own, host)?;
@@ -138,7 +138,7 @@ impl HttpFace {
         let Some((authority, sender, answer)) = asked else {
             let (name, at) = (&host.name, host.at.as_ref());
             let hint = at.map_or(format!("start it with --at URL, or use its sessions on {name}"), |at| {
-                format!("see that {at} is reached")
+                format!("check that {at} is reachable from here")
             });
             let detail = format!("host {name} can't be reached from here");
             return Err(HttpProblem::new(ProblemKind::OtherHost, detail).with_hint(hint));
@@ -146,7 +146,7 @@ impl HttpFace {
         let why = match (answer.status, answer.headers.contains_key(ANSWER)) {
             (StatusCode::OK, true) => "its proof is wrong",
             (StatusCode::OK, false) => "it does not prove that it has the token, as older versions do not",
-            _ => "its token, --host or --at is not what this host knows",
+            _ => "its token, --host or --at is not what this host expects",
         };
         let proof = proof.answered(&answer.headers).ok_or_else(|| unproved(host, why))?;
         Ok(PeerConnection { authority, sender, proof })
@@ -162,7 +162,7 @@ async fn ask(host: &StoreHost, proof: &HostProof) -> Option<(String, SendRequest
     stream.set_nodelay(true).ok()?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
     tokio::spawn(async move {
-        // Its error comes with the answer.
+        // `send_request` reports its error.
         drop(connection.with_upgrades().await);
     });
     let request = Request::get("/healthz").header(HOST, &authority).header(ASK, proof.question());
@@ -186,7 +186,7 @@ fn until(gone: impl Future<Output = ()> + Send + 'static, body: Incoming) -> Bod
 }
 
 impl Forward {
-    /// Sends the request on, and gives the other host's answer.
+    /// Forwards the request and returns the other host's answer.
     pub(super) async fn send(mut self, face: &HttpFace, mut parts: Parts, body: Body) -> Result<Response, HttpProblem> {
         let upgrade = parts.extensions.remove::<OnUpgrade>().filter(|_| parts.headers.contains_key(UPGRADE));
         let request = self.request(&parts, body).map_err(|error| broken(&error))?;
@@ -197,7 +197,7 @@ impl Forward {
         if response.status() == StatusCode::UNAUTHORIZED {
             let detail = "the session's host has not accepted this host's proof";
             return Err(HttpProblem::new(ProblemKind::OtherHost, detail)
-                .with_hint("a proxy between the hosts must leave methods and paths as they are"));
+                .with_hint("a proxy between the hosts must not change methods or paths"));
         }
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             response.headers_mut().remove(CONNECTION);
@@ -211,7 +211,7 @@ impl Forward {
         Ok(response.map(Body::new))
     }
 
-    /// Makes the request for the other host. The client's token stays here.
+    /// Builds the request for the other host, without the client's token.
     fn request(&self, parts: &Parts, body: Body) -> Result<Request<Body>, http::Error> {
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
         let PeerConnection { authority, proof, .. } = &self.connection;
@@ -231,16 +231,15 @@ impl Forward {
     }
 }
 
-/// Carries what comes on either connection over to the other one.
+/// Copies bytes between two connections, in both directions.
 async fn join(client: OnUpgrade, host: OnUpgrade) {
     let (client, host) = match tokio::try_join!(client, host) {
         Ok(both) => both,
         Err(error) => {
-            tracing::debug!(%error, "a connection was not turned over");
+            tracing::debug!(%error, "failed to upgrade a connection");
             return;
         }
     };
     let (mut client, mut host) = (TokioIo::new(client), TokioIo::new(host));
-    // Its end is the end of both.
     drop(tokio::io::copy_bidirectional(&mut client, &mut host).await);
 }

@@ -1,4 +1,4 @@
-//! Server-sent events on their way to a client that may be slow.
+//! Sending server-sent events to a client that may be slow.
 
 use std::io::Write;
 use std::time::Duration;
@@ -12,27 +12,27 @@ use tokio::sync::mpsc;
 
 /// The media type of a stream of events.
 pub(super) const EVENTS: &str = "text/event-stream";
-/// Pieces that wait for a client.
+/// The most pieces that wait for a client.
 const WAITING: usize = 8;
-/// Bytes of a piece, unless a single event has more.
+/// The most bytes of a piece, unless a single event has more.
 pub(super) const PIECE: usize = 64 << 10;
-/// Time after which a client hears something even when nothing happens.
+/// Interval of keep-alive comments while nothing else is sent.
 pub(super) const ALIVE: Duration = Duration::from_secs(15);
-/// Time that a client over TCP may take to make room.
+/// Time that a TCP client may take to make room.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 type FramePiece = Result<Bytes, std::convert::Infallible>;
 
 pub(super) struct EventFrames {
     pieces: mpsc::Sender<FramePiece>,
-    /// Time that the client may take to make room; none for one that the kernel knows.
+    /// Time that the client may take to make room; `None` for a client on the unix socket.
     patience: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Gone;
 
-/// Opens a stream to a client, which is on the unix socket or not.
+/// Opens a stream to a client; `is_local` if it is on the unix socket.
 pub(super) fn open(is_local: bool) -> (EventFrames, Response) {
     open_as(EVENTS, is_local)
 }
@@ -58,13 +58,12 @@ impl EventFrames {
         }
     }
 
-    /// Sends a piece; fails when the client makes no room for it in time.
+    /// Sends a piece; fails if the client makes no room for it in time.
     pub(super) async fn send_within(&self, patience: Duration, piece: impl Into<Bytes>) -> Result<(), Gone> {
         let sent = tokio::time::timeout(patience, self.pieces.send(Ok(piece.into()))).await;
         sent.ok().and_then(Result::ok).ok_or(Gone)
     }
 
-    /// Sends an event.
     pub(super) async fn event(&self, name: &str, value: &impl Serialize) -> Result<(), Gone> {
         let mut text = Vec::new();
         write(&mut text, Some(name), None, value);
@@ -76,10 +75,10 @@ impl EventFrames {
     }
 }
 
-/// Writes an event. JSON has no line ends, which would end it.
+/// Writes an event. Compact JSON has no line breaks, which would end it.
 pub(super) fn write(text: &mut Vec<u8>, name: Option<&str>, id: Option<u64>, value: &impl Serialize) {
     if let Some(id) = id {
-        // Writing into memory does not fail.
+        // Writing to memory does not fail.
         let _ = writeln!(text, "id: {id}");
     }
     if let Some(name) = name {
@@ -94,7 +93,7 @@ pub(super) fn write(text: &mut Vec<u8>, name: Option<&str>, id: Option<u64>, val
     text.extend_from_slice(b"\n\n");
 }
 
-/// A sign that the server is still there.
+/// A keep-alive comment.
 pub(super) const STILL_HERE: &[u8] = b": still here\n\n";
 
 #[cfg(test)]

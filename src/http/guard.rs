@@ -1,4 +1,4 @@
-//! The guard of the API: the token, and what a page in a browser can't do.
+//! The guard of the API: it checks the token, and refuses foreign pages in browsers.
 
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
@@ -21,15 +21,15 @@ use super::problem::{HttpProblem, ProblemKind};
 use super::visit::Visit;
 use super::{Access, HttpFace, HttpOptions, page};
 
-/// Names the version of a client that is this program: another version of it is refused.
+/// Names the version of a client that is this program: other versions of it are refused.
 pub(super) const VERSION_HEADER: &str = "foldspace-version";
 
-/// Lets requests in, or not.
+/// Authorizes requests.
 #[derive(Clone)]
 pub(super) struct Guard {
     pub(super) face: HttpFace,
     pub(super) options: Arc<HttpOptions>,
-    /// True for a listener that `foldspace ui` has opened: a request shows that a page is open.
+    /// True if `foldspace ui` opened the listener: a request shows that a page is open.
     pub(super) is_page: bool,
 }
 
@@ -39,7 +39,7 @@ impl Guard {
         check_head(request)?;
         self.check_changes_nothing(request)?;
         let Access::Token { token, names } = &self.options.access else {
-            // Any version may look at the server and end it.
+            // Any version may query the server and stop it.
             let is_about_server = matches!(uri.path(), "/v1/server" | "/v1/server/stop");
             return if is_about_server { Ok(()) } else { self.face.check_version(headers.get(VERSION_HEADER)) };
         };
@@ -61,14 +61,12 @@ impl Guard {
                 note_known(request);
                 Ok(())
             }
-            Some(_) => {
-                Err(HttpProblem::new(ProblemKind::Unauthorized, "the token is not the server's").with_hint(TOKEN))
-            }
-            None => Err(HttpProblem::new(ProblemKind::Unauthorized, "no token was shown").with_hint(TOKEN)),
+            Some(_) => Err(HttpProblem::new(ProblemKind::Unauthorized, "wrong token").with_hint(TOKEN)),
+            None => Err(HttpProblem::new(ProblemKind::Unauthorized, "missing token").with_hint(TOKEN)),
         }
     }
 
-    /// Counts a request of a page. On other listeners only a stream does: what asks for figures is no person.
+    /// Counts a request of a page. On other listeners only streams count: a program that reads metrics is not a page.
     fn visit(&self, request: &Request) -> Option<Visit> {
         let streams = request.headers().get(ACCEPT).is_some_and(|media| media == EVENTS);
         let is_stranger =
@@ -76,7 +74,7 @@ impl Guard {
         (!is_stranger && (self.is_page || streams)).then(|| Visit::begin(&self.face))
     }
 
-    /// Refuses what may change a session, where only looking is allowed. To change protocols is to act.
+    /// Refuses a request that may change a session if the listener is read-only. An upgrade counts as a change.
     fn check_changes_nothing(&self, request: &Request) -> Result<(), HttpProblem> {
         let (method, path) = (request.method(), request.uri().path());
         let looks = matches!(*method, Method::GET | Method::HEAD) && !request.headers().contains_key(UPGRADE);
@@ -90,10 +88,10 @@ impl Guard {
     }
 }
 
-/// Begins the subprotocol by which a page shows its token: its script can send no header with a websocket's request.
+/// Prefix of the subprotocol that carries a page's token: a script can't set headers on a websocket request.
 pub(super) const BEARER_PROTOCOL: &str = "foldspace.bearer.";
 
-/// Returns the token among the subprotocols of a websocket, where there is one and no `Authorization`.
+/// Returns the token among the subprotocols of a websocket, if there is exactly one and no `Authorization`.
 fn of_websocket(headers: &HeaderMap) -> Option<String> {
     let is_websocket = headers.get(UPGRADE).is_some_and(|wanted| wanted.as_bytes().eq_ignore_ascii_case(b"websocket"));
     let mut tokens = protocols(headers).filter_map(|name| name.strip_prefix(BEARER_PROTOCOL));
@@ -108,7 +106,7 @@ pub(super) fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     lists.flat_map(|list| list.split(',').map(str::trim))
 }
 
-/// Counts the client no longer among the strangers.
+/// Marks the client as known: it showed the token.
 pub(super) fn note_known(request: &Request) {
     if let Some(admission) = request.extensions().get::<Arc<Admission>>() {
         admission.note_known();
@@ -125,7 +123,7 @@ pub(super) fn check_head(request: &Request) -> Result<(), HttpProblem> {
     }
 }
 
-/// Bytes of a request's head.
+/// The most bytes of a request's head.
 const HEAD_MAX: usize = 64 << 10;
 
 fn head_bytes(request: &Request) -> usize {
@@ -136,9 +134,9 @@ fn head_bytes(request: &Request) -> usize {
     request.method().as_str().len() + authority + target + " HTTP/1.1 \r\n".len() + headers.sum::<usize>()
 }
 
-const TOKEN: &str = "send `Authorization: Bearer TOKEN`; `foldspace serve` says where its token is";
+const TOKEN: &str = "send `Authorization: Bearer TOKEN`; `foldspace serve` prints where its token is";
 
-/// Refuses pages in browsers: DNS rebinding shows in the host, and other sites show in the origin.
+/// Refuses foreign pages in browsers: DNS rebinding shows in the host, and other sites show in the origin.
 pub(super) fn check_host(uri: &Uri, headers: &HeaderMap, names: &[String]) -> Result<(), HttpProblem> {
     let mut hosts = headers.get_all(HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
@@ -153,7 +151,7 @@ pub(super) fn check_host(uri: &Uri, headers: &HeaderMap, names: &[String]) -> Re
     if uri.authority().is_some_and(|authority| !authority.as_str().eq_ignore_ascii_case(host)) {
         return Err(HttpProblem::new(
             ProblemKind::BadRequest,
-            "the request's target is of another host than its Host header",
+            "the request's target and its Host header name different hosts",
         ));
     }
     let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
@@ -168,7 +166,7 @@ pub(super) fn check_host(uri: &Uri, headers: &HeaderMap, names: &[String]) -> Re
     }
 }
 
-/// Returns a host without its port; empty when it is malformed.
+/// Returns a host without its port; empty if it is malformed.
 fn name_of(host: &str) -> &str {
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => match rest.split_once(']') {
@@ -181,7 +179,7 @@ fn name_of(host: &str) -> &str {
     if port.bytes().all(|byte| byte.is_ascii_digit()) { name } else { "" }
 }
 
-/// Accepts addresses as well: DNS can't rebind them.
+/// Returns true for names of this server, and for any address: DNS can't rebind addresses.
 fn is_known(name: &str, names: &[String]) -> bool {
     name.parse::<IpAddr>().is_ok()
         || name.eq_ignore_ascii_case("localhost")
@@ -206,13 +204,13 @@ pub(super) async fn pass(State(guard): State<Guard>, mut request: Request, next:
     response
 }
 
-/// Runs a request's handler. One that panics is a problem, too.
+/// Runs a request's handler. A panic becomes a problem.
 pub(super) async fn run(request: Request, next: Next) -> Response {
     let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
     answered.unwrap_or_else(|_| HttpProblem::new(ProblemKind::Broken, "the request's handler panicked").into_response())
 }
 
-/// Counts an answer, and lets no browser guess what it is.
+/// Counts an answer, and forbids browsers to guess its type.
 pub(super) fn seal(face: &HttpFace, response: &mut Response) {
     face.metrics().answered(response.status());
     response.headers_mut().entry(X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));

@@ -1,4 +1,4 @@
-//! The health and the figures of the server.
+//! The health check and the metrics of the server.
 
 use axum::http::{Method, Uri, header};
 use axum::response::{AppendHeaders, IntoResponse, Response};
@@ -15,17 +15,17 @@ use crate::engine::event::{Isolation, SessionStarted};
 use crate::engine::store::SessionEntry;
 use crate::hub::operations::OperationRoute;
 
-/// That the server answers.
+/// The health of the server.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Health")]
 pub(super) struct HealthBody {
-    /// `ok`, or `ending` while it waits for its last calls.
+    /// `ok`, or `ending` while it shuts down.
     status: &'static str,
     /// The program's version.
     version: &'static str,
 }
 
-/// Tells that the server answers. It needs no token.
+/// Reports that the server answers. It needs no token.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Healthz {}
@@ -43,7 +43,7 @@ impl HttpVerb for Healthz {
     }
 }
 
-/// Gives the server's figures, as Prometheus reads them.
+/// Returns the server's metrics in the Prometheus text format.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ServerFigures {}
@@ -63,7 +63,7 @@ impl HttpVerb for ServerFigures {
     }
 }
 
-/// Counts events without those of the parent.
+/// Counts events without the parent's events.
 fn own_events(entry: &SessionEntry) -> u64 {
     let started = entry.origin.typed::<SessionStarted>().and_then(Result::ok);
     let fork = started.and_then(|started| started.event.origin).filter(|origin| origin.isolation == Isolation::Fork);
@@ -72,8 +72,8 @@ fn own_events(entry: &SessionEntry) -> u64 {
 
 pub(super) async fn no_route(uri: Uri) -> HttpProblem {
     let path: String = uri.path().chars().take(200).collect();
-    HttpProblem::new(ProblemKind::NoRoute, format!("there is nothing at {path:?}"))
-        .with_hint("GET /openapi.json says what there is")
+    HttpProblem::new(ProblemKind::NoRoute, format!("no route at {path:?}"))
+        .with_hint("GET /openapi.json lists the routes")
 }
 
 pub(super) async fn wrong_method(method: Method, uri: Uri) -> HttpProblem {

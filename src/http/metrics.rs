@@ -1,4 +1,4 @@
-//! The server's figures.
+//! The server's metrics.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -15,7 +15,7 @@ use super::owner::ReplicationStatus;
 #[derive(Default)]
 pub(super) struct Metrics {
     requests: Mutex<BTreeMap<u16, u64>>,
-    /// Each client that follows events has a clone.
+    /// Each client that follows events holds a clone.
     pub(super) followers: Arc<()>,
     events_sent: AtomicU64,
 }
@@ -54,7 +54,7 @@ impl Metrics {
 }
 
 fn put(text: &mut String, name: &str, kind: &str, help: &str, value: &dyn Display) {
-    // Writing into a text does not fail.
+    // Writing to a string does not fail.
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
 }
 
@@ -63,12 +63,12 @@ pub(super) fn write_replication(text: &mut String, status: &ReplicationStatus) {
         put(text, &format!("foldspace_replication_{name}"), "gauge", help, value);
     };
     if let Some(seconds) = status.lag_seconds {
-        one("lag_seconds", "Seconds since the moment up to which all is in the copy of the journal.", &seconds);
+        one("lag_seconds", "Seconds by which the copy of the journal may be out of date.", &seconds);
     }
-    one("lag_bytes", "Bytes of the journal that are not in its copy yet.", &status.lag_bytes);
-    one("segment", "Segment in which the copy of the journal ends.", &status.segment);
+    one("lag_bytes", "Bytes of the journal that are not yet in its copy.", &status.lag_bytes);
+    one("segment", "Last segment in the copy of the journal.", &status.segment);
     one("offset", "Byte of that segment at which the copy ends.", &status.offset);
-    one("failing", "1 if the last try to copy the journal failed.", &u8::from(status.problem.is_some()));
+    one("failing", "1 if the last attempt to copy the journal failed.", &u8::from(status.problem.is_some()));
 }
 
 fn write_calls(text: &mut String, calls: &[CallFigures]) {

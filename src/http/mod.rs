@@ -98,11 +98,11 @@ pub use upgrade::{UpgradeRequest, UpgradeWork, UpgradedStream, upgrade_route};
 pub struct HttpOptions {
     /// The clients that may use it.
     pub access: Access,
-    /// Bytes of a request's body.
+    /// The most bytes of a request's body.
     pub body_bytes: usize,
-    /// Time that a body may take to arrive.
+    /// Time limit for the arrival of a body.
     pub body_time: Duration,
-    /// True where only requests are answered that change nothing.
+    /// True to refuse requests that may change something.
     pub read_only: bool,
 }
 
@@ -112,7 +112,7 @@ impl Default for HttpOptions {
     }
 }
 
-/// The state that all ways in to a hub through HTTP share: rules, figures, known names.
+/// The state that all HTTP listeners of a hub share: rules, metrics, session names.
 ///
 /// ```
 /// use foldspace::{Hub, Registry, Sessions, http::{HttpFace, HttpOptions}, hub::HubOptions};
@@ -130,10 +130,10 @@ pub struct HttpFace {
 }
 
 struct AppState {
-    /// True when the hub opens sessions with exactly these rules.
+    /// True if the hub opens sessions with exactly these rules.
     are_hubs_rules: bool,
     metrics: Metrics,
-    /// Sessions found before, by their whole names.
+    /// A cache of sessions, by their whole names.
     known: Mutex<BTreeMap<String, SessionId>>,
     ending: CancellationToken,
     outdated: CancellationToken,
@@ -148,9 +148,9 @@ struct AppState {
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-const ROOTS: &str = "only clients on the unix socket may say which directories are allowed";
+const ROOTS: &str = "only clients on the unix socket may name allowed directories";
 
-/// Names that are remembered.
+/// The most names in the cache.
 const KNOWN_MAX: usize = 4096;
 
 impl HttpFace {
@@ -161,14 +161,14 @@ impl HttpFace {
         Self::of(hub, rules, are_hubs_rules)
     }
 
-    /// Creates a face with rules of its own for commands: the hub's may be for more trusted callers.
+    /// Creates a face with separate rules for commands: the hub's may be for more trusted callers.
     pub fn with_rules(hub: Hub, rules: ShellRules) -> Self {
         Self::of(hub, rules, false)
     }
 
     fn of(hub: Hub, mut rules: ShellRules, are_hubs_rules: bool) -> Self {
         rules.advice.get_or_insert_with(|| ASK_THE_PERSON.into());
-        // Who calls here is a program or a person: a limit for models comes with the request.
+        // Callers here are programs or people: a limit for models comes with the request.
         rules.policy.max_chars = MAX_COMMAND_CHARS;
         hub.reach_hosts(Box::new(ThroughApi));
         let shared = AppState {
@@ -194,17 +194,16 @@ impl HttpFace {
         &self.hub
     }
 
-    /// The API for one way in.
+    /// Returns the API for one listener.
     pub fn router(&self, options: HttpOptions) -> Router {
         self.router_with(options, Router::new())
     }
 
-    /// Returns the API with other routes beside it, behind the same guard.
+    /// Returns the API and other routes, behind the same guard.
     pub fn router_with(&self, options: HttpOptions, others: Router) -> Router {
         self.routed(options, others, false)
     }
 
-    /// Returns the API with other routes, for a listener of the page or for others.
     fn routed(&self, options: HttpOptions, others: Router, is_page: bool) -> Router {
         let api = routes::router()
             .merge(page::routes())
@@ -216,24 +215,24 @@ impl HttpFace {
         api.merge(others).layer(axum::middleware::from_fn_with_state(guard, guard::pass))
     }
 
-    /// Begins to end: streams of events end, and nothing new is called. Calls go on.
+    /// Begins to shut down: event streams end and new calls are refused. Calls in flight continue.
     pub fn end(&self) {
         self.hub().end();
         self.shared.ending.cancel();
     }
 
-    /// Refuses this program in another version, and ends for its sake once nobody uses this one.
+    /// Refuses clients of another version, and marks this server as outdated so that it exits once idle.
     fn check_version(&self, theirs: Option<&HeaderValue>) -> Result<(), HttpProblem> {
         if theirs.is_none_or(|theirs| theirs == VERSION) {
             return Ok(());
         }
         self.shared.outdated.cancel();
-        let detail = format!("foldspace {VERSION} has the store, which is another version");
+        let detail = format!("the store is in use by foldspace {VERSION}, a different version");
         Err(HttpProblem::new(ProblemKind::OtherVersion, detail)
-            .with_hint("it ends when nobody uses it; `foldspace stop` ends it now"))
+            .with_hint("it exits when idle; `foldspace stop` ends it now"))
     }
 
-    /// Waits until a client of another version has come.
+    /// Waits until a client of another version has connected.
     pub async fn outdated(&self) {
         self.shared.outdated.cancelled().await;
     }
@@ -242,14 +241,14 @@ impl HttpFace {
         &self.shared.metrics
     }
 
-    /// Returns the face for one client: its commands on the host are its own.
+    /// Returns the face for one client: commands on the host run on its behalf.
     fn for_client(&self, caller: Option<&HostCaller>) -> Self {
         let Some(caller) = caller else { return self.clone() };
         let rules = ShellRules { caller: caller.clone(), ..(*self.rules).clone() };
         Self { rules: Arc::new(rules), ..self.clone() }
     }
 
-    /// Returns the face for one request, to whose client the progress of preparations is told.
+    /// Returns the face for one request, with progress messages sent to its client.
     fn telling(&self, progress: &mpsc::UnboundedSender<String>) -> Self {
         let progress = progress.clone();
         // The client may have its answer by then.
@@ -262,7 +261,7 @@ impl HttpFace {
         Ok(blocking(move || face.find(&wanted)).await??)
     }
 
-    /// Opens a session. When it is open already, that costs two lookups.
+    /// Opens a session. If it is open already, this costs two lookups.
     async fn open(&self, wanted: &str) -> Result<OpenSession, HubError> {
         let known = lock(&self.shared.known).get(wanted).copied();
         if let Some(id) = known {
@@ -274,11 +273,11 @@ impl HttpFace {
         self.hub().open(self.session(wanted).await?.id()).await
     }
 
-    /// Finds a session, first where it was found last.
+    /// Finds a session, in the cache first.
     fn find(&self, wanted: &str) -> Result<Session, SessionError> {
         let sessions = self.hub().sessions();
         let known = lock(&self.shared.known).get(wanted).copied();
-        // A handle may outlive its session, whose name another one may have by now: only the store knows.
+        // A handle may outlive its session, and another session may have taken the name: only the store knows.
         if let Some(id) = known
             && sessions.store().entry(id)?.is_some()
         {
@@ -289,7 +288,7 @@ impl HttpFace {
         if known.len() >= KNOWN_MAX {
             known.clear();
         }
-        // The beginning of an id may be that of another, too, later.
+        // A prefix of an id may become ambiguous later.
         match wanted == session.name() || wanted.len() == 2 * session.id().as_bytes().len() {
             true => known.insert(wanted.to_owned(), session.id()),
             false => known.remove(wanted),

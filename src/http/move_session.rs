@@ -1,4 +1,4 @@
-//! The way of a session from one host to another.
+//! Moving a session from one host to another.
 
 use axum::response::{IntoResponse, Response};
 use schemars::{JsonSchema, SchemaGenerator};
@@ -13,8 +13,7 @@ use crate::engine::id::SessionId;
 use crate::engine::store::{StoreError, StoreHost};
 use crate::hub::operations::OperationRoute;
 
-/// Moves a session to another host of a store that several share: its calls are waited for, its workspace is closed, and
-/// opened there.
+/// Moves a session to another host of a shared store: waits for its calls, closes its workspace, and opens it there.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MoveSession {
@@ -22,13 +21,13 @@ pub(super) struct MoveSession {
     host: String,
 }
 
-/// The place of a session that was moved.
+/// The new place of a moved session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MovedSession {
     /// The session.
     #[schemars(with = "String")]
     pub session: SessionId,
-    /// The host that works in it now.
+    /// The host that has it now.
     pub host: String,
     /// Milliseconds that it took.
     pub millis: u64,
@@ -56,7 +55,7 @@ impl HttpVerb for MoveSession {
 }
 
 impl HttpFace {
-    /// Finds another host by its name; none for this one.
+    /// Finds another host by its name; `None` for this host.
     async fn host(&self, name: &str) -> Result<Option<StoreHost>, HttpProblem> {
         let (sessions, wanted) = (self.hub().sessions().clone(), name.to_owned());
         let find = move || {
@@ -65,14 +64,14 @@ impl HttpFace {
             Ok::<_, StoreError>(Some((found, hosts.own().name == wanted)))
         };
         let Some((found, is_own)) = blocking(find).await?? else {
-            let detail = "the store is one machine's, so there is no other host to move a session to";
+            let detail = "the store is one machine's, so it has no other host to move a session to";
             return Err(HttpProblem::new(ProblemKind::Refused, detail)
                 .with_hint("start the hosts with `foldspace serve --store nats://...`"));
         };
         let shown = format!("{name:.80}");
         let found = found.ok_or_else(|| {
-            HttpProblem::new(ProblemKind::NotFound, format!("no host {shown:?} is there"))
-                .with_hint("a host's name is what `foldspace serve --host` says, else its machine's name")
+            HttpProblem::new(ProblemKind::NotFound, format!("host {shown:?} not found"))
+                .with_hint("a host's name is set by `foldspace serve --host`, and is the machine's name by default")
         })?;
         Ok(if is_own { None } else { Some(found) })
     }

@@ -1,4 +1,4 @@
-//! The description of the API, from its routes.
+//! The OpenAPI description of the API, built from its routes.
 
 use schemars::generate::SchemaSettings;
 use schemars::transform::{RecursiveTransform, Transform};
@@ -15,7 +15,7 @@ struct Description {
 }
 
 impl Description {
-    /// Returns a schema, and keeps the schemas that it refers to.
+    /// Returns a schema, and collects the schemas that it refers to.
     fn schema(&mut self, make: MakeSchema, is_answer: bool) -> Value {
         let settings = SchemaSettings::draft2020_12().with(|settings| {
             settings.definitions_path = "/components/schemas".into();
@@ -92,7 +92,7 @@ fn set_parameters(
     }
 }
 
-/// Builds a parameter. Its description stands beside its schema, and null is not allowed.
+/// Builds a parameter: the description moves out of the schema, and null is not allowed.
 fn parameter(place: &str, name: &str, mut schema: Value) -> Value {
     let fields = schema.as_object_mut();
     let about = fields.and_then(|fields| {
@@ -123,7 +123,7 @@ fn problem() -> Value {
     given([(MEDIA_TYPE, json!({ "$ref": "#/components/schemas/Problem" }))])
 }
 
-/// Replaces Rust's widths of numbers by those of OpenAPI.
+/// Replaces Rust's integer formats with OpenAPI's.
 fn with_known_width(schema: &mut Schema) {
     let format = schema.get("format").and_then(Value::as_str);
     let known = match format.and_then(|format| format.strip_prefix("uint")) {
@@ -135,7 +135,7 @@ fn with_known_width(schema: &mut Schema) {
     schema.insert("format".to_owned(), known.into());
 }
 
-/// Describes an API of these routes.
+/// Describes an API with these routes.
 pub(super) fn describe(routes: &[HttpRoute]) -> Value {
     let mut description = Description { paths: Map::new(), schemas: Map::new() };
     routes.iter().for_each(|route| description.add(route));
@@ -144,8 +144,7 @@ pub(super) fn describe(routes: &[HttpRoute]) -> Value {
     paths.sort_keys();
     schemas.sort_keys();
     let about = "Sessions of AI agents' sandboxes: tool calls, their events, and every state that follows from them. A \
-                 session stands in a path by its name or by the beginning of its id. On the unix socket no token is \
-                 needed.";
+                 path names a session by its name or by the beginning of its id. The unix socket needs no token.";
     json!({
         "openapi": "3.1.0",
         "info": {

@@ -1,4 +1,4 @@
-//! The server itself: who uses it, what it does, and its end.
+//! The server itself: its clients, its status, and its shutdown.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -18,16 +18,16 @@ use crate::engine::lock::lock;
 use crate::hub::in_flight::CallGoing;
 use crate::hub::operations::OperationRoute;
 
-/// The clients of a server, and its work.
+/// The status of a server: its clients and its work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerStatus {
     /// Its process.
     pub process: u32,
     /// The program's version.
     pub version: String,
-    /// Seconds since it began.
+    /// Seconds since it started.
     pub seconds: u64,
-    /// Bytes of memory that it has in use; null where the kernel does not tell.
+    /// Bytes of memory that it uses; null if the kernel does not report it.
     pub memory_bytes: Option<u64>,
     /// Clients that stay connected, the oldest first.
     pub clients: Vec<ClientStatus>,
@@ -35,27 +35,27 @@ pub struct ServerStatus {
     pub calls: Vec<CallInFlight>,
     /// Open workspaces.
     pub workspaces: Vec<WorkspaceStatus>,
-    /// True where this way in refuses what changes anything.
+    /// True if this listener refuses requests that change anything.
     #[serde(default)]
     pub read_only: bool,
     /// The copy of the journal that it writes; null without one.
     #[serde(default)]
     pub replication: Option<ReplicationStatus>,
-    /// This host among those that share the store; null for a store of one machine.
+    /// This host, if several share the store; null for a store of one machine.
     #[serde(default)]
     pub host: Option<HostStatus>,
 }
 
-/// A host among those that share a store.
+/// A host of a shared store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostStatus {
     /// Its name.
     pub name: String,
-    /// The URL at which others reach it; null if they can't.
+    /// The URL at which other hosts reach it; null if they can't.
     pub at: Option<String>,
-    /// Seconds of silence after which others take it for gone.
+    /// Seconds of silence after which other hosts consider it dead.
     pub lease_seconds: f64,
-    /// Seconds for which it has been waiting for the store's cluster; null where it does not wait.
+    /// Seconds for which it has been waiting for the store's cluster; null if it is not waiting.
     pub waited_seconds: Option<f64>,
 }
 
@@ -64,22 +64,22 @@ pub struct HostStatus {
 pub struct ReplicationStatus {
     /// Its address.
     pub to: String,
-    /// The segment in which it ends; 0 before there is one.
+    /// The last segment in it; 0 before the first.
     pub segment: u32,
-    /// The byte of the segment's file at which it ends.
+    /// The byte of that segment's file at which it ends.
     pub offset: u64,
-    /// The moment up to which everything recorded is in it; null before there is one.
+    /// The time up to which everything recorded is in it; null at first.
     pub until: Option<String>,
     /// Seconds since then.
     pub lag_seconds: Option<f64>,
-    /// Bytes of the journal that were found and are not in it yet.
+    /// Bytes of the journal that are not yet in it.
     pub lag_bytes: u64,
-    /// Git repositories from which contents are read: those that only git has are not in the copy.
+    /// Git repositories from which contents are read: contents that only git has are not in the copy.
     #[serde(default)]
     pub git_repositories: Vec<String>,
-    /// The reason why the last try failed; null where it did not.
+    /// The reason why the last attempt failed; null if it succeeded.
     pub problem: Option<String>,
-    /// True if it is not tried again.
+    /// True if it is not retried.
     pub stopped: bool,
 }
 
@@ -90,7 +90,7 @@ pub struct ClientStatus {
     pub process: u32,
     /// Its command line, cut at 200 characters.
     pub command: String,
-    /// Seconds since it came.
+    /// Seconds since it connected.
     pub seconds: u64,
 }
 
@@ -102,11 +102,11 @@ pub struct CallInFlight {
     pub session: SessionId,
     /// The session's name.
     pub name: String,
-    /// The position of its intent, by which it is cancelled.
+    /// The position of its intent, to cancel it with.
     pub call: Seq,
     /// Seconds since it began.
     pub seconds: u64,
-    /// The question that it waits for, as the event `question` of its stream has it; null where it waits for none.
+    /// The pending question, as in the event `question` of its stream; null without one.
     #[serde(default)]
     pub question: Option<Value>,
 }
@@ -121,11 +121,11 @@ pub struct WorkspaceStatus {
     pub name: String,
     /// The backend.
     pub backend: String,
-    /// Seconds since it was used last; null while it is used.
+    /// Seconds since it was last used; null while it is in use.
     pub unused_seconds: Option<u64>,
 }
 
-/// Tells what the server does, and for whom.
+/// Returns the server's status.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ShowServer {}
@@ -141,7 +141,7 @@ impl HttpVerb for ShowServer {
     }
 }
 
-/// Ends the server as SIGTERM does: calls in flight get some time. Only for clients on the unix socket.
+/// Stops the server as SIGTERM does: calls in flight get some time. Only for clients on the unix socket.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StopServer {}
@@ -171,7 +171,7 @@ pub(super) struct Attending {
     clients: std::collections::BTreeMap<u64, (u32, String, Instant)>,
 }
 
-/// Counts as a client until it is dropped.
+/// The registration of a client, until it is dropped.
 pub(crate) struct Attendance {
     face: HttpFace,
     number: u64,
@@ -188,7 +188,7 @@ impl HttpFace {
         let process = client.number();
         let mut attending = lock(&self.shared.attending);
         if self.shared.ending.is_cancelled() {
-            return Err(HttpProblem::new(ProblemKind::Ending, "foldspace is ending; it takes no more clients"));
+            return Err(HttpProblem::new(ProblemKind::Ending, "foldspace is shutting down; it accepts no new clients"));
         }
         attending.last += 1;
         let number = attending.last;
@@ -197,17 +197,17 @@ impl HttpFace {
         Ok(Attendance { face: self.clone(), number })
     }
 
-    /// Tells whether nobody is connected for long, and nothing is in flight.
+    /// Returns true if no client stays connected, no page is open, and nothing is in flight.
     pub fn is_idle(&self) -> bool {
         lock(&self.shared.attending).clients.is_empty() && self.is_unwatched()
     }
 
-    /// Tells whether no page is open, and nothing is in flight.
+    /// Returns true if no page is open and nothing is in flight.
     fn is_unwatched(&self) -> bool {
         !self.shared.open_pages.are_any() && self.hub().calls_in_flight() == 0
     }
 
-    /// Begins to end if it is idle, and tells whether it was. No client is welcomed in between.
+    /// Begins to shut down if idle, and returns true if it was. No client can connect in between.
     pub fn end_if_idle(&self) -> bool {
         let attending = lock(&self.shared.attending);
         let is_idle = attending.clients.is_empty() && self.is_unwatched();
@@ -217,19 +217,19 @@ impl HttpFace {
         is_idle
     }
 
-    /// Tells whether any client has stayed connected so far.
+    /// Returns true if any client has stayed connected so far.
     pub fn was_attended(&self) -> bool {
         lock(&self.shared.attending).last > 0
     }
 
-    /// Waits until a client has asked for the server's end.
+    /// Waits until a client has requested the server to stop.
     pub async fn stopped(&self) {
         self.shared.stopping.cancelled().await;
     }
 
-    /// Sets the source of the status of a replication, once.
+    /// Sets the source of the replication status, once.
     pub fn tell_replication(&self, status: impl Fn() -> ReplicationStatus + Send + Sync + 'static) {
-        // A second one would be of the same process, which copies to one place.
+        // A second source would report the same: a process copies to one place.
         drop(self.shared.replication.set(Box::new(status)));
     }
 
@@ -285,14 +285,14 @@ impl HttpFace {
 
 const COMMAND_CHARS: usize = 200;
 
-#[expect(clippy::disallowed_methods, reason = "the kernel tells of processes in files")]
+#[expect(clippy::disallowed_methods, reason = "the kernel reports processes in files")]
 fn command_of(process: u32) -> String {
     let words = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
     let words = String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " ");
     words.chars().take(COMMAND_CHARS).collect()
 }
 
-#[expect(clippy::disallowed_methods, reason = "the kernel tells of processes in files")]
+#[expect(clippy::disallowed_methods, reason = "the kernel reports processes in files")]
 fn memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.split_whitespace().next()?;

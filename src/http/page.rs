@@ -1,4 +1,4 @@
-//! The page in a browser: its files, which the program carries.
+//! The page in a browser: its files are embedded in the program.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -16,39 +16,39 @@ use flate2::write::GzEncoder;
 
 use super::{HttpFace, health};
 
-/// The files below `web`, by their paths there, sorted.
+/// The files below `web`, sorted by their paths there.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
 const INDEX: &str = "index.html";
 const ASSETS: &str = "/assets/";
-/// The place at which a page gets its token.
+/// The path at which a page gets its token.
 pub(super) const SIGN_IN: &str = "/v1/sign-in";
 
-/// The page runs its own scripts only, and talks to its own server only.
+/// The page runs only its own scripts, and connects only to its own server.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; \
                       connect-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'none'";
 
-/// Returns the files of the page, by their paths, sorted.
+/// Returns the files of the page, sorted by their paths.
 pub fn page_files() -> &'static [(&'static str, &'static [u8])] {
     FILES
 }
 
 struct PageFile {
     plain: &'static [u8],
-    /// Empty where it would be no smaller.
+    /// Empty if it would be no smaller.
     packed: Bytes,
     tag: String,
     media: &'static str,
 }
 
-/// The files, packed once, when a page is first asked for.
+/// The files, compressed once, at the first request for a page.
 static PACKED: LazyLock<BTreeMap<&'static str, PageFile>> =
     LazyLock::new(|| FILES.iter().map(|(name, plain)| (*name, PageFile::of(name, plain))).collect());
 
 impl PageFile {
     fn of(name: &str, plain: &'static [u8]) -> Self {
         let mut packer = GzEncoder::new(Vec::new(), Compression::best());
-        // Writing into memory does not fail.
+        // Writing to memory does not fail.
         let packed = packer.write_all(plain).and_then(|()| packer.finish()).unwrap_or_default();
         let packed = if packed.len() < plain.len() { packed.into() } else { Bytes::new() };
         let media = match name.rsplit_once('.').map_or("", |(_, ending)| ending) {
@@ -63,7 +63,7 @@ impl PageFile {
     }
 }
 
-/// Tells whether a path is one that a page needs before it has a token.
+/// Returns true for paths that a page needs before it has a token.
 pub(super) fn is_open(path: &str) -> bool {
     matches!(path, "/" | SIGN_IN) || path.starts_with(ASSETS)
 }

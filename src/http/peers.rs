@@ -1,7 +1,7 @@
-//! Proofs between the hosts of a cluster: each shows that it has the token, and neither sends it.
+//! Proofs between the hosts of a cluster: each proves that it has the token, and neither sends it.
 //!
-//! A host finds the addresses of others on the cluster, where anything may be written. So it sends a request only to a
-//! host that has answered its question, and with a credential for that request alone.
+//! A host reads the addresses of other hosts from the cluster, where anything may be written. So it sends a request
+//! only to a host that has answered its question, and with a credential for that request alone.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -25,7 +25,7 @@ pub(super) const ASK: HeaderName = HeaderName::from_static("foldspace-ask");
 pub(super) const ANSWER: HeaderName = HeaderName::from_static("foldspace-answer");
 /// The scheme of a credential for one request: the other host's nonce, and the proof.
 const SCHEME: &str = "Foldspace-Host ";
-/// Time between an answer and its request.
+/// Time for which an answer is valid.
 const GOOD: Duration = Duration::from_secs(10);
 const ANSWERS_MAX: usize = 4096;
 
@@ -52,7 +52,7 @@ impl HostProof {
         format!("{} {} {}", self.from, self.asked, self.of("ask", ["", ""]).to_hex())
     }
 
-    /// Checks the answer of the other host. Returns `None` if it proves nothing.
+    /// Checks the answer of the other host. Returns `None` if the proof is wrong or missing.
     pub(super) fn answered(mut self, headers: &HeaderMap) -> Option<Self> {
         let (nonce, proof) = headers.get(ANSWER)?.to_str().ok()?.split_once(' ')?;
         nonce.clone_into(&mut self.answered);
@@ -64,7 +64,7 @@ impl HostProof {
         format!("{SCHEME}{} {}", self.answered, self.of("request", [method.as_str(), path]).to_hex())
     }
 
-    /// Returns the proof of a step, which is good between these hosts only.
+    /// Returns the proof of a step, valid only between these two hosts.
     fn of(&self, step: &str, request: [&str; 2]) -> blake3::Hash {
         let Self { from, to, asked, answered, .. } = self;
         self.token.derived(&json!(["hosts", step, from, to.name, to.at, asked, answered, request]).to_string())
@@ -84,11 +84,11 @@ impl HttpFace {
     /// Answers the question of another host. Returns `None` for a request without a question.
     pub(super) fn answer_host(&self, headers: &HeaderMap, access: &Access) -> Result<Option<String>, HttpProblem> {
         let (Some(asked), Access::Token { token, .. }) = (headers.get(ASK), access) else { return Ok(None) };
-        let refused = || HttpProblem::new(ProblemKind::Forbidden, "this host has another token, name or address");
+        let refused = || HttpProblem::new(ProblemKind::Forbidden, "this host has a different token, name or address");
         let parts: Vec<_> = asked.to_str().unwrap_or_default().split(' ').map(str::to_owned).collect();
         let [from, asked, proof] = <[String; 3]>::try_from(parts).map_err(|_| refused())?;
         let hosts = self.hub().sessions().store().hosts().ok_or_else(refused)?;
-        // Its own name and address: an answer is no use to another host, which would pass the question on to this one.
+        // The proof covers this host's own name and address: a host that relays the question gets no usable answer.
         let asked = HostProof { token: token.clone(), from, to: hosts.own().clone(), asked, answered: String::new() };
         if !is(&proof, &asked.of("ask", ["", ""])) {
             return Err(refused());
@@ -98,13 +98,13 @@ impl HttpFace {
         let mut answers = lock(&self.shared.host_answers.0);
         answers.retain(|_, (_, until)| *until > now);
         if answers.len() >= ANSWERS_MAX {
-            return Err(HttpProblem::new(ProblemKind::Ending, "too many hosts ask this one"));
+            return Err(HttpProblem::new(ProblemKind::Ending, "too many unused answers to other hosts"));
         }
         answers.insert(answer.answered.clone(), (answer, now + GOOD));
         Ok(Some(text))
     }
 
-    /// Checks the credential of another host's request, which is good once and by the same token only.
+    /// Returns true if the request has another host's credential, valid once and only for the same token.
     pub(super) fn is_of_host(&self, request: &Request, token: &Token) -> bool {
         let shown = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let shown = shown.and_then(|shown| shown.strip_prefix(SCHEME)).and_then(|shown| shown.split_once(' '));

@@ -1,4 +1,4 @@
-//! Problems as RFC 9457 has them.
+//! Problem documents (RFC 9457).
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -20,15 +20,15 @@ pub struct HttpProblem {
     /// `urn:foldspace:problem:` and the kind.
     #[serde(rename = "type")]
     pub reference: Box<str>,
-    /// The kind of the problem in a word: `not_found`, `bad_request`, `conflict`, ...
+    /// The kind of the problem: `not_found`, `bad_request`, `conflict`, ...
     pub kind: String,
-    /// The kind in a few words, the same for all of its kind.
+    /// A short text, the same for all problems of the kind.
     pub title: Box<str>,
     /// The status code.
     pub status: u16,
-    /// The details of this time.
+    /// The details of this problem.
     pub detail: String,
-    /// The advice.
+    /// Advice on how to resolve it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// The parts that only some problems have.
@@ -39,7 +39,7 @@ pub struct HttpProblem {
 /// The parts that only some problems have.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProblemDetails {
-    /// The advice for who uses the program `foldspace` rather than the API.
+    /// Advice for users of the program `foldspace` rather than of the API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_hint: Option<String>,
     /// The entries for which a rewind is refused.
@@ -55,7 +55,7 @@ pub struct RewindRefusal {
     /// The entries, or the first of them.
     #[schemars(with = "Vec<String>")]
     pub entries: Vec<EntryPath>,
-    /// Their number.
+    /// The number of all entries.
     pub count: usize,
 }
 
@@ -79,7 +79,7 @@ macro_rules! problems {
         }
 
         impl ProblemKind {
-            /// Returns the kind of a word; words of newer programs are `Refused`.
+            /// Returns the kind with this name; names from newer programs read as `Refused`.
             pub(super) fn of(word: &str) -> Self {
                 match word {
                     $($word => Self::$kind,)*
@@ -97,29 +97,29 @@ macro_rules! problems {
 }
 
 problems! {
-    BadRequest "bad_request" BAD_REQUEST "The request can't be read";
-    Unauthorized "unauthorized" UNAUTHORIZED "A token is needed";
-    Forbidden "forbidden" FORBIDDEN "This is not allowed";
-    NotFound "not_found" NOT_FOUND "There is no such thing";
-    NoRoute "no_route" NOT_FOUND "There is nothing at this path";
-    Method "method" METHOD_NOT_ALLOWED "The path does not take this method";
+    BadRequest "bad_request" BAD_REQUEST "Malformed request";
+    Unauthorized "unauthorized" UNAUTHORIZED "Token required";
+    Forbidden "forbidden" FORBIDDEN "Not allowed";
+    NotFound "not_found" NOT_FOUND "Not found";
+    NoRoute "no_route" NOT_FOUND "No such path";
+    Method "method" METHOD_NOT_ALLOWED "Method not supported at this path";
     TooSlow "too_slow" REQUEST_TIMEOUT "The request took too long to arrive";
-    Clash "conflict" CONFLICT "It is otherwise than the request expects";
-    OtherVersion "other_version" CONFLICT "Another version of foldspace has the store";
-    Unreadable "unreadable" CONFLICT "A newer foldspace has begun the session";
-    Refused "refused" CONFLICT "It can't be done as things are";
+    Clash "conflict" CONFLICT "State conflict";
+    OtherVersion "other_version" CONFLICT "The store is in use by another version of foldspace";
+    Unreadable "unreadable" CONFLICT "A newer foldspace created the session";
+    Refused "refused" CONFLICT "Not possible in the current state";
     TooLarge "too_large" PAYLOAD_TOO_LARGE "The request is too large";
     HeadTooLarge "head_too_large" REQUEST_HEADER_FIELDS_TOO_LARGE "The request's head is too large";
     MediaType "media_type" UNSUPPORTED_MEDIA_TYPE "The body must be JSON";
-    Unusable "unusable" UNPROCESSABLE_ENTITY "A value in the request can't be used";
+    Unusable "unusable" UNPROCESSABLE_ENTITY "Invalid value in the request";
     Backend "backend" FAILED_DEPENDENCY "The workspace's backend refused";
     Broken "broken" INTERNAL_SERVER_ERROR "The store failed";
     Full "full" INSUFFICIENT_STORAGE "The disk is full";
-    OtherHost "other_host" SERVICE_UNAVAILABLE "Another host works in the session";
-    Ending "ending" SERVICE_UNAVAILABLE "The server is ending";
+    OtherHost "other_host" SERVICE_UNAVAILABLE "The session is on another host";
+    Ending "ending" SERVICE_UNAVAILABLE "The server is shutting down";
 }
 
-/// `error_map` has the exceptions.
+/// `error_map` handles the exceptions.
 impl From<ErrorKind> for ProblemKind {
     fn from(kind: ErrorKind) -> Self {
         match kind {
@@ -176,7 +176,7 @@ impl IntoResponse for HttpProblem {
         if status.is_server_error() {
             tracing::error!(kind = %self.kind, detail = %self.detail, "a request failed");
         }
-        // Texts and numbers have a JSON form.
+        // Strings and numbers always serialize.
         let body = serde_json::to_vec(&self).unwrap_or_default();
         let mut response = (status, body).into_response();
         let headers = response.headers_mut();

@@ -1,4 +1,4 @@
-//! Commands that run in the background, and what they print.
+//! Commands that run in the background, and their output.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,44 +25,43 @@ use crate::hub::process_output::{OutputPart, ProcessReader};
 use crate::hub::processes::{Process, ProcessDocument};
 use crate::tools::process::ProcessStart;
 
-/// Time limits that a process may ask for, in seconds.
+/// The longest time limit of a process, in seconds.
 const DAY: f64 = 86_400.0;
 
-/// Starts a command that runs on in the background: other calls go on meanwhile. What it changes by then is recorded with
-/// them, and the rest with its end. It ends with the server.
+/// Starts a command in the background, while other calls run. Its changes are recorded with those calls, and the rest
+/// when it ends. It ends with the server.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "NewProcess")]
 #[serde(deny_unknown_fields)]
 pub(super) struct StartProcess {
-    /// A text for `/bin/sh -c`, or a list of a program and its arguments. Each has at most 131,071
-    /// bytes.
+    /// A script for `/bin/sh -c`, or a list of a program and its arguments. Each has at most 131,071 bytes.
     #[schemars(with = "Value")]
     command: NewCommand,
     /// The directory to run it in, as for `shell_execute`.
     #[serde(default)]
     cwd: String,
-    /// Variables for it, beside those that are there.
+    /// Additional environment variables.
     #[serde(default)]
     env: BTreeMap<String, String>,
     /// Standard input, at most 48,000 characters; more may come with `input`.
     #[serde(default)]
     stdin: String,
-    /// Keeps standard input open for what `send_input` sends. Otherwise it ends after `stdin`.
+    /// True to keep standard input open for `send_input`. By default it ends after `stdin`.
     #[serde(default)]
     input: bool,
-    /// Gives it a terminal of that size; its input stays open.
+    /// The size of its terminal; its input stays open. No terminal by default.
     window: Option<WindowSize>,
-    /// Seconds after which it is ended, from 1 to 86,400; none by default.
+    /// Its time limit in seconds, from 1 to 86,400; none by default.
     timeout_seconds: Option<f64>,
     /// The agent that starts it; none by default.
     agent: Option<String>,
-    /// Programs, or programs with their first words, that it may run without a question.
+    /// Programs, or programs with their first arguments, that it may run without a question.
     #[serde(default)]
     allow: Vec<String>,
-    /// Programs, or programs with their first words, that it may not run, whatever allows them.
+    /// Programs, or programs with their first arguments, that it may not run, whatever allows them.
     #[serde(default)]
     deny: Vec<String>,
-    /// Answers every question about it with yes.
+    /// Approves every question about it.
     #[serde(default)]
     auto_confirm: bool,
 }
@@ -91,7 +90,7 @@ impl HttpVerb for StartProcess {
 impl StartProcess {
     async fn start(self, face: &HttpFace, session: &str) -> Result<Arc<Process>, HttpProblem> {
         let input = CommandInput::new()
-            .map_err(|error| HttpProblem::new(ProblemKind::Broken, format!("no input can be passed on: {error}")))?;
+            .map_err(|error| HttpProblem::new(ProblemKind::Broken, format!("failed to set up the input: {error}")))?;
         if !self.input && self.window.is_none() {
             input.end();
         }
@@ -131,15 +130,16 @@ pub(super) async fn launch(
     face.hub().start_process(open, start).await?.map_err(problem_of)
 }
 
-/// Follows what a process prints as server-sent events: first what is kept of it (the last MiB), then what comes.
-/// `output` `{stream, text | base64}` has as `id` the number of bytes with it; `missed` `{bytes}` tells of what is not
-/// kept any more; at last comes `ended`, the process. The process waits up to 30 seconds for a reader that is behind.
+/// Follows a process's output as server-sent events: first the retained output (the last MiB), then new output. The
+/// `id` of `output` `{stream, text | base64}` is the number of bytes up to its end; `missed` `{bytes}` counts output
+/// that is no longer retained; at last comes `ended`, the process. The process waits up to 30 seconds for a slow
+/// reader.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FollowProcess {
     /// Its number.
     process: Seq,
-    /// The number of bytes to leave out; 0 by default. `Last-Event-ID` goes before it.
+    /// The number of bytes to skip; 0 by default. `Last-Event-ID` overrides it.
     from: Option<u64>,
 }
 
@@ -148,7 +148,7 @@ impl HttpVerb for FollowProcess {
     const ROUTE: OperationRoute =
         OperationRoute::at("GET", "processes", "/v1/sessions/{session}/processes/{process}/output", 200);
     const GIVES: Media = &[(EVENTS, None)];
-    const READS: Headers = &[("Last-Event-ID", "integer", "The number of bytes that were seen")];
+    const READS: Headers = &[("Last-Event-ID", "integer", "The number of bytes that the client received")];
 
     async fn answer(self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
         let seen = head.last_seen()?;

@@ -1,4 +1,4 @@
-//! Output of a call's command that was kept beyond its result.
+//! The stored output of a call's command, which is more than its result shows.
 
 use std::time::Duration;
 
@@ -24,14 +24,14 @@ use crate::view;
 
 /// Bytes of frames, as JSON, after which a page ends.
 const PAGE: usize = 2 << 20;
-/// Changes of size that a recording may have: each may cost as much as the whole screen.
+/// The most resizes that a recording may have: each may cost as much as the whole screen.
 const RESIZES: usize = 1000;
-/// Bytes that are fed between two looks at the clock.
+/// Bytes to feed between two checks of the clock.
 const FED: usize = 16 << 10;
-/// Time to make a page of frames: a hostile recording could take much more.
+/// Time limit to build a page of frames: a hostile recording could take much longer.
 const PLAYING: Duration = Duration::from_secs(20);
 
-/// Gives what was kept of a command's output, as bytes: of a long one, its beginning and its end. A result shows less.
+/// Returns a command's stored output as bytes; of long output, the beginning and the end. A result shows less.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadRecorded {
@@ -87,25 +87,25 @@ fn terminal_of(events: &[Recorded]) -> Option<TerminalRecorded> {
     events.iter().find_map(|event| Some(event.typed::<TerminalRecorded>()?.ok()?.event))
 }
 
-/// Gives what a command showed on its terminal as frames of the screen, at most 30 a second: each has the lines that
-/// changed. A page ends after 2 MiB or so; `next` is the `from` of the one after it.
+/// Returns a command's terminal recording as frames of the screen, at most 30 a second: each has the lines that
+/// changed. A page ends after about 2 MiB; `next` is the `from` of the next page.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TerminalFrames {
     /// The position of the call's intent.
     call: Seq,
-    /// The number of the first frame, from 0, which is the default.
+    /// The number of the first frame; 0 by default.
     from: Option<usize>,
 }
 
 /// Frames of a terminal's recording.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(super) struct RecordedFrames {
-    /// The frames. The first one of all has the size and every line that is not blank.
+    /// The frames. Frame 0 has the size and every line that is not blank.
     frames: Vec<ScreenFrame>,
     /// The number of the next frame; null at the end.
     next: Option<usize>,
-    /// True if more was shown than is kept.
+    /// True if the recording was cut short.
     truncated: bool,
 }
 
@@ -129,13 +129,13 @@ impl HttpVerb for TerminalFrames {
     }
 }
 
-/// A part of a recording: the seconds since its beginning, its kind, and its text.
+/// A line of an asciicast: the seconds since its beginning, its kind, and its text.
 type CastPart = (f64, String, String);
 
 struct FramePage {
     screen: EmulatedScreen,
     from: usize,
-    /// Frames so far, those before the page among them.
+    /// Frames so far, including frames before the page.
     count: usize,
     bytes: usize,
     resizes: usize,
@@ -150,12 +150,12 @@ impl FramePage {
     }
 
     fn read(mut self, cast: &Bytes) -> Result<RecordedFrames, HttpProblem> {
-        // The span of the frame that has begun: what is shown close together is one.
+        // The span of the open frame: output within `FRAME` is shown as one frame.
         let (mut open, mut latest): (Option<(u64, u64)>, u64) = (None, 0);
         for line in cast.split(|byte| *byte == b'\n').skip(1).filter(|line| !line.is_empty()) {
             let broken = |error| HttpProblem::new(ProblemKind::Broken, format!("the recording is damaged: {error}"));
             let (seconds, kind, text): CastPart = serde_json::from_slice(line).map_err(broken)?;
-            // One that was made elsewhere may go back in time.
+            // A recording by another program may go back in time.
             latest = latest.max((seconds * 1e6) as u64);
             let micros = latest;
             if let Some((first, last)) = open
@@ -188,14 +188,14 @@ impl FramePage {
         for part in text.as_bytes().chunks(FED).filter(|_| kind == "o") {
             self.screen.feed(part);
             if Instant::now() > self.end {
-                let problem = HttpProblem::new(ProblemKind::Refused, "the recording takes too much work to be shown");
-                return Err(problem.with_hint("its bytes are at `recorded/terminal`, for a player of asciicasts"));
+                let problem = HttpProblem::new(ProblemKind::Refused, "the recording takes too long to render");
+                return Err(problem.with_hint("get its bytes from `recorded/terminal`, for an asciicast player"));
             }
         }
         Ok(())
     }
 
-    /// Adds a frame, and tells whether the page is full.
+    /// Adds a frame, and returns true if the page is full.
     fn is_full_after(&mut self, micros: u64) -> bool {
         let Some(frame) = self.screen.frame(micros) else { return false };
         self.count += 1;

@@ -1,4 +1,4 @@
-//! The head and the body of a request, or the problem with them.
+//! Reading the head and the body of a request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,36 +19,35 @@ use super::problem::{HttpProblem, ProblemKind};
 use crate::backends::HostCaller;
 use crate::tools::TraceContext;
 
-/// Bytes of a body that is too large which are read all the same: a client that still writes would not hear the answer.
+/// The most bytes of an oversized body to read and discard: a client that is still writing would miss the answer.
 const PASSED_OVER: usize = 64 << 20;
-/// Time that such a client may send nothing before it is answered.
+/// Time that a client with an oversized body may send nothing before it is answered.
 const PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) struct RequestHead {
-    /// The session in the path; empty if there is none.
+    /// The session in the path; empty if the path names none.
     pub(super) session: String,
     pub(super) headers: HeaderMap,
-    /// The client's process, where the kernel names it.
+    /// The client's process, if the kernel names it.
     pub(super) caller: Option<HostCaller>,
-    /// The connection, of a client that may ask for another protocol on it.
+    /// The connection, if the client may upgrade it to another protocol.
     pub(super) upgrade: Option<OnUpgrade>,
-    /// The options of the way in.
+    /// The options of the listener.
     pub(super) options: Arc<HttpOptions>,
-    /// The body, where the route reads none as JSON.
+    /// The body; empty if it was parsed as JSON.
     pub(super) body: Body,
 }
 
-/// Bytes of a file, or an archive, that a client sends.
+/// The most bytes of an upload: a file or an archive.
 const UPLOAD_MAX: usize = 1 << 30;
-/// Uploads larger than this come one after another: they are in memory.
+/// Uploads larger than this are collected one at a time: they are held in memory.
 const UPLOAD_LARGE: usize = 64 << 20;
-/// Time that a client which uploads may send nothing.
+/// Time that an uploading client may send nothing.
 const UPLOAD_PAUSE: Duration = Duration::from_secs(30);
 
-/// Collects an upload.
 pub(super) async fn upload(body: Body) -> Result<Bytes, HttpProblem> {
     static LARGE: Semaphore = Semaphore::const_new(1);
-    let too_large = || HttpProblem::new(ProblemKind::TooLarge, format!("an upload has at most {UPLOAD_MAX} bytes"));
+    let too_large = || HttpProblem::new(ProblemKind::TooLarge, format!("the upload has more than {UPLOAD_MAX} bytes"));
     let announced = body.size_hint().lower();
     if announced > UPLOAD_MAX as u64 {
         return Err(too_large());
@@ -59,7 +58,7 @@ pub(super) async fn upload(body: Body) -> Result<Bytes, HttpProblem> {
             turn = Some(LARGE.acquire().await);
         }
         let Ok(frame) = tokio::time::timeout(UPLOAD_PAUSE, body.frame()).await else {
-            let detail = format!("nothing more of the upload came for {} s", UPLOAD_PAUSE.as_secs());
+            let detail = format!("the upload stalled: no data for {} s", UPLOAD_PAUSE.as_secs());
             return Err(HttpProblem::new(ProblemKind::TooSlow, detail));
         };
         let Some(frame) = frame else { return Ok(bytes.into()) };
@@ -72,7 +71,7 @@ pub(super) async fn upload(body: Body) -> Result<Bytes, HttpProblem> {
 }
 
 fn unread(error: &dyn std::fmt::Display) -> HttpProblem {
-    HttpProblem::new(ProblemKind::BadRequest, format!("the body can't be read: {error}"))
+    HttpProblem::new(ProblemKind::BadRequest, format!("failed to read the body: {error}"))
 }
 
 impl RequestHead {
@@ -84,14 +83,14 @@ impl RequestHead {
         TraceContext::read(parent.to_str().ok()?, Some(&states.join(",")))
     }
 
-    /// Returns the `Last-Event-ID` of a client that comes again.
+    /// Returns the `Last-Event-ID` of a client that reconnects.
     pub(super) fn last_seen(&self) -> Result<Option<u64>, HttpProblem> {
         let seen = self.headers.get("last-event-id").map(|value| value.to_str().unwrap_or_default().trim());
         let seen = seen.filter(|seen| !seen.is_empty()).map(str::parse).transpose();
         seen.map_err(|_| HttpProblem::new(ProblemKind::BadRequest, "Last-Event-ID must be a position"))
     }
 
-    /// Tells whether the client prefers a media type to all others.
+    /// Returns true if the client prefers a media type to all others.
     pub(super) fn accepts(&self, wanted: &str) -> bool {
         let accepted = self.headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
         let first = accepted.flat_map(|value| value.split(',')).next();
@@ -109,7 +108,7 @@ pub(super) async fn json(parts: &Parts, body: Body) -> Result<Map<String, Value>
         let detail = format!("the body took more than {} s", options.body_time.as_secs_f32());
         return Err(HttpProblem::new(ProblemKind::TooSlow, detail));
     };
-    let no_object = |error| HttpProblem::new(ProblemKind::BadRequest, format!("the body is no JSON object: {error}"));
+    let no_object = |error| HttpProblem::new(ProblemKind::BadRequest, format!("body is not a JSON object: {error}"));
     serde_json::from_slice(&arrived?).map_err(no_object)
 }
 

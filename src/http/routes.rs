@@ -1,4 +1,4 @@
-//! The routes of the API: the verbs of the hub, and those of HTTP alone.
+//! The routes of the API: the hub's verbs and the verbs of HTTP alone.
 
 use std::sync::LazyLock;
 
@@ -70,13 +70,13 @@ pub(super) fn router() -> Router<HttpFace> {
 /// Returns the OpenAPI description of the API, as JSON.
 pub fn openapi() -> String {
     static TEXT: LazyLock<String> = LazyLock::new(|| {
-        // It is made of texts, numbers and lists of them.
+        // JSON values always serialize.
         serde_json::to_string_pretty(&describe(routes())).unwrap_or_default()
     });
     TEXT.clone()
 }
 
-/// Gives this description.
+/// Returns this description.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ShowApi {}

@@ -1,4 +1,4 @@
-//! The screen of a terminal, made from what its command shows, for clients that draw only text.
+//! The emulated screen of a terminal, for clients that draw only text.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -12,13 +12,13 @@ use serde::Serialize;
 use super::terminal_keys::TypingModes;
 use crate::backends::WindowSize;
 
-/// The largest screen that is made.
+/// The largest screen.
 const MOST: WindowSize = WindowSize { rows: 300, columns: 500 };
-/// Characters of the parameters of a control sequence that are looked at.
+/// The most characters to keep of a control sequence's parameters.
 const PARAMS_MAX: usize = 32;
-/// Bytes of answers that wait to be taken.
+/// The most bytes of pending replies.
 const REPLY_MAX: usize = 1024;
-/// Time between two frames at least.
+/// The shortest time between two frames.
 pub(super) const FRAME: Duration = Duration::from_micros(33_333);
 
 /// A change of a terminal's screen.
@@ -26,38 +26,38 @@ pub(super) const FRAME: Duration = Duration::from_micros(33_333);
 pub(super) struct ScreenFrame {
     /// Microseconds since the beginning.
     micros: u64,
-    /// The size of the screen, where it is another than before.
+    /// The size of the screen, if it has changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<WindowSize>,
     /// The cursor's column and line, from 0; null while it is hidden.
     cursor: Option<(usize, usize)>,
-    /// The lines that changed, by their numbers from 0. What is blank at the end of a line is left out.
+    /// The lines that changed, by their numbers from 0, without trailing blanks.
     #[schemars(with = "BTreeMap<String, Vec<ScreenText>>")]
     rows: BTreeMap<usize, Vec<ScreenText>>,
 }
 
-/// Text of one look.
+/// A run of text in one style.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub(super) struct ScreenText {
-    /// The characters, control characters never among them.
+    /// The characters, without control characters.
     text: String,
-    /// Its colour: `red` and the other seven names, `bright-red` and so on, `#rrggbb`, or `ground` and `ink`, the usual
-    /// ones the other way round.
+    /// Its colour: `red` or another of the eight names, `bright-red` and so on, `#rrggbb`, or `ground`, the default
+    /// background, of inverse text.
     #[serde(skip_serializing_if = "Option::is_none")]
     foreground: Option<String>,
-    /// The colour behind it.
+    /// The background colour; `ink`, the default foreground, of inverse text.
     #[serde(skip_serializing_if = "Option::is_none")]
     background: Option<String>,
-    /// `bold`, `dim`, `italic`, `underline`, `struck`; `wide` where each character takes two columns.
+    /// `bold`, `dim`, `italic`, `underline`, `struck`; `wide` if each character takes two columns.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     style: Vec<&'static str>,
 }
 
-/// A terminal that is fed what a command shows.
+/// A terminal emulator that is fed a command's output.
 pub(super) struct EmulatedScreen {
     parser: Parser,
     terminal: Terminal,
-    /// The beginning of a character whose rest has not come yet.
+    /// The beginning of a character that is still incomplete.
     half: Vec<u8>,
     watch: SequenceWatch,
     reply: String,
@@ -70,7 +70,7 @@ pub(super) struct EmulatedScreen {
 impl EmulatedScreen {
     pub(super) fn new(window: WindowSize) -> Self {
         let (columns, rows) = bounded(window);
-        #[expect(clippy::expect_used, reason = "it has a line and a column at least")]
+        #[expect(clippy::expect_used, reason = "it has at least one line and one column")]
         let terminal = Terminal::new(columns, rows).expect("a size");
         Self {
             parser: Parser::new(),
@@ -95,7 +95,7 @@ impl EmulatedScreen {
         for chunk in all.utf8_chunks() {
             chunk.valid().chars().for_each(|c| self.show(c));
             let rest = chunk.invalid();
-            // At the end it may be a character that has begun.
+            // At the end it may be an incomplete character.
             match std::str::from_utf8(rest) {
                 Err(error) if error.error_len().is_none() => self.half = rest.to_vec(),
                 Err(_) => self.show(char::REPLACEMENT_CHARACTER),
@@ -106,9 +106,9 @@ impl EmulatedScreen {
 
     fn show(&mut self, c: char) {
         match self.parser.feed(c) {
-            // A terminal shows nothing for it; the emulator would.
+            // A terminal does not show DEL; the emulator would.
             Some(Function::Print('\x7f')) => {}
-            // Programs repeat a character within a line; a short sequence is to cost no more than that.
+            // Programs repeat a character within a line; a short sequence must cost no more than that.
             Some(Function::Rep(count)) => self.terminal.execute(Function::Rep(count.min(MOST.columns))),
             Some(function) => self.terminal.execute(function),
             None => {}
@@ -128,7 +128,7 @@ impl EmulatedScreen {
         self.terminal.size().0 - 1
     }
 
-    /// Takes the terminal's answers to questions of the command's, which are input to it.
+    /// Takes the terminal's replies to the command's queries; they are input for the command.
     pub(super) fn take_reply(&mut self) -> String {
         std::mem::take(&mut self.reply)
     }
@@ -138,7 +138,7 @@ impl EmulatedScreen {
         modes.brackets_pastes.store(self.watch.brackets_pastes, Ordering::Relaxed);
     }
 
-    /// Returns what has changed since the last frame; none where nothing has.
+    /// Returns the changes since the last frame; `None` if nothing has changed.
     pub(super) fn frame(&mut self, micros: u64) -> Option<ScreenFrame> {
         let (columns, rows) = self.terminal.size();
         let is_resized = (self.columns, self.shown.len()) != (columns, rows);
@@ -207,7 +207,7 @@ fn named(color: Color) -> String {
     let (red, green, blue) = match color {
         Color::Indexed(index @ 0..=7) => return NAMES[usize::from(index)].to_owned(),
         Color::Indexed(index @ 8..=15) => return format!("bright-{}", NAMES[usize::from(index - 8)]),
-        // A cube of six steps each way, then grey.
+        // A colour cube with six steps per channel, then greys.
         Color::Indexed(index @ 16..=231) => {
             let step = |number: u8| if number == 0 { 0 } else { 55 + 40 * number };
             let index = index - 16;
@@ -225,10 +225,10 @@ enum ScreenQuery {
     Kind,
 }
 
-/// Things that the emulator passes over: whether pastes are bracketed, and questions to the terminal.
+/// Tracks sequences that the emulator ignores: bracketed paste mode, and queries to the terminal.
 #[derive(Default)]
 struct SequenceWatch {
-    /// The parameters of the sequence that has begun; none outside of one.
+    /// The parameters of the open sequence; `None` outside of a sequence.
     params: Option<String>,
     is_escape: bool,
     brackets_pastes: bool,
@@ -336,7 +336,7 @@ mod tests {
         assert_eq!(framed(&mut screen, b"x\x1b[65535b")["size"], json!({ "rows": 300, "columns": 500 }));
     }
 
-    /// Noise, and noise made of the beginnings of sequences, with resizes between, and a million bytes of it at least.
+    /// Feeds at least a MiB of noise and of beginnings of sequences, with resizes in between.
     #[test]
     fn screen_takes_hostile_bytes() {
         const PARTS: [&[u8]; 16] = [

@@ -1,4 +1,4 @@
-//! Taking connections, and no more of them than there is room for.
+//! Accepting connections, up to a limit.
 
 use std::future::Future;
 use std::io;
@@ -30,16 +30,15 @@ use crate::backends::HostCaller;
 /// The limits of a server.
 #[derive(Debug, Clone)]
 pub struct ServerLimits {
-    /// Connections at once on each listener, at most a third of the files that this process may open; more wait in the
-    /// kernel's queue. Over TCP, clients without the token have three quarters of them at most: for one more, the oldest is
-    /// closed.
+    /// Concurrent connections on each listener, at most a third of the files that this process may open; more wait in
+    /// the kernel's queue. Over TCP, clients without the token have at most three quarters of them: one more closes the
+    /// oldest.
     pub connections: usize,
-    /// Time for the first byte of a client that has to show the token.
+    /// Time limit for the first byte from a client that has to show the token.
     pub first: Duration,
-    /// Time for a request's head; an idle connection is closed after it, too.
+    /// Time limit for a request's head; also the idle timeout of a connection.
     pub head: Duration,
-    /// Time that a client over TCP may read nothing of what is sent to it. Of one on the unix socket the kernel tells when
-    /// it is gone.
+    /// Write stall timeout for TCP clients. Unix-socket clients are detected by hang-up.
     pub stall: Duration,
 }
 
@@ -50,14 +49,14 @@ impl Default for ServerLimits {
     }
 }
 
-/// A connection, and the process at its other end where the kernel names it.
+/// A connection, and the process at its other end if the kernel names it.
 type Accepted<S> = (S, Option<HostCaller>);
 
 async fn accept_unix(listener: &UnixListener) -> io::Result<Accepted<UnixStream>> {
     let own = rustix::process::getuid().as_raw();
     loop {
         let (stream, _) = listener.accept().await?;
-        // The socket's mode says so, too; this also covers connections from before it was set.
+        // The socket's mode requires this, too; the check also covers connections from before the mode was set.
         if stream.peer_cred().is_ok_and(|peer| [0, own].contains(&peer.uid())) {
             let process = stream.peer_cred()?.pid().and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
             let caller = HostCaller::of(process, getsockopt(&stream, PeerPidfd).ok());
@@ -68,14 +67,13 @@ async fn accept_unix(listener: &UnixListener) -> io::Result<Accepted<UnixStream>
 
 async fn accept_tcp(listener: &TcpListener) -> io::Result<Accepted<TcpStream>> {
     let (stream, _) = listener.accept().await?;
-    // Small answers go out at once.
     stream.set_nodelay(true)?;
     Ok((stream, None))
 }
 
-/// Time to wait when there is no file descriptor for a connection.
+/// Time to wait after a failed accept, as when file descriptors run out.
 const SHORTAGE: Duration = Duration::from_millis(50);
-/// Bytes that are read at once, and of what is gathered for a client.
+/// Bytes of a connection's read and write buffers.
 const BUFFER: usize = 64 << 10;
 
 /// Serves routers on listeners until it is stopped.
@@ -87,7 +85,7 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// A server that serves nothing yet.
+    /// Creates a server that serves nothing yet.
     pub fn new(limits: ServerLimits) -> Self {
         Self { limits, stop: CancellationToken::new(), connections: TaskTracker::new() }
     }
@@ -112,7 +110,7 @@ impl HttpServer {
         self.serve(|| accept_tcp(&listener), Some(self.limits.first), router).await;
     }
 
-    /// Serves connections. With a time for their first byte, their clients are strangers until they show the token.
+    /// Serves connections. With a time limit for the first byte, clients are strangers until they show the token.
     async fn serve<S, N>(&self, accept: impl Fn() -> N, first: Option<Duration>, router: Router)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -141,7 +139,7 @@ impl HttpServer {
                     });
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "a connection could not be taken");
+                    tracing::debug!(%error, "failed to accept a connection");
                     tokio::time::sleep(SHORTAGE).await;
                 }
             }
@@ -177,23 +175,23 @@ impl HttpServer {
             }
         };
         if let Err(error) = ended {
-            tracing::debug!(%error, "a connection ended badly");
+            tracing::debug!(%error, "a connection ended with an error");
         }
     }
 
-    /// Takes no more connections, and waits for those that are there to end what they do, at most so long.
+    /// Accepts no more connections, and waits for the existing ones to finish, at most for `patience`.
     pub async fn stop(&self, patience: Duration) {
         self.stop.cancel();
         self.connections.close();
-        // Those that are left end with the runtime.
+        // The remaining connections end with the runtime.
         drop(tokio::time::timeout(patience, self.connections.wait()).await);
     }
 }
 
-/// The longest path that a socket's address can hold.
+/// The most bytes of a path in a socket's address.
 const ADDRESS_MAX: usize = 100;
 
-/// Returns a short path to a socket. The handle has to live meanwhile.
+/// Returns a short path to a socket. It is valid while the handle lives.
 fn reachable(path: &Path) -> io::Result<(PathBuf, Option<OwnedFd>)> {
     if path.as_os_str().len() <= ADDRESS_MAX {
         return Ok((path.to_owned(), None));
@@ -207,10 +205,10 @@ fn reachable(path: &Path) -> io::Result<(PathBuf, Option<OwnedFd>)> {
     Ok((short, Some(directory)))
 }
 
-/// Listens on a unix socket at a path of any length, for its owner only.
+/// Listens on a unix socket at a path of any length, for this user only.
 ///
 /// # Errors
-/// [`io::ErrorKind::AddrInUse`] if something is at the path; other errors of the system.
+/// [`io::ErrorKind::AddrInUse`] if the path exists; other errors of the system.
 pub fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     use std::os::unix::fs::PermissionsExt;
     let (short, _directory) = reachable(path)?;
@@ -219,10 +217,10 @@ pub fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Connects to a unix socket at a path of any length, if it is this user's or root's.
+/// Connects to a unix socket at a path of any length, if its server runs as this user or root.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`] if it is another user's; other errors of the system.
+/// [`io::ErrorKind::PermissionDenied`] if the server runs as another user; other errors of the system.
 pub async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     let (short, _directory) = reachable(path)?;
     let stream = UnixStream::connect(&short).await?;
@@ -230,7 +228,7 @@ pub async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     match [0, rustix::process::getuid().as_raw()].contains(&peer) {
         true => Ok(stream),
         false => {
-            let what = format!("the socket {} is user {peer}'s", path.display());
+            let what = format!("socket {} belongs to user {peer}", path.display());
             Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
         }
     }

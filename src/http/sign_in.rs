@@ -1,4 +1,4 @@
-//! The way of a page in a browser to its token: a listener of its own, and codes that are good once.
+//! Sign-in of pages in a browser: separate listeners, and codes that are valid once.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -20,15 +20,15 @@ use super::{Access, HttpFace, HttpOptions, HttpServer, ServerLimits, Token};
 use crate::engine::lock::lock;
 use crate::hub::operations::OperationRoute;
 
-/// Time for which a code is good.
+/// Time for which a code is valid.
 const GOOD: Duration = Duration::from_secs(60);
-/// Codes that are good at a time.
+/// The most valid codes at a time.
 const CODES: usize = 64;
 
-/// The pages of a face, with what lets them in.
+/// The listeners for pages, and their unused codes.
 #[derive(Default)]
 pub(super) struct Pages {
-    /// For all, and for looking only.
+    /// With full access, and read-only.
     listeners: tokio::sync::Mutex<[Option<PageListener>; 2]>,
     codes: Mutex<Vec<PageCode>>,
 }
@@ -39,7 +39,7 @@ struct PageListener {
     token: String,
 }
 
-/// A code that was not used yet.
+/// An unused code.
 struct PageCode {
     digest: blake3::Hash,
     until: Instant,
@@ -61,7 +61,7 @@ impl Pages {
         Ok(code)
     }
 
-    /// Takes a code, and returns the token in its place, if the listener knows it.
+    /// Takes a code and returns the token for it, if the code belongs to this listener and is still valid.
     fn exchange(&self, code: &str, access: &Access) -> Option<SignedIn> {
         let Access::Token { token, .. } = access else { return None };
         let (digest, mut codes) = (blake3::hash(code.as_bytes()), lock(&self.codes));
@@ -71,12 +71,12 @@ impl Pages {
     }
 }
 
-/// Opens a listener for pages in a browser on this machine, unless it is open already, and makes a code with which a page
-/// gets its token: good once, for 60 seconds. Only for clients on the unix socket.
+/// Opens a listener for pages in a browser on this machine, unless it is open already, and makes a code for a page to
+/// get its token with: valid once, for 60 seconds. Only for clients on the unix socket.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OpenPage {
-    /// True for a listener that refuses what changes anything.
+    /// True for a listener that refuses requests that change anything.
     #[serde(default)]
     read_only: bool,
 }
@@ -86,7 +86,7 @@ pub(super) struct OpenPage {
 pub struct PageAddress {
     /// The address, without the code: `http://127.0.0.1:PORT/`.
     pub address: String,
-    /// The code, which stands behind `#code=` in the address that a browser opens.
+    /// The code, to append to the address after `#code=`.
     pub code: String,
 }
 
@@ -113,7 +113,7 @@ impl HttpVerb for OpenPage {
 }
 
 async fn listen(face: &HttpFace, read_only: bool) -> Result<PageListener, HttpProblem> {
-    let failed = |error| HttpProblem::new(ProblemKind::Broken, format!("no port can be listened on: {error}"));
+    let failed = |error| HttpProblem::new(ProblemKind::Broken, format!("failed to listen on a port: {error}"));
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(failed)?;
     let address = format!("http://{}/", listener.local_addr().map_err(failed)?);
     let token = secret()?;
@@ -125,7 +125,7 @@ async fn listen(face: &HttpFace, read_only: bool) -> Result<PageListener, HttpPr
     Ok(PageListener { address, token })
 }
 
-/// Exchanges the code in the address of a page for its token. It needs no token.
+/// Exchanges the code in a page's address for its token. It needs no token.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SignIn {
@@ -133,12 +133,12 @@ pub(super) struct SignIn {
     code: String,
 }
 
-/// The token of a page. It has no `Debug`, so that it is in no log.
+/// The token of a page. It has no `Debug`, so that it never reaches a log.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub struct SignedIn {
     /// The token, for `Authorization: Bearer`.
     pub token: String,
-    /// True where this way in refuses what changes anything.
+    /// True if this listener refuses requests that change anything.
     pub read_only: bool,
 }
 
@@ -150,8 +150,8 @@ impl HttpVerb for SignIn {
     async fn answer(self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
         let pages = &face.shared.pages;
         let signed_in = pages.exchange(&self.code, &head.options.access).ok_or_else(|| {
-            HttpProblem::new(ProblemKind::Unauthorized, "the code was used, is older than 60 s, or is another server's")
-                .with_hint("`foldspace ui` gives a new one")
+            HttpProblem::new(ProblemKind::Unauthorized, "the code was used, is over 60 s old, or is for another server")
+                .with_hint("`foldspace ui` makes a new one")
         })?;
         face.shared.open_pages.touch();
         Ok(([(axum::http::header::CACHE_CONTROL, "no-store")], axum::Json(signed_in)).into_response())

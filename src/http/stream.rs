@@ -1,4 +1,4 @@
-//! Tool calls, also with their output as it comes.
+//! Making tool calls, with or without a stream of their output.
 
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
@@ -31,8 +31,8 @@ impl HttpVerb for CallRequest {
     const ROUTE: OperationRoute = OperationRoute::at("POST", "calls", "/v1/sessions/{session}/calls", 200);
     const GIVES: Media = &[("application/json", Some(SchemaGenerator::subschema_for::<ToolOutcome>)), (EVENTS, None)];
     const READS: Headers = &[
-        ("traceparent", "string", "The span that is the parent of the call's, as W3C Trace Context has it"),
-        ("tracestate", "string", "What belongs to it"),
+        ("traceparent", "string", "The parent span of the call's span, as in W3C Trace Context"),
+        ("tracestate", "string", "The vendor data of that trace"),
     ];
 
     async fn answer(mut self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
@@ -48,7 +48,7 @@ impl HttpVerb for CallRequest {
     }
 }
 
-/// Streams a call, from the first word about the progress of its workspace on, else from its beginning.
+/// Streams a call, from the first progress message of its workspace if there is one, else from its start.
 async fn streamed(
     face: HttpFace,
     is_local: bool,
@@ -82,12 +82,12 @@ async fn streamed(
     Ok(response)
 }
 
-/// Returns the outcome of a call whose task did not end by itself.
+/// Returns the problem of a call whose task was aborted or panicked.
 pub(super) fn stopped(_: JoinError) -> Result<ToolOutcome, HttpProblem> {
     Err(HttpProblem::new(ProblemKind::Broken, "the call's task was stopped"))
 }
 
-/// Tells a client what becomes of its call.
+/// Reports the events of a call to its client.
 pub(super) struct CallTeller {
     pub(super) progress: mpsc::UnboundedSender<String>,
     pub(super) begun: mpsc::UnboundedSender<(Seq, Option<OutputSubscription>)>,
@@ -107,7 +107,7 @@ pub(super) fn telling() -> (CallTeller, CallTelling) {
     (CallTeller { progress, begun, questions }, CallTelling { progress: told, begun: known, questions: asked })
 }
 
-/// Makes a call whose client is told of it.
+/// Makes a call and reports its events through the [`CallTeller`].
 pub(super) async fn make(
     request: CallRequest,
     call: ToolCall,
@@ -123,12 +123,11 @@ pub(super) async fn make(
     let asker = OverStream { hub: face.hub().clone(), session: session.id(), questions };
     let open = request.caller(open, face, Some(std::sync::Arc::new(asker)))?;
     let begun = move |call| {
-        // Now, before its command can print anything.
+        // Subscribe before the command can print anything.
         let output = (!none).then(|| session.output(OutputOptions { call: Some(call), whole: all }));
         // The client may be gone.
         drop(tell.send((call, output)));
     };
-    // The workspace stays open until it ends.
     Ok(open.call_telling(call, begun).await?)
 }
 
@@ -142,10 +141,10 @@ impl Asker for OverStream {
     fn ask(&self, question: CommandQuestion) -> Asking {
         let told = shown(&question);
         let answer = self.hub.in_flight().ask(self.session, question);
-        // The stream's end cancels the call, and this with it.
+        // If the stream has ended, the call and this question are cancelled.
         let _ = self.questions.send(told);
         Box::pin(async move {
-            let refused = || ApprovalAnswer::Refuse("the client that was to answer is gone".to_owned());
+            let refused = || ApprovalAnswer::Refuse("the client that had to answer has disconnected".to_owned());
             answer.await.unwrap_or_else(|_| refused())
         })
     }
@@ -158,7 +157,7 @@ pub(super) fn shown(question: &CommandQuestion) -> Value {
         "command": question.command,
         "programs": question.programs,
         "env": question.env,
-        // All of it: a forwarding client has nothing else to show.
+        // Whole: a forwarding client has nothing else to show.
         "stdin": String::from_utf8_lossy(&question.stdin),
         "answers": ["once", "session", "everything", "refuse"],
     })
@@ -242,7 +241,7 @@ impl StreamItem {
     }
 }
 
-/// Waits for a client to take something. Once the call is cancelled, its command waits for the client no more.
+/// Waits for a send to a client. Once the call is cancelled, its command no longer waits for the client.
 pub(super) async fn freed<T>(
     sending: impl Future<Output = T>,
     cancel: &CancellationToken,
@@ -258,7 +257,7 @@ pub(super) async fn freed<T>(
     sending.await
 }
 
-/// Output of commands, as events.
+/// Renders the output of commands as events.
 #[derive(Default)]
 pub(super) struct OutputText {
     halves: Halves,
@@ -266,7 +265,7 @@ pub(super) struct OutputText {
 }
 
 impl OutputText {
-    /// Returns the events of a piece, and of what has come after it.
+    /// Returns the events of a piece and of the output queued after it.
     pub(super) fn of(&mut self, output: &OutputSubscription, first: CommandOutput) -> Vec<u8> {
         let mut text = Vec::new();
         let mut next = Some(first);
@@ -282,7 +281,7 @@ impl OutputText {
         text
     }
 
-    /// Returns the events of what is left at the end.
+    /// Returns the events of the remaining output at the end.
     pub(super) fn rest(&mut self, output: &OutputSubscription) -> Vec<u8> {
         let mut text = Vec::new();
         while let Some(piece) = output.try_next() {

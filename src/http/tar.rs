@@ -25,19 +25,19 @@ use crate::reducers::VirtualFileSystem;
 use crate::tools::write_tar;
 use crate::view::Position;
 
-/// Pieces that wait for a client, and their bytes.
+/// The most pieces that wait for a client.
 const WAITING: usize = 4;
 const PIECE: usize = 256 << 10;
 
-/// Gives the files of a session as they were at a position, as a tar stream. Modes, links and times are kept; the same
-/// position gives the same bytes. Entries that were never kept are left out.
+/// Returns the files of a session at a position as a tar stream. Modes, links and times are preserved; the same
+/// position returns the same bytes. Entries whose contents were not kept are left out.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "MaterialiseRequest")]
 #[serde(deny_unknown_fields)]
 pub(super) struct TarRequest {
-    /// The position; the last one by default.
+    /// The position; the head by default.
     at: Option<Position>,
-    /// Only what is below this directory, by its paths from there; the root by default.
+    /// The directory to archive, with paths relative to it; the root by default.
     below: Option<String>,
 }
 
@@ -56,14 +56,14 @@ impl HttpVerb for TarRequest {
         }
         let state = blocking(move || state_at(&looked, self.at)).await??;
         if !VirtualFileSystem::of(&state).is_directory(&below) {
-            let what = format!("there is no directory {} there", below.rooted());
+            let what = format!("directory {} does not exist there", below.rooted());
             return Err(HttpProblem::new(ProblemKind::NotFound, what));
         }
         Ok(([(header::CONTENT_TYPE, "application/x-tar")], archive(session, state, below)).into_response())
     }
 }
 
-/// Writes an archive on its way to a client. A stream without tar's end has failed.
+/// Streams an archive to a client. A stream without tar's end has failed.
 fn archive(session: Session, state: State, below: EntryPath) -> Body {
     let ((sender, receiver), runtime) = (mpsc::channel(WAITING), Handle::current());
     tokio::task::spawn_blocking(move || {
@@ -71,17 +71,17 @@ fn archive(session: Session, state: State, below: EntryPath) -> Body {
         let written = write_tar(&session, &state, &below, io::BufWriter::with_capacity(PIECE, &mut pieces));
         match written.and_then(|left| pieces.send(Bytes::new()).map(|()| left.len())) {
             Ok(0) => {}
-            Ok(left) => tracing::warn!(left, "entries that can't be made again are not in a tar stream"),
-            Err(error) => tracing::debug!(%error, "a tar stream broke off"),
+            Ok(left) => tracing::warn!(left, "a tar stream leaves out entries that can't be recreated"),
+            Err(error) => tracing::debug!(%error, "a tar stream was cut off"),
         }
     });
     Body::from_stream(stream::unfold(Some(receiver), async |receiver| {
         let mut receiver = receiver?;
         match receiver.recv().await {
-            // Only a stream that is whole has an end.
+            // Only a complete stream has an end.
             Some(end) if end.is_empty() => None,
             Some(piece) => Some((Ok(piece), Some(receiver))),
-            None => Some((Err(io::Error::other("the archive could not be written to its end")), None)),
+            None => Some((Err(io::Error::other("the archive is incomplete")), None)),
         }
     }))
 }
@@ -93,7 +93,7 @@ impl Pieces {
     fn send(&self, piece: Bytes) -> io::Result<()> {
         match self.1.block_on(tokio::time::timeout(PATIENCE, self.0.send(piece))) {
             Ok(Ok(())) => Ok(()),
-            _ => Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client is gone, or reads nothing")),
+            _ => Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client disconnected or stopped reading")),
         }
     }
 }

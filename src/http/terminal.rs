@@ -1,4 +1,4 @@
-//! Calls whose command gets input as it comes, at a terminal or not, over a websocket.
+//! Calls with interactive input over a websocket, at a terminal or not.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,29 +39,30 @@ use crate::engine::session::output_stream::{CommandOutput, OutputStream, OutputS
 use crate::hub::operations::OperationRoute;
 use crate::tools::TraceContext;
 
-/// Bytes of a message of a client.
+/// The most bytes of a client's message.
 const MESSAGE_MAX: usize = 4 << 20;
-/// Time for the first message of a client.
+/// Time limit for the first message of a client.
 const FIRST: Duration = Duration::from_secs(10);
 
-/// Answers to questions of a command that wait for it.
+/// The most terminal replies that wait for the command to read them.
 const REPLIES: usize = 64;
-/// The subprotocol that is agreed on with a client that offers it.
+/// The subprotocol to agree on if the client offers it.
 const PROTOCOL: &str = "foldspace.terminal";
 
 pub(super) type Socket = WebSocketStream<UpgradedStream>;
 
-/// Makes a tool call whose command gets input as it comes: ask for an upgrade to a websocket. The first message is text,
-/// `{call, window}`: `call` has the fields of `make_call`, and `window` `{rows, columns}` the size of the terminal, for a
-/// command with `tty`. After it binary messages are input, and text is `{resize: {rows, columns}}` or `{end_input: true}`.
-/// The server sends standard output, or all that a terminal shows, as binary messages; as text it sends an object with one
-/// of the events of `make_call`: `begun`, `output` (of standard error), `progress`, `question`, and at last `outcome` or
-/// `problem`. A client that goes away hangs the command up. Input is not recorded. With `screen` in the first message the
-/// terminal's screen comes in place of what it shows, as `screen` events like the frames of `terminal_frames`, at most 30 a
-/// second, and text may also be `{key: {name, shift, alt, ctrl}}`, with the name that browsers give to a key, or `{paste}`:
-/// the server sends what a terminal would. With `copy_at`, a position, `shell_execute` runs in a throw-away copy of the workspace as it was then: `call`
-/// has the position 0, for nothing is recorded, and the policy asks nobody. A page in a browser shows its token by the
-/// subprotocol `foldspace.bearer.` and the token in base64url, beside `foldspace.terminal`.
+/// Makes a tool call with interactive input: request an upgrade to a websocket. The first message is text, `{call,
+/// window}`: `call` has the fields of `make_call`, and `window` `{rows, columns}` is the size of the terminal, for a
+/// command with `tty`. Later binary messages are input, and text is `{resize: {rows, columns}}` or `{end_input: true}`.
+/// The server sends standard output, or all terminal output, as binary messages; as text it sends an object with one of
+/// the events of `make_call`: `begun`, `output` (of standard error), `progress`, `question`, and at last `outcome` or
+/// `problem`. A client that disconnects hangs the command up. Input is not recorded. With `screen` in the first
+/// message, the server sends the terminal's screen instead of its output, as `screen` events like the frames of
+/// `terminal_frames`, at most 30 a second. Text may then also be `{key: {name, shift, alt, ctrl}}`, with a browser's
+/// name of the key, or `{paste}`: the server sends what a terminal would. With `copy_at`, a position, `shell_execute`
+/// runs in a throw-away copy of the workspace at that position: nothing is recorded, so `call` has the position 0, and
+/// the policy can't ask for approval. A page in a browser sends its token as the subprotocol `foldspace.bearer.` and
+/// the token in base64url, next to `foldspace.terminal`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OpenTerminal {}
@@ -75,15 +76,15 @@ pub struct TerminalRequest {
     /// The size of its terminal, for a command with `tty`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowSize>,
-    /// Sends frames of the terminal's screen in place of what it shows.
+    /// True to receive frames of the terminal's screen instead of its output.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub screen: bool,
-    /// Runs the command in a throw-away copy of the workspace as it was at this position.
+    /// The position to copy the workspace at, for a command in a throw-away copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_at: Option<Seq>,
 }
 
-/// A later message of a client, beside input.
+/// A later text message of a client.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum TerminalOrder {
@@ -98,8 +99,8 @@ impl HttpVerb for OpenTerminal {
     const ROUTE: OperationRoute = OperationRoute::at("GET", "calls", "/v1/sessions/{session}/terminal", 101);
     const GIVES: Media = &[];
     const READS: Headers = &[
-        ("traceparent", "string", "The span that is the parent of the call's, as W3C Trace Context has it"),
-        ("tracestate", "string", "What belongs to it"),
+        ("traceparent", "string", "The parent span of the call's span, as in W3C Trace Context"),
+        ("tracestate", "string", "The vendor data of that trace"),
     ];
 
     async fn answer(self, face: HttpFace, mut head: RequestHead) -> Result<Response, HttpProblem> {
@@ -107,13 +108,13 @@ impl HttpVerb for OpenTerminal {
         let accepted = accepted(&head.headers).ok_or_else(unasked)?;
         let upgrade = head.upgrade.take().ok_or_else(unasked)?;
         let face = face.for_client(head.caller.as_ref());
-        // One that is not there is told of in HTTP's way.
+        // A missing session is reported over HTTP, before the upgrade.
         face.session(&head.session).await?;
         let trace = head.trace();
         tokio::spawn(async move {
             match upgrade.await {
                 Ok(stream) => serve(face, head.session, trace, TokioIo::new(stream)).await,
-                Err(error) => tracing::debug!(%error, "a connection was not turned over"),
+                Err(error) => tracing::debug!(%error, "failed to upgrade a connection"),
             }
         });
         let headers = [
@@ -128,7 +129,7 @@ impl HttpVerb for OpenTerminal {
     }
 }
 
-/// Returns the answer to a client's key; none where it asks for no websocket.
+/// Returns the answer to a client's key; `None` if it does not request a websocket.
 fn accepted(headers: &HeaderMap) -> Option<HeaderValue> {
     let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let is_asked = text(header::UPGRADE).is_some_and(|wanted| wanted.eq_ignore_ascii_case("websocket"));
@@ -155,7 +156,7 @@ async fn serve(face: HttpFace, session: String, trace: Option<TraceContext>, str
         }
         Err(problem) => Err(problem),
     };
-    // A client that is gone by then has hung up.
+    // The client may be gone.
     let _ = match begun {
         Ok((ending, telling, input, cancel)) => {
             screen.cancel = cancel.clone();
@@ -174,7 +175,7 @@ async fn first(messages: &mut SplitStream<Socket>) -> Result<TerminalRequest, Ht
     let wrong = |detail: String| HttpProblem::new(ProblemKind::Unusable, detail);
     match tokio::time::timeout(FIRST, messages.next()).await {
         Ok(Some(Ok(Message::Text(text)))) => serde_json::from_str(&text)
-            .map_err(|error| wrong(format!("the first message is no object with a `call`: {error}"))),
+            .map_err(|error| wrong(format!("the first message is not an object with a `call`: {error}"))),
         Ok(_) => Err(wrong("the first message must be text: {\"call\": {...}}".to_owned())),
         Err(_) => Err(wrong(format!("the first message took more than {} s", FIRST.as_secs()))),
     }
@@ -189,13 +190,13 @@ fn begin(
     TerminalRequest { call: mut request, window, copy_at, .. }: TerminalRequest,
 ) -> Result<TerminalCall, HttpProblem> {
     let mut call = request.call()?;
-    let unable = |error| HttpProblem::new(ProblemKind::Broken, format!("no input can be passed on: {error}"));
+    let unable = |error| HttpProblem::new(ProblemKind::Broken, format!("failed to set up the input: {error}"));
     let input = CommandInput::new().map_err(unable)?;
     if let Some(window) = window {
         input.resize(window);
     }
     (call.trace, call.input) = (trace, Some(input.clone()));
-    // What a terminal misses it shows wrongly from then on.
+    // A terminal that misses output shows garbage from then on.
     (request.all_output, request.no_output) = (true, false);
     let cancel = call.cancel.clone();
     let (teller, telling) = stream::telling();
@@ -210,7 +211,7 @@ fn begin(
     Ok((ending, telling, input, cancel))
 }
 
-/// Passes a client's input on. Cancels the call when the client goes away, or says what is no message.
+/// Passes on a client's input. Cancels the call when the client disconnects or sends an invalid message.
 async fn take_input(
     mut messages: SplitStream<Socket>,
     input: CommandInput,
@@ -220,13 +221,13 @@ async fn take_input(
     while let Some(Ok(message)) = messages.next().await {
         match message {
             Message::Binary(bytes) => {
-                // What comes after the input's end, or the command's, reaches nothing.
+                // Input after the end of the input or of the command is discarded.
                 input.send(&bytes).await;
             }
             Message::Text(text) => match serde_json::from_str(&text) {
                 Ok(TerminalOrder::Resize(window)) => {
                     input.resize(window);
-                    // Only a screen needs it.
+                    // Only an emulated screen receives it.
                     let _ = resized.send(window);
                 }
                 Ok(TerminalOrder::Key(key)) => drop(input.send(&modes.pressed(&key)).await),
@@ -234,7 +235,7 @@ async fn take_input(
                 Ok(TerminalOrder::EndInput(true)) => input.end(),
                 Ok(TerminalOrder::EndInput(false)) => {}
                 Err(error) => {
-                    tracing::debug!(%error, "a client at a terminal was not understood");
+                    tracing::debug!(%error, "invalid message from a client at a terminal");
                     break;
                 }
             },
@@ -253,7 +254,7 @@ struct TerminalScreen {
     live: Option<LiveScreen>,
 }
 
-/// The screen of a client that wants no bytes.
+/// The emulated screen for a client that requested frames.
 struct LiveScreen {
     screen: EmulatedScreen,
     replies: mpsc::Sender<String>,
@@ -261,7 +262,7 @@ struct LiveScreen {
     sizes: mpsc::UnboundedReceiver<WindowSize>,
     since: Instant,
     sent: Option<Instant>,
-    /// The time of the next frame, where something has changed.
+    /// The time of the next frame, if something has changed.
     due: Option<Instant>,
 }
 
@@ -273,7 +274,7 @@ impl LiveScreen {
         modes: Arc<TypingModes>,
     ) -> Self {
         let (screen, (replies, mut waiting)) = (EmulatedScreen::new(window), mpsc::channel::<String>(REPLIES));
-        // A command that does not read must not keep its output back.
+        // A command that does not read its input must not block its own output.
         tokio::spawn(async move {
             while let Some(reply) = waiting.recv().await {
                 input.send(reply.as_bytes()).await;
@@ -282,13 +283,13 @@ impl LiveScreen {
         Self { screen, replies, modes, sizes, since: Instant::now(), sent: None, due: None }
     }
 
-    /// Makes a change, which is shown with those that follow closely.
+    /// Makes a change; the next frame shows it together with the changes that follow soon.
     fn change(&mut self, change: impl FnOnce(&mut EmulatedScreen)) {
         change(&mut self.screen);
         self.screen.note_modes(&self.modes);
         let reply = self.screen.take_reply();
         if !reply.is_empty() {
-            // One that asks on without reading gets no more.
+            // A command that sends queries without reading gets no more replies.
             let _ = self.replies.try_send(reply);
         }
         let now = Instant::now();
@@ -346,7 +347,7 @@ impl TerminalScreen {
         self.event("begun", &json!({ "call": call })).await
     }
 
-    /// Shows a piece of output, with what comes after it on the same stream.
+    /// Shows a piece of output, joined with the pieces after it on the same stream.
     async fn show(&mut self, first: CommandOutput) -> Result<(), Gone> {
         let mut next = Some(first);
         while let Some(CommandOutput { stream, bytes, .. }) = next.take() {

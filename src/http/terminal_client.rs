@@ -17,22 +17,21 @@ use super::terminal::{Socket, TerminalOrder, TerminalRequest, accept_key};
 use crate::backends::WindowSize;
 use crate::engine::session::output_stream::OutputStream;
 
-/// The way to a command that takes input: what is typed, and the size of its terminal. Dropped with its [`CallStream`],
-/// it hangs the command up.
+/// Sends input and the terminal's size to a command. Dropping it and its [`CallStream`] hangs the command up.
 pub struct TerminalKeys(SplitSink<Socket, Message>);
 
 impl TerminalKeys {
-    /// Sends input, and waits while the command and all on the way to it are full.
+    /// Sends input, and waits while the command's and all intermediate buffers are full.
     pub async fn send(&mut self, input: Bytes) -> Result<(), ClientError> {
         self.message(Message::Binary(input)).await
     }
 
-    /// Ends the input; at a terminal as Ctrl-D does.
+    /// Ends the input; at a terminal like Ctrl-D.
     pub async fn end_input(&mut self) -> Result<(), ClientError> {
         self.order(TerminalOrder::EndInput(true)).await
     }
 
-    /// Tells the size of the terminal.
+    /// Sets the size of the terminal.
     pub async fn resize(&mut self, window: WindowSize) -> Result<(), ClientError> {
         self.order(TerminalOrder::Resize(window)).await
     }
@@ -48,7 +47,7 @@ impl TerminalKeys {
 }
 
 impl HttpClient {
-    /// Begins a call in a session whose command gets input, and gives what comes of it. Dropping both hangs it up.
+    /// Begins a call with input, and returns its events. Dropping both results hangs the command up.
     pub async fn begin_terminal(
         &self,
         session: &str,
@@ -63,7 +62,7 @@ impl HttpClient {
         let response = self.answered(asked.header(header::SEC_WEBSOCKET_KEY, &key), Vec::new()).await?;
         let accepted = response.headers().get(header::SEC_WEBSOCKET_ACCEPT);
         if accepted.is_none_or(|accepted| *accepted != *accept_key(&key)) {
-            return Err(ClientError::Odd("it is no websocket".to_owned()));
+            return Err(ClientError::Odd("it is not a websocket".to_owned()));
         }
         let connection = TokioIo::new(hyper::upgrade::on(response).await?);
         let (sink, messages) = WebSocketStream::from_raw_socket(connection, Role::Client, None).await.split();
@@ -77,7 +76,7 @@ impl HttpClient {
     }
 }
 
-/// Waits for the next event of a call; none at the connection's end.
+/// Waits for the next event of a call; `None` at the connection's end.
 async fn next_event(messages: &mut SplitStream<Socket>) -> Result<Option<CallEvent>, ClientError> {
     while let Some(message) = messages.next().await {
         match message.map_err(|error| ClientError::Broken(error.to_string()))? {

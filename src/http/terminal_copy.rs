@@ -1,4 +1,4 @@
-//! A command at a terminal in a throw-away copy of a session's workspace: nothing of it is recorded.
+//! A command at a terminal in a throw-away copy of a session's workspace: nothing is recorded.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::engine::session::output_stream::{CommandOutput, OutputOptions, Output
 use crate::hub::operations::ProbeCommand;
 use crate::tools::{Probe, TERMINAL, ToolCall, ToolOutcome};
 
-/// The command of a copy, in the parameters of the call.
+/// The parameters of a call in a copy.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CopiedCommand {
@@ -26,7 +26,7 @@ struct CopiedCommand {
     tty: bool,
 }
 
-/// Runs a call's command in a copy of the workspace as it was at a position, to its end. The copy is removed then.
+/// Runs a call's command to its end in a copy of the workspace at a position, and removes the copy.
 pub(super) async fn run_in_copy(
     face: &HttpFace,
     (session, at): (String, Seq),
@@ -58,7 +58,7 @@ pub(super) async fn run_in_copy(
             }
         }
     };
-    // Its files are removed.
+    // Dropping it removes its files.
     blocking(move || drop(probe)).await?;
     let ran = ran?;
     let status = if ran.cancelled { CallStatus::Interrupted } else { CallStatus::Ok };

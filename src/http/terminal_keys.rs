@@ -1,10 +1,10 @@
-//! Keys as a terminal sends them to its program, for clients that have no terminal of their own.
+//! Keys as a terminal sends them to its program, for clients without a terminal.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-/// A key that was pressed, by the name that browsers give it.
+/// A key that was pressed, by its name in browsers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PressedKey {
@@ -17,7 +17,7 @@ pub(super) struct PressedKey {
     ctrl: bool,
 }
 
-/// The wishes of a terminal's program for what is typed.
+/// The input modes that a terminal's program has set.
 #[derive(Default)]
 pub(super) struct TypingModes {
     pub(super) has_application_keys: AtomicBool,
@@ -25,7 +25,7 @@ pub(super) struct TypingModes {
 }
 
 impl TypingModes {
-    /// Returns what a key sends, as xterm does it; nothing for a key that is none of a terminal's.
+    /// Returns the bytes that xterm sends for a key; empty for keys that send nothing.
     pub(super) fn pressed(&self, key: &PressedKey) -> Vec<u8> {
         let modifiers = 1 + u8::from(key.shift) + 2 * u8::from(key.alt) + 4 * u8::from(key.ctrl);
         if let Some(letter) = letter(&key.name) {
@@ -58,7 +58,7 @@ impl TypingModes {
         typed
     }
 
-    /// Returns what a paste sends. It can't end its own brackets.
+    /// Returns the bytes of a paste, without escapes: it can't end its own brackets.
     pub(super) fn pasted(&self, text: &str) -> Vec<u8> {
         let text = text.replace("\r\n", "\r").replace('\n', "\r").replace(['\x1b', '\u{9b}'], "");
         match self.brackets_pastes.load(Ordering::Relaxed) {

@@ -1,15 +1,15 @@
-//! The token with which a client shows that it may.
+//! The token that authorizes a client.
 
 use super::problem::{HttpProblem, ProblemKind};
 use crate::engine::error::ValueError;
 
-/// The shortest token that is taken from a person.
+/// The fewest characters of a token.
 const CHARS_MIN: usize = 16;
 
-/// Returns random text that nobody can guess.
+/// Returns unguessable random text.
 pub(super) fn secret() -> Result<String, HttpProblem> {
     let mut random = [0; 32];
-    let failed = |error| HttpProblem::new(ProblemKind::Broken, format!("the system gives no random bytes: {error}"));
+    let failed = |error| HttpProblem::new(ProblemKind::Broken, format!("failed to get random bytes: {error}"));
     getrandom::fill(&mut random).map_err(failed)?;
     Ok(blake3::Hash::from(random).to_hex().to_string())
 }
@@ -17,13 +17,13 @@ pub(super) fn secret() -> Result<String, HttpProblem> {
 /// The access to the API.
 #[derive(Debug, Clone)]
 pub enum Access {
-    /// All that can connect, as to a unix socket that only its owner can open.
+    /// Any client that can connect, as to a unix socket that only its owner can open.
     Owner,
     /// Clients that show the token.
     Token {
         /// The token.
         token: Token,
-        /// Names of this machine under which clients come, beside `localhost` and its addresses.
+        /// Names of this machine that clients may use, besides `localhost` and its addresses.
         names: Vec<String>,
     },
 }
@@ -33,10 +33,10 @@ pub enum Access {
 pub struct Token(blake3::Hash);
 
 impl Token {
-    /// Creates a token; white space around it does not count.
+    /// Creates a token from trimmed text.
     ///
     /// # Errors
-    /// [`ValueError`] if it is short, or can't stand in a header.
+    /// [`ValueError`] if it is too short, or not valid in a header.
     pub fn new(text: &str) -> Result<Self, ValueError> {
         let text = text.trim();
         match text.len() >= CHARS_MIN && text.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -47,12 +47,12 @@ impl Token {
         }
     }
 
-    /// Compares digests, in constant time.
+    /// Returns true if the text is this token; compares in constant time.
     pub(super) fn is(&self, shown: &str) -> bool {
         blake3::hash(shown.as_bytes()) == self.0
     }
 
-    /// Returns a secret for one purpose, from which the token can't be told.
+    /// Returns a secret for one purpose; the token can't be derived from it.
     pub(super) fn derived(&self, purpose: &str) -> blake3::Hash {
         blake3::keyed_hash(self.0.as_bytes(), purpose.as_bytes())
     }

@@ -1,4 +1,4 @@
-//! Connections that are turned over to another protocol, on the unix socket.
+//! Connections on the unix socket that are upgraded to another protocol.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::backends::HostCaller;
 use crate::hub::Hub;
 use crate::hub::operations::OperationError;
 
-/// A client that wants another protocol on its connection.
+/// A client's request to upgrade its connection.
 pub struct UpgradeRequest {
     /// The open workspaces.
     pub hub: Hub,
@@ -30,18 +30,18 @@ pub struct UpgradeRequest {
     pub caller: HostCaller,
     /// The body of the request.
     pub params: Value,
-    /// Cancelled when the server ends.
+    /// Cancelled when the server shuts down.
     pub end: CancellationToken,
 }
 
-/// A connection that is the other protocol's.
+/// An upgraded connection.
 pub type UpgradedStream = TokioIo<Upgraded>;
 
-/// The work on such a connection, to its end.
+/// The work on an upgraded connection, until its end.
 pub type UpgradeWork = Box<dyn FnOnce(UpgradedStream) -> BoxFuture<'static, ()> + Send>;
 
-/// Returns a route at which a client's connection is turned over to a protocol, for
-/// [`HttpFace::router_with`] on a unix socket. The client counts as connected meanwhile.
+/// Returns a route that upgrades a client's connection to a protocol, for [`HttpFace::router_with`] on a unix socket.
+/// The client counts as connected until the work ends.
 pub fn upgrade_route(
     face: &HttpFace,
     path: &str,
@@ -59,12 +59,12 @@ pub fn upgrade_route(
 /// The path and the protocol of clients that only stay connected.
 pub(super) const ATTEND: (&str, &str) = ("/v1/attend", "foldspace-attend");
 
-/// Returns the route of clients that stay connected, so that the server does not end for want of them.
+/// Returns the route for clients that stay connected, so that the server does not exit for lack of clients.
 pub(super) fn attend_route(face: &HttpFace) -> Router {
     upgrade_route(face, ATTEND.0, ATTEND.1, |request| {
         Ok(Box::new(move |mut stream: UpgradedStream| {
             async move {
-                // It says nothing; its end is what counts.
+                // The client sends nothing: any read ends with the connection.
                 let mut byte = [0];
                 tokio::select! {
                     _ = stream.read(&mut byte) => {}
@@ -94,12 +94,12 @@ async fn upgrade(
     let attendance = face.attend(&caller)?;
     let end = face.shared.ending.child_token();
     let asked = UpgradeRequest { hub: face.hub().clone(), caller, params, end };
-    // It may look up a session.
+    // `begin` may look up a session.
     let work = blocking(move || begin(asked)).await??;
     tokio::spawn(async move {
         match upgrade.await {
             Ok(stream) => work(TokioIo::new(stream)).await,
-            Err(error) => tracing::debug!(%error, "a connection was not turned over"),
+            Err(error) => tracing::debug!(%error, "failed to upgrade a connection"),
         }
         drop(attendance);
     });

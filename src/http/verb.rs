@@ -1,4 +1,4 @@
-//! The verbs of HTTP: their parameters come from the path, the query and the body; documents or problems go back.
+//! The verbs of HTTP: parameters come from the path, the query and the body; answers are documents or problems.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::hub::operations::{
 };
 
 pub(super) type MakeSchema = fn(&mut SchemaGenerator) -> Schema;
-/// Media types; one without a schema is bytes or text.
+/// Media types; a type without a schema is bytes or text.
 pub(super) type Media = &'static [(&'static str, Option<MakeSchema>)];
 /// Names, types and meanings of headers.
 pub(super) type Headers = &'static [(&'static str, &'static str, &'static str)];
@@ -32,15 +32,15 @@ pub(super) type Headers = &'static [(&'static str, &'static str, &'static str)];
 type VerbFuture = BoxFuture<'static, Result<Response, HttpProblem>>;
 type VerbAnswer = dyn Fn(HttpFace, RequestHead, Value) -> VerbFuture + Send + Sync;
 
-/// A verb of HTTP alone: its answer is no JSON document, or not always one. As with a hub's verb, its fields are the
-/// parameters, and its documentation is its description.
+/// A verb of HTTP alone: its answer is not always a JSON document. As with a hub's verb, its fields are the parameters,
+/// and its documentation is its description.
 pub(super) trait HttpVerb: DeserializeOwned + JsonSchema + Send + 'static {
     const NAME: &'static str;
     const ROUTE: OperationRoute;
     const GIVES: Media;
     const READS: Headers = &[];
     const NEEDS_BODY: bool = true;
-    /// The media type of a body that is taken as it is.
+    /// The media type of a body that is passed on unparsed.
     const UPLOAD: Option<&'static str> = None;
 
     fn answer(self, face: HttpFace, head: RequestHead) -> impl Future<Output = Result<Response, HttpProblem>> + Send;
@@ -129,7 +129,7 @@ impl HttpRoute {
         for (name, text) in texts {
             let value = typed(&name, self.fields.get(&name), text)?;
             if params.insert(name.clone(), value).is_some() {
-                return Err(HttpProblem::new(ProblemKind::BadRequest, format!("{name:.100} is there twice")));
+                return Err(HttpProblem::new(ProblemKind::BadRequest, format!("{name:.100} is given twice")));
             }
         }
         let session = of_session.into_iter().next().map(|(_, name)| name).unwrap_or_default();
@@ -146,16 +146,16 @@ impl HttpRoute {
         let known = if self.is_query() { known } else { Vec::new() };
         let Some((name, _)) = given.iter().find(|(name, _)| !known.contains(&name)) else { return Ok(given) };
         let name = format!("{name:.100}");
-        let problem = HttpProblem::new(ProblemKind::BadRequest, format!("there is no query parameter {name:?} here"));
+        let problem = HttpProblem::new(ProblemKind::BadRequest, format!("unknown query parameter {name:?}"));
         let known: Vec<_> = known.into_iter().map(String::as_str).collect();
         Err(problem.with_hint(match known.is_empty() {
-            true => "this path takes none with this method".to_owned(),
+            true => "this path takes no query parameters with this method".to_owned(),
             false => format!("this path takes {}", known.join(", ")),
         }))
     }
 }
 
-/// Runs a verb. A client that prefers a stream of events gets one from the first word about the progress on: `progress`
+/// Runs a verb. A client that prefers a stream of events gets one from the first progress message on: `progress`
 /// `{text}`, at last `outcome`, or `problem`.
 async fn run(
     face: HttpFace,
@@ -187,8 +187,8 @@ async fn run(
 
 type Answer = Result<Box<dyn OperationAnswer>, OperationError>;
 
-/// Does the work of a verb. A verb that changes something runs in a separate task: its steps belong together, so they
-/// complete even if the client disconnects. A disconnect cancels what can be cancelled, and drops what only reads.
+/// Runs a verb. A verb that changes something runs in a separate task: its steps belong together, so they complete even
+/// if the client disconnects. A disconnect cancels what can be cancelled, and drops what only reads.
 async fn work(
     face: HttpFace,
     entry: &'static OperationEntry,
@@ -202,7 +202,7 @@ async fn work(
     let _stop = cancel.clone().drop_guard();
     let only_looks = entry.route.is_some_and(|place| place.method == "GET");
     let work = async move {
-        // A server that ends still answers and cancels calls.
+        // A server that is shutting down still answers and cancels calls.
         let _going = if only_looks { None } else { face.hub().in_flight().begin(cancel.clone()).ok() };
         let context = OperationContext {
             hub: face.hub(),
@@ -264,7 +264,7 @@ fn unfit(error: OperationError, place: OperationRoute) -> HttpProblem {
 }
 
 fn unwritten(error: serde_json::Error) -> HttpProblem {
-    HttpProblem::new(ProblemKind::Broken, format!("the answer can't be written: {error}"))
+    HttpProblem::new(ProblemKind::Broken, format!("failed to serialize the answer: {error}"))
 }
 
 fn typed(name: &str, schema: Option<&Value>, text: String) -> Result<Value, HttpProblem> {

@@ -1,4 +1,4 @@
-//! Pages that are open in a browser: for their sake the server does not end.
+//! Pages that are open in a browser: they keep the server running.
 
 use std::pin::Pin;
 use std::sync::Mutex;
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::HttpFace;
 use crate::engine::lock::lock;
 
-/// Time after a page's last request for which it counts as open.
+/// Time for which a page counts as open after its last request.
 const OPEN: Duration = Duration::from_secs(60);
 
 /// The requests of pages, and the time of the last one.
@@ -22,7 +22,7 @@ const OPEN: Duration = Duration::from_secs(60);
 pub(super) struct OpenPages(Mutex<(usize, Option<Instant>)>);
 
 impl OpenPages {
-    /// Tells whether a page has a request in flight, or had one shortly before.
+    /// Returns true if a page has a request in flight, or had one within the last minute.
     pub(super) fn are_any(&self) -> bool {
         let (requests, last) = *lock(&self.0);
         requests > 0 || last.is_some_and(|last| last.elapsed() < OPEN)
@@ -33,7 +33,7 @@ impl OpenPages {
     }
 }
 
-/// Counts as a request of a page, until its answer has gone.
+/// A request of a page, counted until its answer is sent.
 pub(super) struct Visit(HttpFace);
 
 impl Visit {

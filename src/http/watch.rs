@@ -1,4 +1,4 @@
-//! Changes below a directory, as they come.
+//! Watching for changes below a directory.
 
 use std::time::Duration;
 
@@ -20,18 +20,18 @@ use crate::engine::subscription::{Filter, Subscription};
 use crate::hub::OpenSession;
 use crate::hub::operations::OperationRoute;
 
-/// Time between looks for what was changed outside of calls.
+/// Interval of scans for changes outside of calls.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Watches a directory: server-sent events `change` `{path, kind, seq}`, where `kind` is `create`, `write` or `remove`,
-/// from now on. Each has its position as `id`, so a client that comes again with `Last-Event-ID` misses nothing. The
-/// workspace is opened, and while it is watched, changes of processes and from outside are looked for twice a second.
+/// from now on. Each has its position as `id`, so a client that reconnects with `Last-Event-ID` misses nothing. The
+/// workspace is opened, and scanned twice a second for changes by processes and from outside.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WatchFiles {
-    /// The directory; the root by default. It need not be there yet.
+    /// The directory; the root by default. It need not exist yet.
     below: Option<String>,
-    /// Also what is in the directories below it; true by default.
+    /// True to watch the directories below it, too; true by default.
     #[serde(default = "yes")]
     recursive: bool,
 }
@@ -44,7 +44,7 @@ impl HttpVerb for WatchFiles {
     const NAME: &'static str = "watch_files";
     const ROUTE: OperationRoute = OperationRoute::at("GET", "files", "/v1/sessions/{session}/watch", 200);
     const GIVES: Media = &[(EVENTS, None)];
-    const READS: Headers = &[("Last-Event-ID", "integer", "The last position that was seen")];
+    const READS: Headers = &[("Last-Event-ID", "integer", "The last position that the client received")];
 
     async fn answer(self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
         let below = EntryPath::lookup(self.below.as_deref().unwrap_or("/"))?;
@@ -98,7 +98,7 @@ pub(super) struct WatchedChange {
 }
 
 impl FileWatch {
-    /// Watches a directory, with those below it or without, from behind a position on, or from now on.
+    /// Begins to watch a directory, recursively or not: after the last seen position, or from now on.
     pub(super) async fn begin(
         face: &HttpFace,
         session: &str,
@@ -115,7 +115,7 @@ impl FileWatch {
         Ok(Self { below, recursive, open, changes })
     }
 
-    /// Returns the changes since the last time, and itself for the next.
+    /// Returns the changes since the last call, and the watch itself.
     pub(super) async fn changes(mut self, face: &HttpFace) -> Result<(Self, Vec<WatchedChange>), HttpProblem> {
         face.hub().refresh(self.open.session().id()).await?;
         let look = move || {
@@ -132,7 +132,7 @@ impl FileWatch {
         path.is_below(&self.below) && (self.recursive || path.parent().as_ref() == Some(&self.below))
     }
 
-    /// Waits until something is recorded, or it is time to look again.
+    /// Waits until something is recorded, or the next scan is due.
     pub(super) async fn more(&mut self) {
         self.changes.announced(LOOK).await;
     }

@@ -1,4 +1,4 @@
-//! Directories of a person's in which coding agents work: each has a session, and its agents' hooks report to it.
+//! A person's directories where coding agents work. Each has a session, and the agents' hooks report to it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,39 +32,42 @@ use crate::tools::agents::before_look::prepare_look;
 use crate::tools::agents::observer::Arrival;
 use crate::tools::agents::report::HookKind;
 
-/// Time for which a hook waits until its report is recorded.
+/// Time limit of a hook's wait for its report to be recorded.
 const ANSWER: Duration = Duration::from_secs(2);
-/// Time between two looks at the disk while an agent asks for a permission, and the least as a multiple of a look's time.
+/// Pause between scans of the disk while an agent waits for a permission: the longer of `LOOK_EVERY` and `LOOK_SHARE`
+/// times the duration of the last scan.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 const LOOK_SHARE: u32 = 10;
-/// Longest wait of new settings for an open workspace to become unused.
+/// The longest that new settings wait for an open workspace to become idle.
 const FREE: Duration = Duration::from_secs(5);
-/// Default limit for copies of contents that only git has, in bytes.
+/// Default limit for copies of contents that exist only in git, in bytes.
 const OWN_COPY: u64 = 1 << 30;
 const NAME_CHARS: usize = 60;
 
-/// Attaches a directory: its files are recorded as they are, by git's rules and, where git has them, by the ids of their
-/// blobs. From now on the hooks of agents that work there report to its session. Only for clients on the unix socket.
+/// Attaches a directory. Records its files as they are, by git's ignore rules; contents that git has are recorded as
+/// blob ids. From then on, hooks of agents that work there report to its session. Only for clients on the unix socket.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttachDirectory {
-    /// The directory; that of its whole worktree, where it is in a git repository.
+    /// The directory. Inside a git repository, the whole worktree is attached.
     #[schemars(with = "String")]
     pub directory: HostPath,
-    /// Paths below it that are recorded although git ignores them, with everything below them.
+    /// Paths below it to record, with everything below them, even if git ignores them.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub include: Vec<EntryPath>,
-    /// Keeps requests to agents and outputs of their tools whole; else the first line of each, and a digest.
+    /// True to store agents' prompts and tool outputs in full, instead of the first line and a digest of each.
     #[serde(default)]
     pub transcripts: bool,
-    /// Records small files that git ignores, outside of directories that programs make; as before, or true, by default.
+    /// True to record small ignored files, except in generated directories. Default: the current setting, or else true.
     #[serde(default)]
     pub keep_ignored: Option<bool>,
-    /// Keeps the contents of files that look like secrets, on this machine only; as before, or true, by default.
+    /// True to store, on this machine only, the contents of files that look like secrets. Default: the current setting,
+    /// or else true.
     #[serde(default)]
     pub keep_secrets: Option<bool>,
-    /// Limit for copies of contents that only git has, in bytes; 0 for no copies. Default: as before, or 1 GiB.
+    /// Limit for copies of contents that exist only in git, in bytes; 0 disables them. Default: the current setting, or
+    /// else 1 GiB.
     #[serde(default)]
     pub own_copy: Option<u64>,
 }
@@ -78,31 +81,31 @@ pub struct AttachedDirectory {
     /// The session.
     #[schemars(with = "String")]
     pub session: SessionId,
-    /// Keeps requests to agents and outputs of their tools whole; else the first line of each, and a digest.
+    /// True if agents' prompts and tool outputs are stored in full, not just the first line and a digest of each.
     #[serde(default)]
     pub transcripts: bool,
-    /// Paths that are recorded although git ignores them, with everything below them.
+    /// Paths that are recorded, with everything below them, even if git ignores them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub include: Vec<EntryPath>,
-    /// Records small files that git ignores, outside of directories that programs make.
+    /// True if small ignored files are recorded, except in generated directories.
     #[serde(default)]
     pub keep_ignored: bool,
-    /// Keeps the contents of files that look like secrets, on this machine only.
+    /// True if the contents of files that look like secrets are stored, on this machine only.
     #[serde(default)]
     pub keep_secrets: bool,
-    /// Limit for copies of contents that only git has, in bytes; 0 for no copies.
+    /// Limit for copies of contents that exist only in git, in bytes; 0 disables them.
     #[serde(default)]
     pub own_copy: u64,
-    /// The attached directory whose repository it is another worktree of. Its session is a fork.
+    /// For an additional worktree, the attached directory of the same repository. The worktree's session is a fork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub worktree_of: Option<HostPath>,
 }
 
 impl AttachedDirectory {
-    /// Returns the directory with the settings of a request. A setting that the request leaves out stays as it was, or is
-    /// the default; `transcripts` is always the request's.
+    /// Applies a request's settings. A missing setting keeps its current value, or else the default; `transcripts` is
+    /// always taken from the request.
     fn asked(asked: AttachDirectory, known: Option<&Self>, top: PathBuf) -> Self {
         let mut include = known.map(|known| known.include.clone()).unwrap_or_default();
         include.extend(asked.include.into_iter().filter(|path| !include.contains(path)).collect::<Vec<_>>());
@@ -120,20 +123,20 @@ impl AttachedDirectory {
     }
 }
 
-/// The order in which the reports of a directory are recorded: that in which they came.
+/// Queues that record each session's reports in order of arrival.
 pub(super) type ReportOrder = Mutex<BTreeMap<SessionId, Arc<AsyncMutex<RecentReports>>>>;
 
-/// Returns the file that says that a directory is attached.
+/// Returns the path of the file that marks a directory as attached.
 pub fn attached_file(home: &Path, directory: &Path) -> PathBuf {
     home.join(ATTACHED).join(Digest::of(directory.as_os_str().as_bytes()).to_string())
 }
 
-/// Finds the attached directory that a path is, or is in.
+/// Finds the attached directory at or above a path.
 pub fn attached_at(home: &Path, path: &Path) -> Option<AttachedDirectory> {
     path.ancestors().find_map(|above| read(&attached_file(home, above)).ok().flatten())
 }
 
-/// Finds the worktree that a path is in, where its repository's main worktree is attached and it is not.
+/// Finds the unattached worktree that contains a path, if the repository's main worktree is attached.
 pub fn worktree_at(home: &Path, path: &Path) -> Option<(PathBuf, AttachedDirectory)> {
     for above in path.ancestors() {
         if attached_file(home, above).exists() {
@@ -146,7 +149,7 @@ pub fn worktree_at(home: &Path, path: &Path) -> Option<(PathBuf, AttachedDirecto
     None
 }
 
-/// Returns the main worktree that a worktree's `.git` names.
+/// Returns the main worktree named by a worktree's `.git` file.
 #[expect(clippy::disallowed_methods, reason = "git names the main worktree in a file")]
 fn main_worktree(link: &Path) -> Option<PathBuf> {
     if !link.is_file() {
@@ -157,7 +160,7 @@ fn main_worktree(link: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(main))
 }
 
-/// Lists the attached directories, in order.
+/// Lists the attached directories, sorted by path.
 ///
 /// # Errors
 /// An entry can't be read.
@@ -186,8 +189,8 @@ fn failed(directory: &Path, reason: impl std::fmt::Display) -> HubError {
 }
 
 impl Hub {
-    /// Attaches a directory, or the top of its worktree if it is in a git repository. Its files are recorded as they are,
-    /// and its agents' hooks report from now on. A directory that is attached stays in its session, with new settings.
+    /// Attaches a directory, or in a git repository the top of its worktree. Records its files as they are; hooks
+    /// report from then on. A directory that is already attached keeps its session and gets the new settings.
     pub(crate) async fn attach(&self, asked: AttachDirectory) -> Result<AttachedDirectory, HubError> {
         let home = self.options().home.clone();
         let looked = move || {
@@ -197,7 +200,7 @@ impl Hub {
             let top = repository.map_or(canonical, |repository| repository.top);
             let is_home = std::env::var_os("HOME").is_some_and(|home| *home == *top);
             if is_home || top.parent().is_none() {
-                return Err(failed(&top, "it has much more than a project; give a project's directory"));
+                return Err(failed(&top, "it is a home or root directory; attach a project's directory"));
             }
             let known = read(&attached_file(&home, &top)).map_err(|error| failed(&top, error))?;
             let attached = AttachedDirectory::asked(asked, known.as_ref(), top.clone());
@@ -232,7 +235,7 @@ impl Hub {
         }
     }
 
-    /// Closes a workspace so that it opens with new settings. If it stays in use, it gets them when it next opens.
+    /// Closes a workspace so that it reopens with new settings. If it stays in use, they apply when it next opens.
     async fn close_for_settings(&self, session: SessionId) {
         let until = Instant::now() + FREE;
         if !self.close_once(session, until, |kept| kept.is_none_or(|kept| !kept.is_used())).await {
@@ -270,9 +273,9 @@ impl Hub {
         Arc::clone(lock(&self.shared.reports).entry(session).or_default())
     }
 
-    /// Attaches another worktree of an attached repository: its session is a fork.
+    /// Attaches another worktree of an attached repository, with a fork as its session.
     async fn attach_worktree(&self, top: PathBuf, of: AttachedDirectory) -> Result<AttachedDirectory, HubError> {
-        // One after the other: two reports may come from a new worktree at once.
+        // Serialized, because two reports may arrive from a new worktree at once.
         let _turn = self.report_order(of.session).lock_owned().await;
         let (home, known) = (self.options().home.clone(), top.clone());
         if let Some(known) = blocking(move || read(&attached_file(&home, &known)).ok().flatten()).await? {
@@ -291,7 +294,7 @@ impl Hub {
         self.note_attached(AttachedDirectory { directory, session, worktree_of, ..of }).await
     }
 
-    /// Finds the session that records a directory, or else a name for a new one.
+    /// Finds the session that records a directory, or else an unused name for a new session.
     async fn session_of(
         &self,
         attached: &AttachedDirectory,
@@ -323,7 +326,7 @@ impl Hub {
         Ok(blocking(looked).await??)
     }
 
-    /// Detaches a directory and its other worktrees. Their sessions stay unless `purge` is set. Returns the directory's entry.
+    /// Detaches a directory and its other worktrees; `purge` removes their sessions too. Returns the directory's entry.
     pub(crate) async fn detach(&self, directory: PathBuf, purge: bool) -> Result<Option<AttachedDirectory>, HubError> {
         let home = self.options().home.clone();
         let found = move || {
@@ -343,7 +346,7 @@ impl Hub {
                     other => other?,
                 }
             }
-            // Last, so that another attempt finds what failed.
+            // Last, so that a retry finds what failed.
             let home = &self.options().home;
             let files = [Self::copies_file(home, &one.directory.0), attached_file(home, &one.directory.0)];
             let removed = move || files.iter().try_for_each(|file| remove_path(file));
@@ -353,7 +356,7 @@ impl Hub {
         Ok(Some(attached))
     }
 
-    /// Records a report, after earlier ones and after those in the spool.
+    /// Records a report, after earlier reports and those in the spool.
     pub(crate) async fn report(&self, message: HookMessage) -> Result<ReportOutcome, HubError> {
         let arrived = message.began();
         let report = message.report()?;
@@ -366,12 +369,12 @@ impl Hub {
         };
         self.begin_own_copies(&attached);
         let order = self.report_order(attached.session);
-        // It queues before anything else is awaited.
+        // Takes its place in the queue before anything else is awaited.
         let mut turn = Box::pin(order.lock_owned());
         let taken = turn.as_mut().now_or_never();
         let going = self.shared.in_flight.begin(CancellationToken::new())?;
         let (hub, (done, answer)) = (self.clone(), oneshot::channel());
-        // A task, so that it completes even if the hook stops waiting.
+        // Spawned, so that it completes even if the hook stops waiting.
         tokio::spawn(async move {
             let mut turn = match taken {
                 Some(turn) => turn,
@@ -379,7 +382,7 @@ impl Hub {
             };
             let arrival = message.arrival(report, attached.transcripts, arrived);
             let recorded = match hub.record_kept(&attached, &mut turn, false).await {
-                // Its hook gave up, and kept it.
+                // The hook gave up waiting and spooled the report, which is now recorded.
                 Ok(()) if turn.has(message.id) => Ok(None),
                 Ok(()) => hub.record_report(&attached, arrival).await.map(Some),
                 Err(error) => Err(error),
@@ -390,10 +393,10 @@ impl Hub {
                     drop(done.send(Ok(())));
                     hub.drop_kept(message.id).await;
                     if let Some(Err(error)) = OptionFuture::from(noted).await {
-                        tracing::warn!(%error, "the facts that follow a report could not be recorded");
+                        tracing::warn!(%error, "failed to record the git state or exit codes that follow a report");
                     }
                 }
-                // A hook that still waits keeps the report itself.
+                // A hook that is still waiting spools the report itself.
                 Err(error) => {
                     if let Err(Err(error)) = done.send(Err(error))
                         && !message.payload.is_null()
@@ -401,7 +404,7 @@ impl Hub {
                         let kept = serde_json::to_vec(&message).map_err(io::Error::from);
                         let id = message.id.unwrap_or_else(ReportId::of_now);
                         let kept = kept.and_then(|message| keep_report(&hub.options().home, id, &message));
-                        tracing::warn!(%error, is_kept = kept.is_ok(), "a report could not be recorded");
+                        tracing::warn!(%error, is_kept = kept.is_ok(), "failed to record a hook report");
                     }
                 }
             }
@@ -414,7 +417,7 @@ impl Hub {
         }
     }
 
-    /// Records a report, and returns the rest of the work.
+    /// Records a report. The returned future records the facts that follow from it.
     async fn record_report(
         &self,
         attached: &AttachedDirectory,
@@ -440,7 +443,7 @@ impl Hub {
         })
     }
 
-    /// Looks at the disk again and again while a call waits for a permission.
+    /// Scans the disk repeatedly while a call waits for a permission.
     async fn look_while_asked(self, session: SessionId) {
         loop {
             let began = Instant::now();
@@ -451,7 +454,7 @@ impl Hub {
             match looked {
                 Ok(true) => tokio::time::sleep(LOOK_EVERY.max(began.elapsed() * LOOK_SHARE)).await,
                 Ok(false) => return,
-                Err(error) => return tracing::warn!(%error, "the files can't be looked at during a question"),
+                Err(error) => return tracing::warn!(%error, "can't scan the files while a permission is pending"),
             }
         }
     }

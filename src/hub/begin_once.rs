@@ -1,4 +1,4 @@
-//! Sessions that begin once, although a client whose answer was lost asks for them again.
+//! Idempotent creation of sessions, for clients that retry after a lost response.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
 use crate::tools::MountSpec;
 
-/// Sessions of chosen ids that are being begun.
+/// Locks for sessions with chosen ids that are being created.
 #[derive(Default)]
 pub(super) struct Beginning(Mutex<BTreeMap<SessionId, Arc<AsyncMutex<()>>>>);
 
@@ -25,8 +25,7 @@ impl Beginning {
     }
 }
 
-/// Returns the id of a session that a client begins under a name of its own for the request; of a fork also the parent
-/// and its number.
+/// Derives a session's id from a client's request id, and for a fork also from the parent and the fork's number.
 pub(crate) fn chosen_id(request: &str, of: Option<(SessionId, u32)>) -> SessionId {
     let mut bytes = b"foldspace create id\0".to_vec();
     if let Some((parent, number)) = of {
@@ -41,7 +40,7 @@ pub(crate) fn chosen_id(request: &str, of: Option<(SessionId, u32)>) -> SessionI
 }
 
 impl Hub {
-    /// Begins a session of a chosen id, or returns the one that has begun. Of two at once, the second waits.
+    /// Creates a session with a chosen id, or returns the existing one. Concurrent requests are serialized.
     pub(crate) async fn create_once(
         &self,
         id: SessionId,
@@ -50,7 +49,7 @@ impl Hub {
         mounts: &[MountSpec],
     ) -> Result<OpenSession, HubError> {
         let (hub, spec, mounts) = (self.clone(), spec.clone(), mounts.to_vec());
-        // A task of its own: it completes also if the caller stops waiting.
+        // Spawned, so that it completes even if the caller stops waiting.
         let begun = tokio::spawn(async move {
             let alone = hub.shared.beginning.of(id);
             let _alone = alone.lock().await;
@@ -62,7 +61,7 @@ impl Hub {
         joined(begun.await)?
     }
 
-    /// Begins a fork, or returns the one that has begun, if it has a chosen id. Tells whether it is new.
+    /// Creates a fork, or returns the existing one with the chosen id. The flag is true if the fork is new.
     pub(crate) async fn fork_once(&self, parent: SessionId, new: ForkOptions) -> Result<(Session, bool), HubError> {
         let Some(id) = new.id else { return Ok((self.start_child(parent, new).await?.session().clone(), true)) };
         let hub = self.clone();

@@ -1,4 +1,4 @@
-//! Open workspaces, and their end for want of use.
+//! Open workspaces, and closing them when idle.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use crate::engine::id::SessionId;
 use crate::engine::lock::lock;
 use crate::engine::session::Session;
 
-/// Time between two looks whether a workspace may be closed.
+/// Interval of polling until a workspace may be closed.
 const LOOK: Duration = Duration::from_millis(10);
 
 impl Hub {
-    /// Closes the workspaces that were unused for so long; returns their number.
+    /// Closes workspaces that have been idle for at least `unused`; returns their number.
     pub async fn close_unused(&self, unused: Duration) -> usize {
         let places: Vec<_> = lock(&self.shared.places).values().cloned().collect();
         let mut closed = 0;
         for place in places {
-            // One that is being opened or closed is in use.
+            // A workspace that is being opened or closed counts as in use.
             let Ok(mut place) = place.try_lock_owned() else { continue };
             if let Some(kept) = place.take_if(|kept| !kept.is_used() && kept.unused_for() >= unused) {
                 closed += 1;
@@ -34,7 +34,7 @@ impl Hub {
         closed
     }
 
-    /// Closes a session's workspace once that `may_close`. Returns false if it may not `until` then.
+    /// Closes a session's workspace as soon as `may_close` allows. Returns false if it does not before `until`.
     pub(super) async fn close_once(
         &self,
         id: SessionId,
@@ -57,7 +57,7 @@ impl Hub {
         }
     }
 
-    /// Locks a session's slot. First closes a workspace whose directory is gone or was replaced.
+    /// Locks a session's slot. If the workspace's directory is gone or was replaced, closes the workspace first.
     pub(super) async fn slot_in_place(&self, id: SessionId) -> OwnedMutexGuard<WorkspaceSlot> {
         let mut place = self.place(id).lock_owned().await;
         match place.take_if(|kept| !kept.is_used() && !kept.workspace().is_in_place()) {
@@ -75,8 +75,8 @@ impl Hub {
         places.values().filter(|place| place.try_lock().map_or(true, |place| place.is_some())).count()
     }
 
-    /// Returns the sessions with an open workspace, its backend, and the time since it was used last if it is not used
-    /// now. One that is being opened or closed is left out.
+    /// Returns the sessions with an open workspace, its backend, and its idle time if it is not in use. Omits those
+    /// being opened or closed.
     pub(crate) fn open_workspaces(&self) -> Vec<(SessionId, &'static str, Option<Duration>)> {
         let open = |(id, place): (&SessionId, &Arc<AsyncMutex<WorkspaceSlot>>)| {
             let place = place.try_lock().ok()?;
@@ -86,7 +86,7 @@ impl Hub {
         lock(&self.shared.places).iter().filter_map(open).collect()
     }
 
-    /// Removes a session with its files, unless it is in use. Its children keep what they have of its past.
+    /// Removes a session with its files, unless it is in use. Children keep the history that they share with it.
     pub async fn remove(&self, id: SessionId) -> Result<(), HubError> {
         let session = self.session(id).await?;
         let mut place = self.place(id).lock_owned().await;
@@ -110,7 +110,7 @@ impl Hub {
             Some(kept) => kept.close(),
             None => hosts::claim_bare(session)?,
         }
-        // The files first: only the session names them.
+        // Files first: only the session's record locates them.
         let spec = session.started().map(WorkspaceSpec::of_session).transpose()?;
         if let Some(spec) = spec {
             spec.remove(session.id(), &self.options().home)?;

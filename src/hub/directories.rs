@@ -1,4 +1,4 @@
-//! Sessions that begin with a copy of a person's directory, and the way back there.
+//! Sessions that start from a copy of a person's directory, and applying their changes to it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,13 +16,14 @@ use crate::engine::store::SessionEntry;
 use crate::reducers::{MergeChoices, VirtualFileSystem, can_be_made};
 use crate::tools::{CaptureBudget, Extent, MergeReport, ShellRules, WorkspaceError, began, taken_up};
 
-/// Bytes of files that a copy of a directory holds at most. They are in memory together when they are recorded.
+/// Limit for the files in a copied directory, in bytes. All are held in memory while they are recorded.
 const COPIED_BYTES: u64 = 1 << 30;
-/// Ends the name of the session that has the directory itself.
+/// Suffix of the name of the session that works in the directory itself.
 const HOME: &str = ".dir";
 
 impl Hub {
-    /// Begins a session as a fork of one that has the directory, which is recorded there and never shown to a command.
+    /// Creates a session as a fork of the directory's own session, which records the directory. Commands never see the
+    /// directory itself.
     pub(super) async fn create_copy(
         &self,
         (name, id): (Option<String>, Option<SessionId>),
@@ -46,12 +47,12 @@ impl Hub {
             && is_new
             && let Err(error) = self.remove(id).await
         {
-            tracing::warn!(%error, "the session of a directory is left without the copy that it was for");
+            tracing::warn!(%error, "failed to remove a directory's session after its copy failed");
         }
         begun
     }
 
-    /// Returns the same hub, which keeps more of what a directory holds than of what a command writes.
+    /// Returns the same hub with a capture budget large enough for a whole directory.
     fn reading_more(&self) -> Self {
         let budget =
             CaptureBudget { file_bytes: COPIED_BYTES, step_bytes: COPIED_BYTES, ..self.options().rules.budget };
@@ -59,20 +60,20 @@ impl Hub {
         Self { options: Arc::new(HubOptions { rules, ..self.options().clone() }), ..self.clone() }
     }
 
-    /// Tells how much of a directory a copy can't have.
+    /// Reports how many of a directory's entries the copy lacks.
     fn tell_missing(&self, home: &Session) -> Result<(), HubError> {
         let files = VirtualFileSystem::of(&home.state()?);
         let missing = files.iter().filter(|(_, entry)| !can_be_made(&entry.node)).count();
         if let (Some(progress), 1..) = (&self.options().progress, missing) {
             progress(&format!(
-                "not in the copy: {missing} of the directory's entries, which are no files, not readable, or beyond 1 GiB \
-                 together; `foldspace apply` leaves them as they are"
+                "not copied: {missing} of the directory's entries (special, unreadable, or beyond 1 GiB in total); \
+                 `foldspace apply` leaves them unchanged"
             ));
         }
         Ok(())
     }
 
-    /// Opens the session that has a directory for a session of that name. Tells whether it is new.
+    /// Opens the session that works in a directory that session `name` copies. The flag is true if the session is new.
     async fn home_session(&self, name: Option<&str>, directory: &Path) -> Result<(OpenSession, bool), HubError> {
         let spec = files_of(directory);
         let mut name = name.map(|name| format!("{name}{HOME}")).filter(|name| check_name(name).is_ok());
@@ -84,7 +85,7 @@ impl Hub {
                 Err(error) => Err(error),
             };
             match blocking(named).await?? {
-                // An earlier copy may be removed by now.
+                // Left by an earlier copy, which may have been removed.
                 Some(session) if works_in(&session, &spec) => return Ok((self.open(session.id()).await?, false)),
                 Some(_) => name = None,
                 None => {}
@@ -93,8 +94,8 @@ impl Hub {
         Ok((self.create_own((name, None), &spec, &[]).await?, true))
     }
 
-    /// Opens the session that works in a directory into which another session's changes can be merged: the nearest above
-    /// it, or for a directory that is given a session of its own, which begins as that other session did.
+    /// Opens the directory's session that `session`'s changes can be merged into: the nearest ancestor that works in a
+    /// directory, or for a given directory `to` a separate session that starts from the same base as `session`.
     pub(crate) async fn home_of(&self, session: &Session, to: Option<&Path>) -> Result<OpenSession, HubError> {
         let (sessions, of, hub) = (self.sessions().clone(), session.clone(), self.reading_more());
         let (above, base) = blocking(move || above(&sessions, &of)).await??;
@@ -126,8 +127,8 @@ impl Hub {
         hub.start_child(session.id(), ForkOptions { workspace, ..ForkOptions::fork_at(base) }).await
     }
 
-    /// Merges what a session changed into the directory of another one. What that directory has become is recorded first,
-    /// also in a dry run.
+    /// Merges a session's changes into the directory of `home`. Records the directory's current state first, even in a
+    /// dry run.
     pub(crate) async fn apply(
         &self,
         session: &Session,
@@ -143,7 +144,7 @@ impl Hub {
     }
 }
 
-/// Describes a directory as the workspace of a session in which no command runs.
+/// Returns the spec of a directory as a workspace without commands.
 fn files_of(directory: &Path) -> WorkspaceSpec {
     let directory = Some(directory.to_owned());
     WorkspaceSpec::Host(HostOptions { directory, files_only: true, ..HostOptions::default() })
@@ -153,8 +154,8 @@ fn works_in(session: &Session, spec: &WorkspaceSpec) -> bool {
     session.started().and_then(|started| WorkspaceSpec::of_session(started).ok()).as_ref() == Some(spec)
 }
 
-/// Finds the nearest session above one that works in a person's directory, and the position at which the session began
-/// to differ from a directory.
+/// Finds the nearest ancestor that works in a person's directory, and the position where the session started to differ
+/// from a directory.
 fn above(sessions: &Sessions, session: &Session) -> Result<(Option<Session>, Seq), SessionError> {
     let own = match WorkspaceSpec::directory_of(session.started()) {
         Some(_) => taken_up(session)?.map_or_else(|| began(session), Ok)?,
@@ -162,7 +163,7 @@ fn above(sessions: &Sessions, session: &Session) -> Result<(Option<Session>, Seq
     };
     let mut at = session.clone();
     while let Some(origin) = at.origin().cloned() {
-        // What was removed has no directory any more into which anything could be merged.
+        // A removed session has no directory to merge into.
         let Ok(parent) = sessions.session(origin.parent) else { break };
         if WorkspaceSpec::directory_of(parent.started()).is_some() {
             return Ok((

@@ -1,4 +1,4 @@
-//! Errors between a face and a session's workspace.
+//! Errors of a hub.
 
 use crate::backends::BackendError;
 use crate::engine::error::{Diagnostic, ErrorKind};
@@ -6,7 +6,7 @@ use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
 use crate::tools::{MountError, ToolError, WorkspaceError};
 
-/// A failure of a [`Hub`](super::Hub). Nothing has changed then, unless it says otherwise.
+/// A failure of a [`Hub`](super::Hub). Nothing has changed, unless the variant states it.
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
     /// The session or its store failed.
@@ -23,10 +23,10 @@ pub enum HubError {
     Busy {
         /// The session's name.
         session: String,
-        /// By whom.
+        /// The kind of use.
         what: &'static str,
     },
-    /// Reports of agents' hooks can't be recorded now. They stay in the spool.
+    /// Hook reports of agents can't be recorded now. They stay in the spool.
     #[error("{count} hook report{} not recorded yet: {source}", if *count == 1 { "" } else { "s" })]
     Unrecorded {
         /// The number of reports.
@@ -34,11 +34,11 @@ pub enum HubError {
         /// The reason.
         source: Box<HubError>,
     },
-    /// It takes nothing on any more.
-    #[error("foldspace is ending; it takes no more calls")]
+    /// The hub accepts no new work.
+    #[error("foldspace is shutting down and accepts no new calls")]
     Ending,
-    /// The work came upon a fault of foldspace's own.
-    #[error("the work panicked, which is a fault of foldspace; the log on its error stream has the place")]
+    /// The work panicked: a bug in foldspace.
+    #[error("internal error: the operation panicked; the log on stderr shows where")]
     Panicked,
 }
 
@@ -57,7 +57,7 @@ impl Diagnostic for HubError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Busy { .. } => Some("try again when that is done".to_owned()),
+            Self::Busy { .. } => Some("try again when it is no longer in use".to_owned()),
             Self::Unrecorded { source, .. } => source.hint(),
             _ => self.inner()?.hint(),
         }
@@ -82,7 +82,7 @@ impl From<WorkspaceError> for HubError {
     }
 }
 
-/// Converts errors into another one by way of a third.
+/// Implements `From` for errors by way of an intermediate error.
 macro_rules! through {
     ($target:ty, $through:ty: $($error:ty),*) => {
         $(impl From<$error> for $target {
@@ -98,10 +98,10 @@ through!(HubError, WorkspaceError: ToolError, BackendError);
 through!(HubError, SessionError: StoreError);
 
 impl HubError {
-    /// Creates the error of a report that makes no sense.
+    /// Creates the error for a malformed report.
     #[cfg(feature = "attach")]
     pub(super) fn unreadable(error: impl std::fmt::Display) -> Self {
-        BackendError { backend: "host", reason: format!("can't read the report of a hook: {error}") }.into()
+        BackendError { backend: "host", reason: format!("invalid hook report: {error}") }.into()
     }
 
     /// Returns true if a workspace's backend failed.

@@ -1,4 +1,4 @@
-//! Numbers and durations of calls that have ended.
+//! Counts and durations of finished calls.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -7,22 +7,22 @@ use crate::engine::event::CallStatus;
 use crate::engine::lock::lock;
 use crate::tools::Tools;
 
-/// Upper ends of the classes of durations, in microseconds.
+/// Upper bounds of the duration buckets, in microseconds.
 const ENDS: [u64; 12] =
     [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000, 250_000, 1_000_000, 10_000_000, 60_000_000];
 
-/// The calls of a tool that ended in one way.
+/// Figures of a tool's calls with one status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallFigures {
-    /// The tool; `unknown` for all names that are no tool's.
+    /// The tool; `unknown` for all unknown names.
     pub tool: String,
-    /// Their ending.
+    /// Their status.
     pub status: CallStatus,
     /// Their number.
     pub count: u64,
-    /// Their duration together, in microseconds.
+    /// Their total duration in microseconds.
     pub micros: u64,
-    /// Numbers of those that took at most so many microseconds, for some durations that rise.
+    /// Cumulative buckets: an upper bound in microseconds, and the number of calls that took at most as long.
     pub within: Vec<(u64, u64)>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Counts a call. Clients choose names, so all that are no tool's count as one.
+    /// Counts a call. Unknown names share one entry, since clients choose them.
     pub(super) fn ended(&self, tool: &str, tools: &Tools, status: CallStatus, micros: u64) {
         let is_known = tools.names().any(|known| known == tool) || tools.effect_of_registered(tool).is_some();
         let tool = if is_known { tool } else { "unknown" };

@@ -1,4 +1,4 @@
-//! Messages that pass on the reports of hooks.
+//! Messages that carry hook reports to the owner.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,32 +17,31 @@ use crate::tools::agents::read_report;
 use crate::tools::agents::report::HookReport;
 use crate::tools::{AgentKind, UnknownAgent};
 
-/// Reports whose ids are remembered.
+/// Number of report ids that are remembered.
 const RECENT: usize = 1024;
 
-/// A report of an agent's hook, as it is sent to the owner, and kept while there is none. Only for clients on the unix
-/// socket.
+/// A report of an agent's hook, as sent to the owner or spooled. Only for clients on the unix socket.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HookMessage {
-    /// Id of the report. The owner records a report once, even if it is both sent and kept.
+    /// Id of the report. The owner records each report once, even if it is both sent and spooled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<ReportId>,
-    /// The agent whose hook it is: `claude`, `codex`, `gemini`, `copilot` or `opencode`.
+    /// The kind of agent: `claude`, `codex`, `gemini`, `copilot` or `opencode`.
     pub agent: String,
-    /// The name under which it is recorded; that of the agent by default.
+    /// The recorded agent name; by default that of the agent's kind.
     #[serde(default)]
     pub name: Option<String>,
-    /// The hook's event, where the payload does not name it.
+    /// The hook's event, if the payload does not name it.
     #[serde(default)]
     pub event: Option<String>,
-    /// Working directory of the agent, or its project's directory.
+    /// The agent's working directory, or its project directory.
     #[schemars(with = "String")]
     pub directory: HostPath,
     /// The agent's process, as found by the hook.
     #[serde(default)]
     pub process: Option<String>,
-    /// The payload that the hook was given; null only has the owner look at the disk.
+    /// The hook's payload. Null only makes the owner scan the disk.
     pub payload: Value,
 }
 
@@ -60,16 +59,16 @@ pub struct ReportId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReportOutcome {
-    /// It is recorded.
+    /// Recorded.
     Recorded,
-    /// It takes longer to record. The hook keeps it in case the owner ends first.
+    /// Not recorded yet. The hook spools it in case the owner ends first.
     Later,
-    /// Nothing is attached at that directory.
+    /// The directory is not attached.
     Unattached,
 }
 
 impl ReportId {
-    /// Creates the id of a hook that starts now.
+    /// Creates an id for a hook that starts now.
     pub fn of_now() -> Self {
         let at = now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         Self { at: u64::try_from(at).unwrap_or(u64::MAX), process: std::process::id() }
@@ -80,14 +79,14 @@ impl ReportId {
     }
 }
 
-/// Writes the name of its file in the spool, without the extension. The names have the order of time.
+/// Writes the name of the report's spool file, without the extension. Names sort by time.
 impl fmt::Display for ReportId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:020}-{}", self.at, self.process)
     }
 }
 
-/// The ids of the latest recorded reports of a session: their hooks may have given up, and keep them later.
+/// Ids of a session's latest recorded reports. A hook that gave up waiting may spool such a report later.
 #[derive(Default)]
 pub(super) struct RecentReports(VecDeque<ReportId>);
 
@@ -118,13 +117,13 @@ impl HookMessage {
         Ok(report)
     }
 
-    /// Returns what is recorded of a report.
+    /// Returns the report in the form in which it is recorded.
     pub(super) fn arrival(&self, report: HookReport, keeps_all: bool, arrived: Instant) -> Arrival {
         let (payload, process) = (self.payload.clone(), self.process.clone().unwrap_or_default());
         Arrival { report, payload, arrived, waited: 0, keeps_all, process, until: None }
     }
 
-    /// Returns the start time of its hook. Returns now if that is unknown.
+    /// Returns the start time of the hook, or now if it is unknown.
     pub(super) fn began(&self) -> Instant {
         let passed = self.id.and_then(|id| now().duration_since(id.time()).ok()).unwrap_or_default();
         Instant::now().checked_sub(passed).unwrap_or_else(Instant::now)

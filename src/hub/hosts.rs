@@ -1,4 +1,4 @@
-//! Sessions of a store that several hosts share: claimed when their workspaces are opened, let go when those are closed.
+//! Sessions of a store that several hosts share: claimed when a workspace opens, released when it closes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,11 +17,10 @@ use crate::engine::session::Session;
 use crate::engine::store::SessionClaim;
 use crate::tools::{ShellRules, ToolOutcome};
 
-/// Time for the calls of a session to end.
+/// Time limit for a session's processes and calls to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Makes this host the one that works in a session. Files that it has from an earlier time are removed: the workspace is
-/// then filled from the history.
+/// Claims a session for this host. Removes files of an earlier claim; the workspace is then populated from the history.
 pub(super) fn claim(session: &Session, spec: &WorkspaceSpec, home: &Path) -> Result<(), HubError> {
     let Some(hosts) = session.hosts() else { return Ok(()) };
     if hosts.claim(session.id())? == SessionClaim::Kept {
@@ -34,46 +33,46 @@ pub(super) fn claim(session: &Session, spec: &WorkspaceSpec, home: &Path) -> Res
     ready
 }
 
-/// Removes what is left of a session's files of an earlier time.
+/// Removes a session's files of an earlier claim.
 fn clear(session: SessionId, spec: &WorkspaceSpec, home: &Path) -> Result<(), HubError> {
     if let Some(given) = spec.given_directory().filter(|given| has_entries(given)) {
         let shown = given.display();
         let reason = format!(
-            "{shown} may have other files here than where session {session} was; move it away, and the session's files are \
-             written there"
+            "{shown} may differ from the directory of session {session} on its previous host; move it away, and the \
+             session's files are written there"
         );
         return Err(BackendError { backend: spec.backend_name(), reason }.into());
     }
     Ok(spec.remove(session, home)?)
 }
 
-#[expect(clippy::disallowed_methods, reason = "a directory of the user's is only looked at")]
+#[expect(clippy::disallowed_methods, reason = "a user's directory is only read")]
 fn has_entries(directory: &Path) -> bool {
     std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-/// Makes this host the one that works in a session, of whose files it needs none.
+/// Claims a session for this host without its files.
 pub(super) fn claim_bare(session: &Session) -> Result<(), HubError> {
     session.hosts().map_or(Ok(()), |hosts| Ok(hosts.claim(session.id()).map(drop)?))
 }
 
-/// Lets go of a session whose workspace is closed.
+/// Releases a session after its workspace has closed.
 pub(super) fn release(session: &Session) {
     if let Some(hosts) = session.hosts() {
         hosts.release(session.id());
     }
 }
 
-/// The way to sessions in which other hosts work.
+/// Access to sessions that other hosts have claimed.
 pub(crate) trait OtherHosts: Send + Sync {
-    /// Makes a call in a session, as an agent and under rules. Nobody is asked. Dropping the future cancels the call.
+    /// Makes a call in a session, as an agent and under rules, without questions. Dropping the future cancels the call.
     fn call<'a>(&'a self, hub: &'a Hub, call: CallElsewhere<'a>) -> BoxFuture<'a, Result<ToolOutcome, OperationError>>;
 
-    /// Has a verb done, and gives its document.
+    /// Runs an operation and returns its document.
     fn run<'a>(&'a self, hub: &'a Hub, verb: VerbElsewhere) -> BoxFuture<'a, Result<Value, OperationError>>;
 }
 
-/// A call to make in a session in which another host works.
+/// A call in a session that another host has claimed.
 pub(crate) struct CallElsewhere<'a> {
     pub(crate) session: SessionId,
     pub(crate) tool: &'a str,
@@ -82,7 +81,7 @@ pub(crate) struct CallElsewhere<'a> {
     pub(crate) rules: &'a ShellRules,
 }
 
-/// A verb for a session in which another host works.
+/// An operation on a session that another host has claimed.
 pub(crate) struct VerbElsewhere {
     pub(crate) session: SessionId,
     pub(crate) route: OperationRoute,
@@ -90,22 +89,22 @@ pub(crate) struct VerbElsewhere {
 }
 
 impl Hub {
-    /// Sets the way to the sessions of other hosts; the first one counts.
+    /// Sets the access to sessions of other hosts. Only the first call has an effect.
     pub(crate) fn reach_hosts(&self, way: Box<dyn OtherHosts>) {
         drop(self.shared.other_hosts.set(way));
     }
 
-    /// Returns the way to the sessions of other hosts.
+    /// Returns the access to sessions of other hosts.
     pub(crate) fn other_hosts(&self) -> Option<&dyn OtherHosts> {
         self.shared.other_hosts.get().map(|way| &**way)
     }
 
-    /// Stops what goes on in sessions that other hosts take, from now on. Needs a runtime.
+    /// Spawns a task that stops work in sessions as other hosts take them over. Needs a runtime.
     pub fn watch_hosts(&self) {
         let Some(hosts) = self.sessions().store().hosts() else { return };
         let (sender, mut lost) = mpsc::unbounded_channel();
         hosts.on_loss(Box::new(move |session| {
-            // The task ends with its runtime only.
+            // The receiving task ends only with the runtime.
             let _ = sender.send(session);
         }));
         let (shared, options) = (Arc::downgrade(&self.shared), Arc::clone(&self.options));
@@ -118,19 +117,19 @@ impl Hub {
         });
     }
 
-    /// Sets the secret that all hosts of the store have. None of them sends it.
+    /// Sets the secret that all hosts of the store share and never send.
     pub fn share_with_hosts(&self, token: &str) {
-        // The first one is the server's.
+        // The first secret is the server's.
         drop(self.shared.shared_with_hosts.set(token.to_owned()));
     }
 
-    /// Returns the secret that all hosts of the store have.
+    /// Returns the secret that all hosts of the store share.
     #[cfg(feature = "http")]
     pub(crate) fn shared_with_hosts(&self) -> Option<&str> {
         self.shared.shared_with_hosts.get().map(String::as_str)
     }
 
-    /// Stops what goes on in a session that another host has taken, and closes its workspace here.
+    /// Cancels the calls of a session that another host has taken over, and closes its workspace here.
     pub async fn lose(&self, id: SessionId) {
         self.in_flight().cancel_calls(id, None);
         let mut place = self.place(id).lock_owned().await;
@@ -139,7 +138,7 @@ impl Hub {
         }
     }
 
-    /// Closes a session's workspace, so that another host can open it. Its processes are ended, and its calls waited for.
+    /// Closes a session's workspace so that another host can open it. Ends its processes and waits for its calls.
     pub(crate) async fn hand_over(&self, id: SessionId) -> Result<(), HubError> {
         self.refresh(id).await?;
         self.end_processes(id, PATIENCE).await;

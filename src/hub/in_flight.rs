@@ -34,7 +34,7 @@ struct InFlightEntry {
     call: Option<(SessionId, Seq)>,
     since: Instant,
     question: Option<(CommandQuestion, oneshot::Sender<ApprovalAnswer>)>,
-    /// Its end.
+    /// Cancelled when the work ends.
     over: CancellationToken,
 }
 
@@ -43,11 +43,11 @@ pub(crate) struct CallGoing {
     pub(crate) session: SessionId,
     pub(crate) call: Seq,
     pub(crate) since: Duration,
-    /// The question that it waits for, if nobody has answered it.
+    /// The pending question, if any.
     pub(crate) question: Option<CommandQuestion>,
 }
 
-/// Counts as work in flight until it is dropped.
+/// A guard that counts as work in flight until it is dropped.
 pub(crate) struct Going {
     in_flight: Arc<InFlight>,
     number: u64,
@@ -92,7 +92,7 @@ impl InFlight {
         self.lock().going.len()
     }
 
-    /// Returns the calls that have begun, the oldest first.
+    /// Returns the calls in flight, oldest first.
     pub(crate) fn calls(&self) -> Vec<CallGoing> {
         let work = self.lock();
         let call = |entry: &InFlightEntry| {
@@ -104,7 +104,7 @@ impl InFlight {
         work.going.values().filter_map(call).collect()
     }
 
-    /// Returns the end of a call, if that is in flight.
+    /// Returns a token that is cancelled when a call ends; `None` if the call is not in flight.
     pub(crate) fn end_of(&self, session: SessionId, call: Seq) -> Option<CancellationToken> {
         self.lock().call(session, call).map(|entry| entry.over.clone())
     }
@@ -113,7 +113,7 @@ impl InFlight {
         self.lock().going.values().for_each(|entry| entry.cancel.cancel());
     }
 
-    /// Cancels a call of a session, or all of them; returns those that are in flight.
+    /// Cancels one call of a session, or all of them, and returns the cancelled calls.
     pub(crate) fn cancel_calls(&self, session: SessionId, wanted: Option<Seq>) -> Vec<Seq> {
         let work = self.lock();
         let is_meant = |(of, call): (SessionId, Seq)| of == session && wanted.is_none_or(|wanted| wanted == call);

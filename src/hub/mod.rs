@@ -1,4 +1,4 @@
-//! The open workspaces of a store's sessions: what a server works through.
+//! The open workspaces of a store's sessions, shared by all callers of a server.
 
 #[cfg(feature = "attach")]
 pub(crate) mod attached;
@@ -77,15 +77,15 @@ pub use spool_files::{ATTACHED, UnrecordedReports, keep_report};
 /// The options of a [`Hub`].
 #[derive(Clone)]
 pub struct HubOptions {
-    /// Below it are the workspaces that were not given a directory; it is the store's own as a rule.
+    /// The parent directory of workspaces without a given directory; usually the store's own.
     pub home: PathBuf,
     /// The tools that sessions offer.
     pub tools: Arc<Tools>,
-    /// The rules for commands of callers that bring none of their own.
+    /// The default rules for commands.
     pub rules: ShellRules,
-    /// Below which directories of the host mounts may be.
+    /// The host directories below which mounts are allowed.
     pub roots: AllowedRoots,
-    /// Gets the progress of preparations, before commands can run.
+    /// Receives the progress of preparations, before commands can run.
     pub progress: Option<ProgressWatch>,
 }
 
@@ -102,11 +102,11 @@ impl HubOptions {
     }
 }
 
-/// The sessions of a store with their workspaces, which are opened at the first call and shared by all callers.
+/// The sessions of a store with their workspaces, which open at the first call and are shared by all callers.
 ///
-/// A workspace is opened once, also for callers at the same time. It stays open until it was unused for a while
-/// ([`close_unused`](Hub::close_unused)), the session is removed, or the hub is closed: then its container goes, and
-/// its files stay.
+/// Concurrent callers share one open workspace. It stays open until it has been idle for a while
+/// ([`close_unused`](Hub::close_unused)), the session is removed, or the hub is closed. Closing removes its container
+/// and leaves its files.
 ///
 /// ```
 /// use foldspace::{Hub, NewSession, Registry, Sessions, ToolCall, WorkspaceSpec, hub::HubOptions};
@@ -144,11 +144,11 @@ struct HubInner {
     own_copies: own_copies::CopiesMade,
 }
 
-/// The owner of the lock opens and closes the workspace.
+/// A session's open workspace. Only the holder of its lock opens or closes it.
 type WorkspaceSlot = Option<Arc<KeptWorkspace>>;
 
 impl Hub {
-    /// A hub with no workspace open yet.
+    /// Creates a hub with no open workspaces.
     pub fn new(sessions: Sessions, mut options: HubOptions) -> Self {
         let (places, in_flight, registrations) = (Mutex::default(), Arc::default(), Arc::<Registrations>::default());
         options.tools = Arc::new(options.tools.and_registered(Arc::clone(&registrations)));
@@ -175,24 +175,24 @@ impl Hub {
         &self.shared.sessions
     }
 
-    /// Returns its options.
+    /// The options.
     pub fn options(&self) -> &HubOptions {
         &self.options
     }
 
-    /// Returns the same hub, with the same open workspaces, for a client below whose directories mounts may be.
+    /// Returns the same hub, with the same open workspaces, for a client that allows mounts below `roots`.
     #[must_use]
     pub fn with_roots(&self, roots: AllowedRoots) -> Self {
         Self { options: Arc::new(HubOptions { roots, ..self.options().clone() }), ..self.clone() }
     }
 
-    /// Returns the same hub for a client that gets the progress of preparations.
+    /// Returns the same hub for a client that receives the progress of preparations.
     #[must_use]
     pub fn with_progress(&self, progress: ProgressWatch) -> Self {
         Self { options: Arc::new(HubOptions { progress: Some(progress), ..self.options().clone() }), ..self.clone() }
     }
 
-    /// Opens a session's workspace, or joins its users.
+    /// Opens a session's workspace, or joins the users of an open one.
     pub async fn open(&self, id: SessionId) -> Result<OpenSession, HubError> {
         self.take_in(id).await?;
         self.open_now(id).await
@@ -218,7 +218,7 @@ impl Hub {
             return Ok(user);
         }
         let hub = self.clone();
-        // A caller that stops waiting leaves it open for the next one.
+        // If the caller stops waiting, the workspace still opens, for the next caller.
         blocking(move || {
             let tool_runner = hub.tool_runner_of(&hub.sessions().session(id)?)?;
             Ok(User::of(place.insert(KeptWorkspace::new(tool_runner, &hub.shared.in_flight))))
@@ -226,8 +226,8 @@ impl Hub {
         .await?
     }
 
-    /// Begins a session, and copies the mounts into its workspace. Of one that can't be made ready nothing is left. One
-    /// with a copy of a directory is the fork of a session that has it.
+    /// Creates a session and copies the mounts into its workspace. On failure, removes the session again. A session
+    /// with a copied directory is a fork of the directory's own session.
     pub async fn create(
         &self,
         name: Option<String>,
@@ -245,8 +245,7 @@ impl Hub {
     ) -> Result<OpenSession, HubError> {
         match spec.named_directory().filter(|_| spec.given_directory().is_none()) {
             Some(_) if !mounts.is_empty() => {
-                let reason =
-                    "a session with a copied directory takes no mounts; leave out the one or the other".to_owned();
+                let reason = "a session with a copied directory takes no mounts; leave out one of them".to_owned();
                 Err(BackendError { backend: spec.backend_name(), reason }.into())
             }
             Some(directory) => self.create_copy(named, spec, directory).await,
@@ -263,7 +262,7 @@ impl Hub {
         self.still_going()?;
         let new = NewSession { name, backend: Some(spec.backend_name().to_owned()), options: spec.options(), id };
         let (hub, mounts, spec) = (self.clone(), mounts.to_vec(), spec.clone());
-        // A task of its own: it completes also if the caller stops waiting.
+        // Spawned, so that it completes even if the caller stops waiting.
         let created = tokio::spawn(async move {
             let sessions = hub.sessions().clone();
             let id = blocking(move || sessions.create(new)).await??.id();
@@ -274,7 +273,7 @@ impl Hub {
             if ready.is_err()
                 && let Err(error) = hub.remove(id).await
             {
-                tracing::warn!(%error, "a session that could not be made ready is left");
+                tracing::warn!(%error, "failed to remove a session that could not be prepared");
             }
             ready
         });
@@ -288,16 +287,16 @@ impl Hub {
         Ok(OpenSession::of(user))
     }
 
-    /// Begins a child of a session, with an open workspace of its own. A shared child is the session itself, under its
-    /// agent's name.
+    /// Creates a child of a session, with its own open workspace. A shared child is the session itself, under the
+    /// child's agent name.
     pub async fn start_child(&self, parent: SessionId, new: ForkOptions) -> Result<OpenSession, HubError> {
         let parent = self.open(parent).await?;
         let hub = self.clone();
-        // A task of its own: it completes also if the caller stops waiting.
+        // Spawned, so that it completes even if the caller stops waiting.
         joined(tokio::spawn(async move { hub.start_child_of(parent, new).await }).await)?
     }
 
-    /// Begins a child whose files come from its parent's history; no workspace is opened.
+    /// Creates a child with the files of its parent's history, without opening a workspace.
     pub(crate) async fn begin_child(&self, parent: &Session, new: ForkOptions) -> Result<Session, HubError> {
         let (forker, parent) = (self.forker(), parent.clone());
         Ok(blocking(move || forker.begin(&parent, new)).await??)
@@ -322,11 +321,11 @@ impl Hub {
             close_now(kept(), place).await;
             return Err(error);
         }
-        // Another caller may have opened it in the meantime.
+        // Another caller may have opened it already.
         Ok(OpenSession::of(User::of(place.get_or_insert_with(kept))))
     }
 
-    /// Merges what a child changed into a session further up. In a dry run it only tells what would happen.
+    /// Merges a child's changes into an ancestor. A dry run only reports what would happen.
     pub async fn merge(
         &self,
         child: SessionId,
@@ -339,16 +338,16 @@ impl Hub {
             let (parent, choices) = (into.session().clone(), choices.clone());
             return Ok(blocking(move || preview_merge(&parent, &session, &choices)).await??);
         }
-        // Opening it records changes in its directory.
+        // Opening it records external changes in its directory.
         let opened = self.open(child).await;
         if let Err(error) = &opened {
-            tracing::warn!(%error, "what was changed in a child's workspace from outside is not merged");
+            tracing::warn!(%error, "external changes in a child's workspace are not merged, since it can't be opened");
         }
         into.merge(&session, choices).await
     }
 
-    /// Takes a session back to an earlier position, files and state. A workspace that is not open is opened for it alone:
-    /// what was changed in it from outside is not recorded first, as it is for calls.
+    /// Rewinds a session's files and state to an earlier position. A closed workspace is opened only for the rewind,
+    /// and its external changes are not recorded first, unlike before calls.
     pub async fn rewind(&self, session: &Session, to: Seq, options: RewindOptions) -> Result<Rewound, HubError> {
         self.take_in(session.id()).await?;
         let place = self.place(session.id()).lock_owned().await;
@@ -382,12 +381,12 @@ impl Hub {
         self.shared.in_flight.count()
     }
 
-    /// Returns the numbers of calls that have ended, by tool and status.
+    /// Returns the counts of finished calls, by tool and status.
     pub fn call_figures(&self) -> Vec<CallFigures> {
         self.shared.in_flight.figures.all()
     }
 
-    /// Cancels the calls in flight: they are recorded as interrupted. Rewinds and merges continue.
+    /// Cancels the calls in flight, which are recorded as interrupted. Rewinds and merges continue.
     pub fn cancel_calls(&self) {
         self.shared.in_flight.cancel();
     }
@@ -397,7 +396,7 @@ impl Hub {
         self.shared.in_flight.ended().await;
     }
 
-    /// Closes every workspace, and takes nothing on any more. Containers go, files stay.
+    /// Closes all workspaces and refuses new work. Removes containers; files stay.
     pub async fn close(&self) {
         self.end();
         let places = std::mem::take(&mut *lock(&self.shared.places));
@@ -409,7 +408,7 @@ impl Hub {
         }
     }
 
-    /// Returns a receiver that is told when programs register tools, or take them back.
+    /// Returns a receiver that is notified when programs register or withdraw tools.
     #[cfg(feature = "mcp")]
     pub(crate) fn tool_changes(&self) -> tokio::sync::watch::Receiver<u64> {
         self.shared.registrations.changes()
@@ -443,7 +442,7 @@ impl Hub {
     }
 
     fn workspace_of(&self, session: &Session) -> Result<Arc<dyn Workspace>, HubError> {
-        // Two processes must not open it even for a moment.
+        // Two processes must never have it open at once, not even briefly.
         session.check_own()?;
         let Some(started) = session.started() else {
             return Err(SessionError::Unreadable { name: session.name().to_owned() }.into());
@@ -457,7 +456,7 @@ impl Hub {
     }
 }
 
-/// Runs blocking work on a thread of its own.
+/// Runs blocking work on tokio's blocking threads.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, HubError> {
     joined(tokio::task::spawn_blocking(work).await)
 }
@@ -466,14 +465,14 @@ pub(crate) fn joined<T>(done: Result<T, tokio::task::JoinError>) -> Result<T, Hu
     done.map_err(|error| if error.is_panic() { HubError::Panicked } else { HubError::Ending })
 }
 
-/// Closes a workspace. Its slot stays locked meanwhile, even if the caller is gone.
+/// Closes a workspace. Its slot stays locked until then, even if the caller is gone.
 async fn close_now(kept: Arc<KeptWorkspace>, place: OwnedMutexGuard<WorkspaceSlot>) {
     let closing = move || {
         kept.close();
         drop(place);
     };
     if blocking(closing).await.is_err() {
-        tracing::debug!("a workspace is left to be closed with the process");
+        tracing::debug!("a workspace will only close when the process ends");
     }
 }
 

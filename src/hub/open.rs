@@ -1,4 +1,4 @@
-//! One open workspace, and its users.
+//! An open workspace and its users.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::tools::{
     FileWork, MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome, ToolRunner, Tools, merge_child,
 };
 
-/// A workspace. Each of its users has a clone of its `Arc`, and its slot has one.
+/// An open workspace. Its slot and each of its users hold a clone of its `Arc`.
 pub(super) struct KeptWorkspace {
     tool_runner: ToolRunner,
     in_flight: Arc<InFlight>,
@@ -31,7 +31,7 @@ impl KeptWorkspace {
         Arc::new(Self { tool_runner, in_flight: Arc::clone(in_flight), since: Mutex::new(Instant::now()) })
     }
 
-    /// The caller has the lock of the slot, so that no user comes meanwhile.
+    /// Returns true if it has users. The caller holds the slot's lock, so that no user can join.
     pub(super) fn is_used(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) > 1
     }
@@ -46,7 +46,7 @@ impl KeptWorkspace {
 
     pub(super) fn close(&self) {
         if let Err(error) = self.tool_runner.close() {
-            tracing::warn!(%error, "what became of a workspace could not be recorded");
+            tracing::warn!(%error, "failed to record workspace shutdown");
         }
         hosts::release(self.tool_runner.session());
     }
@@ -57,7 +57,7 @@ impl KeptWorkspace {
 pub(super) struct User(Arc<KeptWorkspace>);
 
 impl User {
-    /// The caller has the lock of the slot, so that the workspace is not closed meanwhile.
+    /// Registers a user. The caller holds the slot's lock, so that the workspace can't be closed concurrently.
     pub(super) fn of(kept: &Arc<KeptWorkspace>) -> Self {
         Self(Arc::clone(kept))
     }
@@ -73,7 +73,7 @@ impl Drop for User {
     }
 }
 
-/// A session whose workspace is open until this is dropped, perhaps under another agent's name or other rules.
+/// A session with an open workspace, which stays open until this is dropped. May have its own agent name and rules.
 #[derive(Clone)]
 pub struct OpenSession {
     tool_runner: ToolRunner,
@@ -99,7 +99,7 @@ impl OpenSession {
         self.tool_runner.tools()
     }
 
-    /// The maker of the calls.
+    /// The tool runner, which makes the calls.
     pub fn tool_runner(&self) -> &ToolRunner {
         &self.tool_runner
     }
@@ -115,12 +115,12 @@ impl OpenSession {
         Ok(self.through(self.tool_runner.with_shell_rules(rules)?))
     }
 
-    /// Makes a call, as [`ToolRunner::call`].
+    /// Makes a call, like [`ToolRunner::call`].
     pub async fn call(&self, call: ToolCall) -> Result<ToolOutcome, HubError> {
         self.call_telling(call, |_| ()).await
     }
 
-    /// Makes a call; `begun` gets its position once it begins.
+    /// Makes a call; `begun` receives its position once it has started.
     pub async fn call_telling(
         &self,
         mut call: ToolCall,
@@ -137,13 +137,13 @@ impl OpenSession {
         Ok(outcome)
     }
 
-    /// Makes a change of files as a call of its own, as [`ToolRunner::change_files`].
+    /// Changes files as a separate call, like [`ToolRunner::change_files`].
     pub async fn change_files(&self, work: FileWork) -> Result<ToolOutcome, HubError> {
         let (runner, call) = self.tool_runner.for_change(work)?;
         self.through(runner).call(call).await
     }
 
-    /// Takes the session back to an earlier position, files and state.
+    /// Rewinds the session's files and state to an earlier position.
     pub async fn rewind(&self, to: Seq, options: RewindOptions) -> Result<Rewound, HubError> {
         let _going = self.begin(CancellationToken::new())?;
         Ok(self.tool_runner.rewind(to, options).await?)
@@ -154,7 +154,7 @@ impl OpenSession {
         Ok(merge_child(&self.tool_runner, child, choices).await?)
     }
 
-    /// The text about the session's workspace for a model: what it is, its tools, its limits, what was copied into it.
+    /// Returns the prompt section about the workspace for a model: its kind, tools, limits and mounts.
     pub async fn section(&self) -> Result<String, HubError> {
         let tool_runner = self.tool_runner.clone();
         Ok(blocking(move || tool_runner.section()).await??.text)
@@ -179,7 +179,7 @@ impl Hub {
         }
     }
 
-    /// Does nothing: without attached directories no agent reports.
+    /// Does nothing: without the `attach` feature there are no hook reports.
     #[cfg(not(feature = "attach"))]
     pub(super) async fn take_in(&self, _id: SessionId) -> Result<(), HubError> {
         Ok(())

@@ -1,4 +1,4 @@
-//! The spans of calls in traces of OpenTelemetry.
+//! Spans of calls in OpenTelemetry traces.
 
 use std::str::FromStr;
 
@@ -8,13 +8,13 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use crate::tools::TraceContext;
 
-/// Makes the span a child of the call's span; where spans are exported, the call continues in this one.
+/// Makes the span a child of the call's span. If spans are exported, the call continues in the new span.
 pub(super) fn join(span: &Span, trace: &mut Option<TraceContext>) {
     if let Some(parent) = trace.as_ref() {
         let (trace, id) = (TraceId::from(parent.trace), SpanId::from(parent.span));
         let state = TraceState::from_str(&parent.state).unwrap_or_default();
         let parent = SpanContext::new(trace, id, TraceFlags::new(parent.flags), true, state);
-        // It fails where no subscriber exports spans, as a rule.
+        // Fails if no subscriber exports spans, which is the usual case.
         let _ = span.set_parent(opentelemetry::Context::new().with_remote_span_context(parent));
     }
     let context = span.context();

@@ -1,4 +1,4 @@
-//! Copies of contents that only git has, made in the background for attached directories.
+//! Background copies of contents that exist only in git, for attached directories.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,53 +16,53 @@ use crate::engine::lock::lock;
 use crate::reducers::GitWorktree;
 use crate::tools::{CopyProgress, OwnCopies};
 
-/// Directory with a progress file for each attached directory whose contents are copied.
+/// The directory with a progress file per attached directory with copies.
 const COPIES: &str = "copies";
-/// Length of the pause after a piece, as a multiple of its time. Reports do not have to wait.
+/// Pause after each piece, as a multiple of its duration, so that reports do not wait.
 const PAUSES: u32 = 2;
 
-/// The limit and git's index at the last copy for a session. The lock is held during a copy.
+/// The limit and git's index at each session's last copy. The lock is held during a copy.
 pub(super) type CopiesMade = Mutex<BTreeMap<SessionId, Arc<AsyncMutex<Option<CopiedIndex>>>>>;
 
-/// The limit of copies, and the index that git had when they were made.
+/// The limit for copies, and git's index when they were made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CopiedIndex {
     limit: u64,
     index: Option<Digest>,
 }
 
-/// Reads the progress of the copies for an attached directory. `None` before they begin.
+/// Reads the progress of an attached directory's copies. `None` before they begin.
 #[expect(clippy::disallowed_methods, reason = "the progress is the hub's")]
 pub fn own_copies_of(home: &Path, directory: &Path) -> Option<CopyProgress> {
     serde_json::from_slice(&std::fs::read(Hub::copies_file(home, directory)).ok()?).ok()
 }
 
 impl Hub {
-    /// Returns the file with the progress of the copies for a directory.
+    /// Returns the path of a directory's progress file.
     pub(super) fn copies_file(home: &Path, directory: &Path) -> PathBuf {
         home.join(ATTACHED).join(COPIES).join(Digest::of(directory.as_os_str().as_encoded_bytes()).to_string())
     }
 
-    /// Starts to copy what only git has of an attached directory, unless git's index and the limit are those of the last
-    /// copy.
+    /// Starts copying an attached directory's contents that exist only in git, unless git's index and the limit are
+    /// unchanged since the last copy.
     pub(super) fn begin_own_copies(&self, attached: &AttachedDirectory) {
         if attached.own_copy == 0 {
             return;
         }
         let made = self.copies_made(attached);
-        // The report after a copy in progress starts the next one.
+        // If a copy is in progress, a later report starts the next one.
         let Ok(mut made) = made.try_lock_owned() else { return };
         let (hub, attached) = (self.clone(), attached.clone());
         tokio::spawn(async move {
             if let Err(error) = hub.make_own_copies(&attached, &mut made).await {
-                tracing::warn!(%error, "what only git has is not copied");
-                // The next report tries again.
+                tracing::warn!(%error, "failed to copy contents that exist only in git");
+                // Lets the next report retry.
                 *made = None;
             }
         });
     }
 
-    /// Copies what only git has of a directory that was attached again, whatever was copied before.
+    /// Copies the contents of a reattached directory that exist only in git, even if they were copied before.
     pub(super) fn repeat_own_copies(&self, attached: &AttachedDirectory) {
         let (hub, attached, made) = (self.clone(), attached.clone(), self.copies_made(attached));
         tokio::spawn(async move {
@@ -95,7 +95,7 @@ impl Hub {
                 let is_more = copies.copy_some()?;
                 let written = serde_json::to_vec(&copies.progress).map_err(io::Error::from);
                 if let Err(error) = written.and_then(|progress| put(&file, &progress)) {
-                    tracing::debug!(%error, "the progress of copies could not be written");
+                    tracing::debug!(%error, "failed to write the progress of copies");
                 }
                 Ok::<_, HubError>((copies, is_more))
             };

@@ -1,4 +1,4 @@
-//! The output of a process: its end is kept, and readers may come at any time.
+//! The output of a process. Its tail is retained for readers that start later.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,18 +10,18 @@ use tokio::sync::Notify;
 use crate::engine::lock::lock;
 use crate::engine::session::output_stream::OutputStream;
 
-/// Bytes that are kept for readers who come later.
+/// Retained bytes for readers that start later.
 const KEPT_MAX: usize = 1 << 20;
-/// Time that a process waits for a reader that is behind.
+/// Time limit of a process's wait for a slow reader.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The output of a process.
 #[derive(Default)]
 pub(super) struct ProcessOutput {
     state: Mutex<OutputState>,
-    /// Wakes the process, which waits for a reader.
+    /// Wakes the process when a reader has made room.
     room: Condvar,
-    /// Wakes readers.
+    /// Wakes readers when there is more output.
     more: Notify,
 }
 
@@ -29,11 +29,11 @@ pub(super) struct ProcessOutput {
 struct OutputState {
     pieces: VecDeque<OutputPiece>,
     kept: usize,
-    /// Bytes of both streams so far.
+    /// Total bytes of both streams.
     end: u64,
     by_stream: [u64; 2],
     is_over: bool,
-    /// The place of each reader that is waited for.
+    /// The positions of the readers that the process waits for.
     readers: BTreeMap<u64, u64>,
     last_reader: u64,
 }
@@ -41,7 +41,7 @@ struct OutputState {
 /// A piece of a process's output.
 #[derive(Debug, Clone)]
 pub(crate) struct OutputPiece {
-    /// The number of bytes before it, of both streams.
+    /// The number of bytes before it, in both streams.
     pub(crate) at: u64,
     /// The stream.
     pub(crate) stream: OutputStream,
@@ -49,7 +49,7 @@ pub(crate) struct OutputPiece {
     pub(crate) bytes: Bytes,
 }
 
-/// Reads a process's output from some byte on.
+/// Reads a process's output, starting at any byte.
 pub(crate) struct ProcessReader {
     output: Arc<ProcessOutput>,
     number: u64,
@@ -59,12 +59,12 @@ pub(crate) struct ProcessReader {
 /// A part of a process's output.
 pub(crate) enum OutputPart {
     Piece(OutputPiece),
-    /// So many bytes are not kept any more.
+    /// The number of bytes that are no longer retained.
     Missed(u64),
 }
 
 impl ProcessOutput {
-    /// Adds a piece. It blocks while a reader is behind, and the output does not fit beside what that has not read.
+    /// Adds a piece. Blocks while the buffer is full of output that a reader has not read yet.
     pub(super) fn push(&self, stream: OutputStream, bytes: &[u8]) {
         let mut state = lock(&self.state);
         while state.kept > 0 && state.kept + bytes.len() > KEPT_MAX {
@@ -77,7 +77,7 @@ impl ProcessOutput {
             let (back, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             state = back;
             if timeout.timed_out() {
-                // Until they read again.
+                // The process no longer waits for readers that stalled, until they read again.
                 state.readers.retain(|_, at| *at >= first);
             }
         }
@@ -98,7 +98,7 @@ impl ProcessOutput {
         self.more.notify_waiters();
     }
 
-    /// Returns the bytes of standard output and of standard error so far.
+    /// Returns the bytes written so far to standard output and standard error.
     pub(super) fn bytes(&self) -> [u64; 2] {
         lock(&self.state).by_stream
     }
@@ -123,7 +123,7 @@ impl OutputState {
 }
 
 impl ProcessReader {
-    /// Waits for the next part; none at the end.
+    /// Waits for the next part. `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<OutputPart> {
         loop {
             let output = Arc::clone(&self.output);

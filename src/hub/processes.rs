@@ -1,4 +1,4 @@
-//! The processes that run in the background of a store's sessions.
+//! Background processes of a store's sessions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -20,14 +20,14 @@ use crate::engine::lock::lock;
 use crate::tools::process::{ProcessStart, ProcessTask};
 use crate::tools::{TIMED_OUT, ToolOutcome};
 
-/// Ended processes of a session that are still known.
+/// Number of ended processes that are remembered per session.
 const ENDED_MAX: usize = 16;
-/// Time that an end is not told because it can't be recorded yet: another call has the workspace.
+/// Maximum delay of publishing an end that can't be recorded yet because another call holds the workspace.
 const RECORDED_WITHIN: Duration = Duration::from_secs(1);
 
 const KILL: u8 = 9;
 
-const LOST: &str = "the container, or the process that runs commands, ended while it ran";
+const LOST: &str = "the container or the command runner ended while it ran";
 
 /// All processes of a hub.
 #[derive(Default)]
@@ -53,46 +53,45 @@ struct ProcessEnd {
     cancelled: bool,
     problem: Option<String>,
     micros: u64,
-    /// The call that recorded it.
+    /// The call that recorded the end.
     recorded: Option<Seq>,
 }
 
-/// A process that runs in the background, or has ended.
+/// A background process, running or ended.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Process")]
 pub struct ProcessDocument {
     /// Its number: the position of the call that started it.
     pub process: Seq,
-    /// The command: a text, or a list of a program and its arguments.
+    /// The command: a string, or a list of a program and its arguments.
     #[schemars(with = "serde_json::Value")]
     pub command: CommandLine,
-    /// The directory in which it began.
+    /// The directory that it started in.
     pub cwd: String,
-    /// True until it has ended.
+    /// True until it ends.
     pub running: bool,
-    /// 0 for success, 124 when it took too long, 127 when there is no such program; null while it runs, and when it could
-    /// not be run.
+    /// 0 on success, 124 on timeout, 127 if the program was not found; null while it runs, or if it could not be run.
     pub exit_code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// True if it was ended because it took too long.
+    /// True if it was ended by its time limit.
     pub timed_out: bool,
     /// True if it was cancelled.
     pub cancelled: bool,
-    /// The reason that it could not be run, or that its end is not known: no failure of the command's own.
+    /// The reason that it could not be run or that its end is unknown; not a failure of the command itself.
     pub problem: Option<String>,
-    /// Bytes of standard output so far.
+    /// Bytes written to standard output so far.
     pub stdout_bytes: u64,
-    /// Bytes of standard error so far.
+    /// Bytes written to standard error so far.
     pub stderr_bytes: u64,
-    /// Its time so far, in microseconds.
+    /// Its duration so far, in microseconds.
     pub micros: u64,
-    /// The call that recorded its end, with what it had changed by then.
+    /// The call that recorded its end and its changes.
     pub call: Option<Seq>,
 }
 
 impl Process {
-    /// Describes it as it is now.
+    /// Returns its current status.
     pub(crate) fn document(&self) -> ProcessDocument {
         let end = self.end.borrow().clone();
         let running = end.is_none();
@@ -118,19 +117,19 @@ impl Process {
 
     /// Waits for its end.
     pub(crate) async fn ended(&self) {
-        // The sender is here.
+        // `self` owns the sender, so this can't fail.
         let _ = self.end.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Reads what it prints, from some byte on.
+    /// Reads its output, starting at any byte.
     pub(crate) fn read_from(&self, at: u64) -> ProcessReader {
         self.output.read_from(at)
     }
 
-    /// Waits until it has ended, records that, and tells of it.
+    /// Waits for the process to end, records the end, and publishes it.
     async fn see_to_end(self: Arc<Self>, open: OpenSession, started: ProcessTask, going: Going) {
         let ProcessTask { task, running } = started;
-        let stopped = |_| ShellError::Unavailable { backend: "process", reason: "its task was stopped".to_owned() };
+        let stopped = |_| ShellError::Unavailable { backend: "process", reason: "its task was cancelled".to_owned() };
         let ended = task.await.map_err(stopped).and_then(|ended| ended);
         self.output.end();
         drop(running);
@@ -140,7 +139,7 @@ impl Process {
             let call = self.call;
             async move {
                 let recorded = open.tool_runner().end_process(call, ended).await;
-                // The workspace stays open until it is recorded.
+                // The workspace stays open until the end is recorded.
                 drop((open, going));
                 recorded
             }
@@ -154,8 +153,8 @@ impl Process {
         };
         match recorded {
             Ok(Ok(outcome)) => end.recorded = Some(outcome.call),
-            Ok(Err(error)) => tracing::warn!(%error, session = session.name(), "the end of a process is not recorded"),
-            Err(error) => tracing::warn!(%error, session = session.name(), "the end of a process is not recorded"),
+            Ok(Err(error)) => tracing::warn!(%error, session = session.name(), "failed to record the end of a process"),
+            Err(error) => tracing::warn!(%error, session = session.name(), "failed to record the end of a process"),
         }
         self.end.send_replace(Some(end));
     }
@@ -179,7 +178,7 @@ impl ProcessEnd {
 }
 
 impl Hub {
-    /// Starts a process in a session. What can't be started is the outcome of its call.
+    /// Starts a process in a session. If it can't be started, returns the outcome of its call.
     pub(crate) async fn start_process(
         &self,
         open: OpenSession,
@@ -208,18 +207,18 @@ impl Hub {
         Ok(Ok(process))
     }
 
-    /// Returns the processes of a session that are known, the oldest first.
+    /// Returns the known processes of a session, oldest first.
     pub(crate) fn processes(&self, session: SessionId) -> Vec<Arc<Process>> {
         let all = lock(&self.shared.processes.0);
         all.range((session, 0)..=(session, Seq::MAX)).map(|(_, process)| Arc::clone(process)).collect()
     }
 
-    /// Ends the processes of a session, and waits for their ends to be recorded.
+    /// Kills the processes of a session, and waits for their ends to be recorded.
     pub(super) async fn end_processes(&self, session: SessionId, patience: Duration) {
         let since = Instant::now();
         for process in self.processes(session) {
             process.input.signal(KILL);
-            // One that does not end in time is left.
+            // A process that does not end in time is left running.
             let _ = tokio::time::timeout(patience.saturating_sub(since.elapsed()), process.ended()).await;
         }
     }
@@ -242,7 +241,7 @@ impl ProcessTable {
         }
     }
 
-    /// Forgets those of a session.
+    /// Forgets the processes of a session.
     pub(super) fn forget(&self, session: SessionId) {
         lock(&self.0).retain(|(of, _), _| *of != session);
     }

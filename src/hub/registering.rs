@@ -1,4 +1,4 @@
-//! Tools that other programs register, while they are connected.
+//! Tools that other programs register while they are connected.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::engine::id::SessionId;
 use crate::tools::{ErasedTool, Registration, check_name};
 
 impl Hub {
-    /// Offers tools in one session, or in all, until the result is dropped. A name must be free there.
+    /// Offers tools in one session, or in all, until the result is dropped. Their names must be unused.
     pub(crate) fn register(
         &self,
         session: Option<SessionId>,
@@ -19,10 +19,10 @@ impl Hub {
         for (at, (name, _)) in tools.iter().enumerate() {
             check_name(name)?;
             if self.options().tools.names().any(|known| known == name) || verbs().any(|tool| tool.name == name) {
-                return Err(ValueError::new(format!("there is a tool {name} already; choose another name")));
+                return Err(ValueError::new(format!("tool {name} already exists; choose another name")));
             }
             if tools[..at].iter().any(|(other, _)| other == name) {
-                return Err(ValueError::new(format!("the tool {name} is registered twice")));
+                return Err(ValueError::new(format!("tool {name} is registered twice")));
             }
         }
         self.shared.registrations.add(session, tools)

@@ -1,4 +1,4 @@
-//! The end of all that runs in a session.
+//! Release of a session's processes and workspace.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use tokio::time::Instant;
 use super::{Hub, HubError};
 use crate::engine::id::SessionId;
 
-/// Time for processes to end, and for their ends to be recorded.
+/// Time limit for processes to end and for their ends to be recorded.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Hub {
-    /// Ends the processes of a session, and closes its workspace: its container goes, its files stay. A workspace that
-    /// another still uses is left open.
+    /// Ends the processes of a session and closes its workspace, which removes its container and keeps its files. A
+    /// workspace that is still in use stays open.
     pub(crate) async fn release(&self, id: SessionId) -> Result<(), HubError> {
         let until = Instant::now() + PATIENCE;
         self.end_processes(id, PATIENCE).await;

@@ -1,4 +1,4 @@
-//! Spans and counts of calls.
+//! Spans and metrics of calls.
 
 use std::sync::OnceLock;
 
@@ -12,7 +12,7 @@ use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::Session;
 use crate::tools::{ToolCall, ToolOutcome, Tools};
 
-/// The span of a call. Dropped before the outcome, it counts a call that has begun as interrupted.
+/// The span of a call. If it is dropped without an outcome, a call that has begun counts as interrupted.
 pub(super) struct CallSpan<'a> {
     span: Span,
     going: Going,
@@ -25,7 +25,7 @@ pub(super) struct CallSpan<'a> {
 }
 
 impl<'a> CallSpan<'a> {
-    /// Begins a span in the call's trace. Work for the call in another process is a child of this span.
+    /// Starts a span in the call's trace. The call's work in other processes becomes a child of this span.
     pub(super) fn begin(session: &Session, tools: &'a Tools, going: Going, call: &mut ToolCall) -> Self {
         let span = tracing::debug_span!(
             "tool_call", session = %session.id(), agent = %session.agent(), tool = %call.tool,
@@ -43,7 +43,7 @@ impl<'a> CallSpan<'a> {
 
     pub(super) fn begun(&self, call: Seq) {
         self.going.begun(self.session, call);
-        // It has one for good.
+        // Its position never changes.
         let _ = self.call.set(call);
     }
 

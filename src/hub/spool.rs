@@ -1,4 +1,4 @@
-//! The spool: reports that could not be recorded when they arrived. Each is a file, removed once it is recorded.
+//! The spool: files of reports that could not be recorded on arrival. Each file is removed once its report is recorded.
 
 use std::fs;
 use std::io;
@@ -22,34 +22,34 @@ use crate::tools::agents::before_look::{ends, only_begins, prepare_look};
 use crate::tools::agents::observer::Arrival;
 use crate::tools::agents::report::HookReport;
 
-/// A report that waits to be recorded.
+/// A report in the spool.
 struct KeptReport {
     file: PathBuf,
-    /// Start time of its hook, or else the time of the file.
+    /// Start time of its hook, or else the modification time of the file.
     at: SystemTime,
     message: HookMessage,
     report: HookReport,
 }
 
-/// Returns the directories of the reports in the spool, if they are still attached.
+/// Returns the directories of spooled reports that are still attached.
 pub fn kept_reports(home: &Path) -> Vec<HostPath> {
     let is_attached = |at: &HostPath| attached_at(home, &at.0).is_some() || worktree_at(home, &at.0).is_some();
     files(home).iter().filter_map(|file| Some(read(file).ok()?.directory)).filter(is_attached).collect()
 }
 
-#[expect(clippy::disallowed_methods, reason = "reports that were kept are the hub's")]
+#[expect(clippy::disallowed_methods, reason = "spooled reports are the hub's")]
 fn read(file: &Path) -> io::Result<HookMessage> {
     Ok(serde_json::from_slice(&fs::read(file)?)?)
 }
 
 /// Renames a report that no owner can record.
-#[expect(clippy::disallowed_methods, reason = "reports that were kept are the hub's")]
+#[expect(clippy::disallowed_methods, reason = "spooled reports are the hub's")]
 fn put_aside(file: &Path, error: &dyn std::fmt::Display) {
-    tracing::warn!(%error, file = %file.display(), "a report of a hook can't be recorded");
+    tracing::warn!(%error, file = %file.display(), "a hook report can't be recorded");
     drop(fs::rename(file, file.with_extension(UNFIT)));
 }
 
-#[expect(clippy::disallowed_methods, reason = "reports that were kept are the hub's")]
+#[expect(clippy::disallowed_methods, reason = "spooled reports are the hub's")]
 fn remove(file: &Path) -> Result<(), HubError> {
     let reason = |error: io::Error| format!("can't remove the recorded report {}: {error}", file.display());
     fs::remove_file(file).map_err(|error| BackendError { backend: "host", reason: reason(error) }.into())
@@ -95,11 +95,11 @@ impl KeptReport {
 }
 
 impl Hub {
-    /// Records a session's reports in the spool, and the ends of calls whose agents have ended. Every look at a session
-    /// comes after it.
+    /// Records a session's spooled reports, and the ends of calls whose agents have ended. Runs before every access
+    /// to a session.
     ///
     /// # Errors
-    /// [`HubError::Unrecorded`]: a report can't be recorded now. It stays in the spool.
+    /// [`HubError::Unrecorded`]: a report can't be recorded now and stays in the spool.
     pub(super) async fn take_in(&self, id: SessionId) -> Result<(), HubError> {
         let (hub, home) = (self.clone(), self.options().home.clone());
         let due = blocking(move || {
@@ -115,7 +115,7 @@ impl Hub {
         let Some(attached) = due.await?? else { return Ok(()) };
         let hub = self.clone();
         let going = self.shared.in_flight.begin(CancellationToken::new())?;
-        // A task, so that it completes even if the caller stops waiting.
+        // Spawned, so that it completes even if the caller stops waiting.
         let taken = tokio::spawn(async move {
             let mut turn = hub.report_order(id).lock_owned().await;
             let taken = hub.record_kept(&attached, &mut turn, true).await;
@@ -131,14 +131,14 @@ impl Hub {
         blocking(move || drop(KeptReport::of_session(&home, SessionId::from_bytes([0; 16])))).await
     }
 
-    /// Removes a recorded report from the spool, if its hook has kept it meanwhile.
+    /// Removes a recorded report from the spool, in case its hook has spooled it.
     pub(super) async fn drop_kept(&self, id: Option<ReportId>) {
         let file = id.map(|id| file_of(&self.options().home, id));
         drop(blocking(move || file.is_none_or(|file| remove(&file).is_ok())).await);
     }
 
-    /// Records a directory's reports in the spool, and removes each once it is recorded. The caller holds the
-    /// [order](Hub::report_order) of its reports.
+    /// Records a directory's spooled reports, and removes each once it is recorded. The caller holds the lock of its
+    /// [report order](Hub::report_order).
     pub(super) async fn record_kept(
         &self,
         attached: &AttachedDirectory,
@@ -160,8 +160,8 @@ impl Hub {
         })
     }
 
-    /// Records reports that all arrived before this look at the disk: first the beginnings, then the changes, which belong
-    /// to the calls that began, then the ends.
+    /// Records reports that all arrived before this scan of the disk: first the starts of calls, then the file changes,
+    /// which belong to the started calls, then the ends.
     async fn record_all(
         &self,
         attached: &AttachedDirectory,
@@ -185,7 +185,7 @@ impl Hub {
                     recent.add(one.message.id);
                     remove(&one.file)?;
                 }
-                // Another attempt would fail, too.
+                // A retry would fail, too.
                 Err(error) if error.kind() == ErrorKind::Invalid => put_aside(&one.file, &error),
                 Err(error) => return Err(error),
             }

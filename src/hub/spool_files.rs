@@ -1,4 +1,4 @@
-//! Files of the spool, and of the entries beside it.
+//! Files of the spool and of attached directories.
 
 use std::fs::{self, DirEntry, OpenOptions};
 use std::io::{self, Write};
@@ -11,26 +11,26 @@ use super::hook_message::ReportId;
 use crate::backends::HostPath;
 use crate::backends::disk::{entries_in, make_private};
 
-/// The directory of the data with an entry for each attached directory.
+/// The subdirectory of the data directory with an entry per attached directory.
 pub const ATTACHED: &str = "attached";
-/// The directory with the reports, in that of the attached directories.
+/// The subdirectory of [`ATTACHED`] with the reports.
 const SPOOL: &str = "spool";
-/// Extension of a report. Files with others are being written, or can't be recorded.
+/// Extension of a report. Files with other extensions are being written or can't be recorded.
 const KEPT: &str = "json";
 pub(super) const UNFIT: &str = "unfit";
 
-/// Writes a message to the spool, where it stays until an owner records it. A message that can't be written leaves a file
-/// that shows its loss.
+/// Writes a message to the spool, where it stays until an owner records it. If that fails, a file with the `unfit`
+/// extension shows the loss.
 ///
 /// # Errors
-/// It can't be written.
+/// The message can't be written.
 #[expect(clippy::disallowed_methods, reason = "reports are the hub's")]
 pub fn keep_report(home: &Path, id: ReportId, message: &[u8]) -> io::Result<()> {
     let file = file_of(home, id);
     put(&file, message).inspect_err(|_| drop(fs::rename(file.with_extension("new"), file.with_extension(UNFIT))))
 }
 
-/// Returns the file of a report.
+/// Returns the path of a report's file.
 pub(super) fn file_of(home: &Path, id: ReportId) -> PathBuf {
     home.join(ATTACHED).join(SPOOL).join(format!("{id}.{KEPT}"))
 }
@@ -62,9 +62,9 @@ fn files_of(home: &Path, extension: &str) -> Vec<PathBuf> {
 /// Hook reports that are not in the history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UnrecordedReports {
-    /// The number of those that wait for an owner that can record them.
+    /// The number of reports that wait for an owner to record them.
     pub waiting: usize,
-    /// Files of those that no owner can record: they have no meaning, or the disk was full when they came.
+    /// Files of reports that can't be recorded: they are malformed, or the disk was full when they arrived.
     pub refused: Vec<HostPath>,
 }
 

@@ -1,4 +1,4 @@
-//! Questions to the person behind a client: whether a command may run.
+//! Questions to a client's person about commands that need approval.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::names::shown;
 use crate::tools::{ApprovalAnswer, Asker, Asking, CommandQuestion};
 use crate::view;
 
-/// The name of the one question of a round.
+/// The name of the only question of a round.
 const KEY: &str = "allow";
 
 pub(super) struct Question {
@@ -34,13 +34,13 @@ impl Asker for AsksClient {
         let (to_client, cancelled) = (self.to_client.clone(), self.cancelled.clone());
         Box::pin(async move {
             let (reply, answer) = oneshot::channel();
-            let unasked = || ApprovalAnswer::Refuse("the client that was to be asked is gone".to_owned());
+            let unasked = || ApprovalAnswer::Refuse("the client disconnected before it was asked".to_owned());
             if to_client.send(Question { question, reply }).await.is_err() {
                 return unasked();
             }
             match answer.await {
                 Ok(answer) => answer,
-                // Such a call is interrupted, not refused.
+                // A cancelled call is interrupted, not refused.
                 Err(_) if cancelled.is_cancelled() => std::future::pending().await,
                 Err(_) => unasked(),
             }
@@ -48,7 +48,7 @@ impl Asker for AsksClient {
     }
 }
 
-/// Asks outside of a call. The answer holds once.
+/// Asks outside of a call. The answer is valid once.
 pub(super) struct AsksAtOnce(pub(super) Peer<RoleServer>);
 
 impl Asker for AsksAtOnce {
@@ -61,7 +61,7 @@ impl Asker for AsksAtOnce {
                     ApprovalAnswer::Refuse("the person gave no clear answer".to_owned())
                 }
                 Some(answer) => answer,
-                None => ApprovalAnswer::Refuse("the person could not be asked".to_owned()),
+                None => ApprovalAnswer::Refuse("failed to ask the person".to_owned()),
             }
         })
     }
@@ -73,14 +73,14 @@ pub(super) fn can_ask(context: &RequestContext<RoleServer>) -> bool {
 }
 
 impl Question {
-    /// Asks with a request of its own; `None` when the call no longer waits.
+    /// Asks with a separate request. `None` if the call no longer waits.
     pub(super) async fn ask(&mut self, peer: &Peer<RoleServer>) -> Option<ApprovalAnswer> {
         let request = ServerRequest::ElicitRequest(ElicitRequest::new(self.form()));
         let asked = tokio::select! {
             asked = ask(peer, request) => asked,
             () = self.reply.closed() => return None,
         };
-        Some(asked.unwrap_or_else(|error| ApprovalAnswer::Refuse(format!("the person could not be asked: {error}"))))
+        Some(asked.unwrap_or_else(|error| ApprovalAnswer::Refuse(format!("failed to ask the person: {error}"))))
     }
 
     pub(super) fn answer(self, answer: ApprovalAnswer) {
@@ -95,7 +95,7 @@ impl Question {
         let given = responses.and_then(|mut responses| responses.remove(KEY));
         let answer = match given.map(serde_json::from_value::<ElicitResult>) {
             Some(Ok(result)) => answer_of(&result),
-            Some(Err(error)) => ApprovalAnswer::Refuse(format!("the answer could not be read: {error}")),
+            Some(Err(error)) => ApprovalAnswer::Refuse(format!("invalid answer: {error}")),
             None => ApprovalAnswer::Refuse("the client gave no answer".to_owned()),
         };
         self.answer(answer);
@@ -104,12 +104,12 @@ impl Question {
     fn form(&self) -> ElicitRequestParams {
         let programs = view::allowed_by_session(&self.question);
         let mut choices = vec![
-            ("once", "Allow it this once".to_owned()),
+            ("once", "Allow it once".to_owned()),
             ("session", format!("Allow {programs} for this session")),
             ("everything", "Allow everything for this session".to_owned()),
             ("deny", "Do not run it".to_owned()),
         ];
-        // No session is the copies'.
+        // Copies belong to no session that could keep an allowance.
         choices.retain(|(answer, _)| matches!(*answer, "once" | "deny") || self.question.copies.is_none());
         let choices = choices.into_iter().map(|(value, title)| ConstTitle::new(value, title)).collect();
         let choice = EnumSchema::Single(SingleSelectEnumSchema::Titled(TitledSingleSelectEnumSchema::new(choices)));
@@ -129,7 +129,7 @@ struct Withdrawn(Option<RequestHandle<RoleServer>>);
 impl Drop for Withdrawn {
     fn drop(&mut self) {
         if let (Some(handle), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
-            runtime.spawn(handle.cancel(Some("the call does not wait for the answer any more".to_owned())));
+            runtime.spawn(handle.cancel(Some("the call no longer waits for the answer".to_owned())));
         }
     }
 }
@@ -139,14 +139,14 @@ async fn ask(peer: &Peer<RoleServer>, request: ServerRequest) -> Result<Approval
     let mut open = Withdrawn(Some(sent.map_err(|error| error.to_string())?));
     let answered = match &mut open.0 {
         Some(handle) => (&mut handle.rx).await,
-        None => return Err("there is no request".to_owned()),
+        None => return Err("the request was withdrawn".to_owned()),
     };
     open.0 = None;
     match answered {
         Ok(Ok(ClientResult::ElicitResult(result))) => Ok(answer_of(&result)),
         Ok(Ok(_)) => Err("the client answered something else".to_owned()),
         Ok(Err(error)) => Err(shown(&error.to_string(), 300)),
-        Err(_) => Err("the client is gone".to_owned()),
+        Err(_) => Err("the client disconnected".to_owned()),
     }
 }
 

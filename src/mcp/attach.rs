@@ -1,4 +1,4 @@
-//! The wishes of a client whose process passes on what it reads and writes.
+//! The options of a client that connects through a proxy process.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::tools::{
     ShellRules,
 };
 
-/// The [`McpOptions`] of such a client, and the directories below which its mounts may be.
+/// The [`McpOptions`] of such a client, and the directories below which its mounts are allowed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[doc(hidden)]
@@ -40,7 +40,7 @@ pub struct AttachRequest {
 }
 
 impl AttachRequest {
-    /// Describes options. An asker stays behind.
+    /// Serializes options, except for the asker.
     pub fn of(options: &McpOptions, allow_roots: &AllowedRoots) -> Self {
         let ShellRules { policy, budget, time, start_docker, python, .. } = &options.rules;
         Self {
@@ -93,8 +93,8 @@ impl AttachRequest {
 }
 
 impl McpServer {
-    /// Creates the server for a client in another process, which asks for an [`AttachRequest`]. Only one from this
-    /// process's sandbox may name directories.
+    /// Creates the server for a client in another process, from its [`AttachRequest`]. Only clients in this process's
+    /// sandbox may name directories.
     #[doc(hidden)]
     pub fn for_process(hub: &Hub, caller: HostCaller, asked: Value) -> Result<Self, OperationError> {
         let asked: AttachRequest = serde_json::from_value(asked).map_err(OperationError::Parameters)?;

@@ -1,4 +1,4 @@
-//! Requests over HTTP: their addresses are understood, and their bodies arrive within a while.
+//! Checks of HTTP requests: their query parameters, and the size and arrival time of their bodies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use super::client::ServerState;
 use super::connect_query::ConnectQuery;
 use super::{MESSAGE_MAX, names};
 
-/// Time that a body may take to arrive.
+/// Time limit for a body to arrive.
 const ARRIVAL: Duration = Duration::from_secs(30);
 
-/// Reads the whole body first, so that a stalled one does not hold a connection forever.
+/// Reads the whole body first, so that a stalled body does not hold a connection forever.
 pub(super) async fn whole(State(shared): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
     let asked = match ConnectQuery::read(request.uri(), &shared.options) {
         Ok(asked) => asked,
@@ -31,7 +31,7 @@ pub(super) async fn whole(State(shared): State<Arc<ServerState>>, request: Reque
         Ok(bytes) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
         Err(refusal) => refusal.into_response(),
     };
-    // The connection has ended by then; some clients take any other status for a failure.
+    // The connection has ended by then, and some clients treat any status but 200 as a failure.
     if is_end && response.status() == StatusCode::ACCEPTED {
         response = StatusCode::OK.into_response();
     }
@@ -42,7 +42,7 @@ async fn arrived(body: Body, within: Duration) -> Result<Bytes, (StatusCode, Str
     match tokio::time::timeout(within, Limited::new(body, MESSAGE_MAX).collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            Err((StatusCode::PAYLOAD_TOO_LARGE, format!("a message has at most {MESSAGE_MAX} bytes\n")))
+            Err((StatusCode::PAYLOAD_TOO_LARGE, format!("message too long; the limit is {MESSAGE_MAX} bytes\n")))
         }
         Ok(Err(error)) => Err((StatusCode::BAD_REQUEST, format!("the body can't be read: {error}\n"))),
         Err(_) => Err((StatusCode::REQUEST_TIMEOUT, format!("the body took more than {} s\n", within.as_secs()))),

@@ -1,4 +1,4 @@
-//! Calls of a workspace's tools: with progress, questions and an end that the client may wish for.
+//! Calls of a workspace's tools, with progress, questions and cancellation.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::hub::operations::OperationError;
 use crate::hub::{HubError, OpenSession};
 use crate::tools::{ApprovalAnswer, ToolCall, ToolOutcome, TraceContext};
 
-/// The parameter of a workspace's tools that names another session than the client's own.
+/// The parameter of workspace tools that selects a session other than the client's own.
 pub(super) const SESSION: &str = "session";
 
 pub(super) async fn call(
@@ -64,7 +64,7 @@ pub(super) async fn call(
     }
 }
 
-/// Takes the session in which a call is to be made out of its parameters, for a client that reaches others than its own.
+/// Removes the session from a call's parameters, if the client may reach sessions other than its own.
 fn session_of(
     client: &McpClient,
     group: Option<ToolGroup>,
@@ -76,11 +76,11 @@ fn session_of(
     match params.shift_remove(SESSION) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(session)) => Ok(Some(session)),
-        Some(_) => Err(OperationError::invalid(format!("{SESSION} is a text"))),
+        Some(_) => Err(OperationError::invalid(format!("{SESSION} must be a string"))),
     }
 }
 
-/// Calls a tool that runs no command. It ends soon, also for a client that is gone.
+/// Calls a tool that runs no command. Completes soon, even if the client is gone.
 async fn look(
     open: &OpenSession,
     tool: &str,
@@ -92,7 +92,7 @@ async fn look(
     Ok(told(to_the_end(open.call(call), &cancel, context).await).into())
 }
 
-/// Waits for work; a cancelled request cancels it, and waits all the same.
+/// Waits for work to complete. A cancelled request cancels the work, and still waits for it.
 pub(super) async fn to_the_end<T>(
     work: impl Future<Output = T>,
     cancel: &CancellationToken,
@@ -167,12 +167,12 @@ async fn follow(
     ended.cancel();
     tokio::select! {
         () = progress => {}
-        // The client does not wait for the result either.
+        // A client that cancelled no longer waits for the result.
         () = context.ct.cancelled() => {}
     }
     Ok(match outcome {
         Ok(outcome) => told(outcome),
-        Err(_) => failed(&"the call was stopped: foldspace is ending"),
+        Err(_) => failed(&"foldspace is shutting down; the call was stopped"),
     }
     .into())
 }
@@ -190,14 +190,14 @@ async fn put(client: &McpClient, running: &RunningCall, mut question: Question, 
     }
 }
 
-/// Tells whether the client asks the person itself and repeats the request, as from that version on.
+/// Returns true if the client asks the person itself and then repeats the request, as it does since that version.
 pub(super) fn comes_back(context: &RequestContext<RoleServer>) -> bool {
     context
         .protocol_version()
         .is_some_and(|version| !version.has_initialize() && version >= ProtocolVersion::V_2026_07_28)
 }
 
-/// Keeps a call until its client comes back with the answer. When too many wait, the answer is no.
+/// Parks a call until its client returns with the answer. If too many are parked, refuses the command.
 fn park(client: &McpClient, running: RunningCall, question: Question) -> Result<InputRequiredResult, Box<RunningCall>> {
     let requests = question.as_input();
     let clock = client.hub().sessions().clock();
@@ -206,7 +206,7 @@ fn park(client: &McpClient, running: RunningCall, question: Question) -> Result<
         Err(waiting) => {
             let PendingQuestion { running, question } = *waiting;
             question
-                .answer(ApprovalAnswer::Refuse(format!("{PARKED_MAX} calls of the client wait for an answer already")));
+                .answer(ApprovalAnswer::Refuse(format!("{PARKED_MAX} calls of the client already wait for an answer")));
             Err(Box::new(running))
         }
     }

@@ -1,4 +1,4 @@
-//! A client, and the session in which it works once it needs one.
+//! A client, and the session that it joins when it needs one.
 
 use std::sync::{Arc, OnceLock};
 
@@ -23,9 +23,9 @@ use crate::engine::session::name_index::name_of;
 use crate::hub::operations::OperationError;
 use crate::hub::{Hub, HubError, OpenSession};
 
-/// The name that kits give to all their clients.
+/// The name that SDKs use for all of their clients.
 const NAMELESS: &str = "mcp";
-/// Digits from which on a text counts as the beginning of an id rather than a name.
+/// Minimum number of digits for a text to count as an id prefix rather than a name.
 const ID_DIGITS: usize = 8;
 
 pub(super) struct ServerState {
@@ -49,7 +49,7 @@ pub(super) struct McpClient {
     pub(super) parked: Parked,
     pub(super) arrived: Notify,
     pub(super) gone: CancellationToken,
-    /// Set once the client has listed tools, and is told when they change.
+    /// Set once the client has listed tools; it is then notified when they change.
     has_listed_tools: OnceLock<()>,
 }
 
@@ -84,7 +84,7 @@ impl McpClient {
         self.options().session.as_deref().or(self.asked.get().and_then(|asked| asked.session.as_deref()))
     }
 
-    /// Sets the client's wishes. The first ones count.
+    /// Sets the client's query. Only the first call has an effect.
     pub(super) fn ask_for(&self, asked: ConnectQuery) {
         drop(self.asked.set(asked));
     }
@@ -106,13 +106,13 @@ impl McpClient {
         self.joined.initialized()
     }
 
-    /// Returns the client's name; for one that has only the name of its kit, the usual one.
+    /// Returns the client's name, or the usual name if it only has an SDK's name.
     fn name(&self, context: &RequestContext<RoleServer>) -> String {
         let named = context.client_info().map(|info| info.name).filter(|name| name != NAMELESS);
         named.or_else(|| self.options().usual_name.clone()).unwrap_or_else(|| NAMELESS.to_owned())
     }
 
-    /// Returns the name under which its calls are made in sessions other than its own.
+    /// Returns the agent name for its calls in sessions other than its own.
     pub(super) fn agent_name(&self, context: &RequestContext<RoleServer>) -> String {
         let joined = self.joined.get().map(|own| own.open.session().agent().to_string());
         joined.unwrap_or_else(|| names::for_agent(&self.agent(context)))
@@ -123,7 +123,7 @@ impl McpClient {
         self.options().agent.clone().or_else(asked).unwrap_or_else(|| self.name(context))
     }
 
-    /// Tells the client from now on when programs register tools, or take them back.
+    /// Starts notifying the client when programs register or withdraw tools.
     pub(super) fn tell_of_tools(&self, peer: &Peer<RoleServer>) {
         if self.has_listed_tools.set(()).is_err() {
             return;
@@ -152,7 +152,7 @@ impl McpClient {
         let Some(id) = self.find(name)? else {
             return match self.options().isolation {
                 None | Some(Isolation::Shared) => self.begin_named(name).await,
-                // There is nothing of which it could be a child.
+                // A child needs an existing parent.
                 Some(_) => Err(SessionError::NotFound { wanted: name.to_owned(), nearest: None }.into()),
             };
         };
@@ -170,7 +170,7 @@ impl McpClient {
         let wanted = names::for_session(client);
         for name in names::numbered(&wanted).filter(|name| !taken.contains(name)) {
             match self.create(name).await {
-                // Another client took the name.
+                // Another client took the name first.
                 Err(HubError::Session(SessionError::NameTaken { .. })) => {}
                 other => return Ok(other?),
             }
@@ -193,7 +193,7 @@ impl McpClient {
         self.hub().create(Some(name), &spec, &self.options().mounts).await
     }
 
-    /// Finds a session by name or id. A few digits are the name of a new one.
+    /// Finds a session by name or id. A short digit string is the name of a new session.
     fn find(&self, wanted: &str) -> Result<Option<SessionId>, SessionError> {
         match self.hub().sessions().find(wanted) {
             Ok(entry) if name_of(&entry) == wanted || wanted.len() >= ID_DIGITS => Ok(Some(entry.id)),
@@ -210,13 +210,13 @@ impl McpClient {
         }
         let (name, backend) = (session.name(), session.backend());
         let what = format!(
-            "session {name} began with another workspace, on {backend}; go on with it without --backend and what \
-             belongs to it, or name another session"
+            "session {name} began with another workspace, on {backend}; omit --backend and its options, or name a \
+             different session"
         );
         Err(OperationError::refused(what))
     }
 
-    /// Returns its session, or the one that it would join. Nothing is begun or opened.
+    /// Returns its session, or the session that it would join. Creates and opens nothing.
     pub(super) fn known(&self) -> Option<Session> {
         if let Some(joined) = self.joined.get() {
             return Some(joined.open.session().clone());
@@ -232,7 +232,7 @@ impl McpClient {
         self.hub().sessions().session(id).ok()
     }
 
-    /// Returns the workspace of its session, also of a future one: a child's is like its parent's.
+    /// Returns the workspace of its present or future session. A child's is like its parent's.
     pub(super) fn workspace(&self) -> WorkspaceSpec {
         let session = self.known().or_else(|| self.found());
         let started = session.as_ref().and_then(Session::started);
@@ -240,7 +240,7 @@ impl McpClient {
         recorded.or_else(|| self.options().workspace.clone()).unwrap_or_default()
     }
 
-    /// Finds a session that it may read; its own by default.
+    /// Finds a session that the client may read; its own by default.
     pub(super) async fn session(
         &self,
         wanted: Option<&str>,
@@ -265,7 +265,7 @@ impl McpClient {
         Ok(self.hub().sessions().session(entry.id)?)
     }
 
-    /// Opens such a session to work in it.
+    /// Opens such a session.
     pub(super) async fn open(
         &self,
         wanted: Option<&str>,
@@ -273,7 +273,7 @@ impl McpClient {
     ) -> Result<OpenSession, OperationError> {
         if wanted.is_none() {
             let own = &self.joined(context).await?.open;
-            // Another host may have had the session meanwhile.
+            // Another host may have claimed the session since then.
             return match own.session().hosts() {
                 None => Ok(own.clone()),
                 Some(_) => Ok(self.hub().open(own.session().id()).await?.as_agent(own.session().agent())),

@@ -1,4 +1,4 @@
-//! Wishes of a client over HTTP, in the address that it uses.
+//! Options of an HTTP client, in the query of its URL.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::{McpOptions, ToolGroup};
 use crate::engine::commit::MAX_AGENT_BYTES;
 use crate::engine::error::ValueError;
 
-/// The wishes of a client: `?session=NAME&agent=NAME&tools=GROUPS`.
+/// A client's options: `?session=NAME&agent=NAME&tools=GROUPS`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ConnectQuery {
     pub(super) session: Option<String>,
@@ -25,16 +25,16 @@ impl ConnectQuery {
         let mut asked = Self::default();
         for (name, value) in pairs {
             if value.is_empty() {
-                return Err(format!("?{name:.40}= has no value; leave it out, or give one"));
+                return Err(format!("?{name:.40}= has no value; omit it, or give it a value"));
             }
             match name.as_str() {
                 "session" => set(&mut asked.session, &name, fixed(&name, value, options.session.as_deref())?)?,
                 "agent" if value.len() > MAX_AGENT_BYTES => {
-                    return Err(format!("?agent= has {} bytes; at most {MAX_AGENT_BYTES} are allowed", value.len()));
+                    return Err(format!("?agent= has {} bytes; the limit is {MAX_AGENT_BYTES}", value.len()));
                 }
                 "agent" => set(&mut asked.agent, &name, fixed(&name, value, options.agent.as_deref())?)?,
                 "tools" => set(&mut asked.groups, &name, groups(&value, options)?)?,
-                _ => return Err(format!("there is no ?{name:.40}= here; there are session, agent and tools")),
+                _ => return Err(format!("unknown parameter ?{name:.40}=; use session, agent and tools")),
             }
         }
         Ok(asked)
@@ -44,21 +44,21 @@ impl ConnectQuery {
 fn set<T>(field: &mut Option<T>, name: &str, value: T) -> Result<(), String> {
     match field.replace(value) {
         None => Ok(()),
-        Some(_) => Err(format!("?{name}= is there twice")),
+        Some(_) => Err(format!("?{name}= is given twice")),
     }
 }
 
-/// Refuses a value other than the server's own.
+/// Refuses a value that differs from the server's fixed value.
 fn fixed(name: &str, value: String, servers: Option<&str>) -> Result<String, String> {
     match servers {
         Some(servers) if servers != value => {
-            Err(format!("this server has --{name} {servers}; leave ?{name}= out, or start it without --{name}"))
+            Err(format!("this server was started with --{name} {servers}; omit ?{name}=, or start it without --{name}"))
         }
         _ => Ok(value),
     }
 }
 
-/// Reads groups as `--tools` has them; `all` stands for those of the server.
+/// Parses groups as in `--tools`; `all` stands for the server's groups.
 fn groups(value: &str, options: &McpOptions) -> Result<BTreeSet<ToolGroup>, String> {
     let mut groups = BTreeSet::new();
     for name in value.split(',') {
@@ -101,7 +101,7 @@ mod tests {
             ("session=team&session=team", "twice"),
             ("tools=sessions", "offers files, shell, python"),
             ("tools=flies", "no group of tools"),
-            (&format!("agent={}", "x".repeat(201)), "at most 200"),
+            (&format!("agent={}", "x".repeat(201)), "limit is 200"),
         ] {
             let refused = read(query, &options).unwrap_err();
             assert!(refused.contains(why), "{query}: {refused}");

@@ -1,4 +1,4 @@
-//! Connections of clients over HTTP: the order of their calls, and the end of cancelled ones.
+//! HTTP connections of clients: the order of their calls, and the answers to cancelled calls.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,19 +23,19 @@ use super::requests::{Awaited, ConnectionRequests};
 use super::{UNUSED_MAX, calls};
 use crate::engine::lock::lock;
 
-/// Time in which a client whose connection broke may come again.
+/// Time limit for a client to reconnect after its connection broke.
 const GRACE: Duration = Duration::from_secs(5);
 
 type LocalTransport = <LocalSessionManager as SessionManager>::Transport;
 
-/// The connections of clients over HTTP.
+/// The HTTP connections of clients.
 ///
-/// Calls of one connection begin in order of arrival, on whichever TCP connections they arrive. A cancelled request is
-/// answered, so that its client does not resume the stream.
+/// Calls of one client begin in order of arrival, even on different TCP connections. A cancelled request gets an
+/// answer, so that its client does not resume the stream.
 pub(super) struct Connections {
     local: Arc<LocalSessionManager>,
     shared: Arc<ServerState>,
-    /// Clients that have come again, with the number of times.
+    /// The number of reconnections by client.
     resumed: Arc<Mutex<BTreeMap<SessionId, u64>>>,
 }
 
@@ -43,7 +43,7 @@ impl Connections {
     pub(super) fn new(shared: &Arc<ServerState>) -> Self {
         let mut local = LocalSessionManager::default();
         local.session_config.keep_alive = Some(UNUSED_MAX);
-        // Only streams of cancelled requests are kept, and they are not replayed.
+        // Only streams of cancelled requests would be cached, and they are not replayed.
         local.session_config.completed_cache_ttl = Duration::ZERO;
         Self { local: Arc::new(local), shared: Arc::clone(shared), resumed: Arc::default() }
     }
@@ -98,7 +98,7 @@ impl SessionManager for Connections {
             let is_answer =
                 matches!(told.message.as_deref(), Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)));
             seen.fetch_or(is_answer, Ordering::Relaxed);
-            // It goes with the stream.
+            // Moved into the closure, so that it is dropped with the stream.
             let _ = &left;
         });
         // A cancellation ends the stream without an answer.
@@ -127,7 +127,7 @@ impl SessionManager for Connections {
     }
 }
 
-/// Cancels a request whose client has gone away without its answer, and does not come again.
+/// Cancels a request on drop, if its client left before the answer and does not reconnect.
 struct LeftRequest {
     local: Arc<LocalSessionManager>,
     resumed: Arc<Mutex<BTreeMap<SessionId, u64>>>,
@@ -156,9 +156,9 @@ impl Drop for LeftRequest {
             if times != before {
                 return;
             }
-            let params = CancelledNotificationParam::new(Some(request), Some("its client is gone".to_owned()));
+            let params = CancelledNotificationParam::new(Some(request), Some("its client disconnected".to_owned()));
             let cancelled = ClientNotification::CancelledNotification(CancelledNotification::new(params));
-            // A client that has ended has no calls.
+            // Fails if the client has ended, which then has no calls.
             let _ = local.accept_message(&client, ClientJsonRpcMessage::notification(cancelled)).await;
         });
     }
@@ -170,7 +170,7 @@ fn cancelled(request: &JsonRpcRequest<ClientRequest>) -> ServerSseMessage {
     ServerSseMessage::from_message(match &request.request {
         ClientRequest::CallToolRequest(_) => {
             let mut result: CallToolResult = calls::failed(&"the call was cancelled");
-            // Versions with connections do not have it.
+            // Protocol versions with connections lack this field.
             result.result_type = None;
             ServerJsonRpcMessage::response(ServerResult::CallToolResult(result), id)
         }
@@ -178,7 +178,7 @@ fn cancelled(request: &JsonRpcRequest<ClientRequest>) -> ServerSseMessage {
     })
 }
 
-/// The messages of one connection; its calls begin in order.
+/// The messages of one connection. Its calls begin in order of arrival.
 pub(super) struct OrderedTransport {
     local: LocalTransport,
     requests: ConnectionRequests,

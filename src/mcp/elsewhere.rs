@@ -1,4 +1,4 @@
-//! Sessions in which another host works: calls and verbs are sent to it.
+//! Sessions that another host has claimed: calls and operations are forwarded to it.
 
 use rmcp::RoleServer;
 use rmcp::model::JsonObject;
@@ -13,7 +13,7 @@ use crate::hub::operations::{OperationError, OperationRoute};
 use crate::tools::ToolOutcome;
 
 impl McpClient {
-    /// Finds a session in which another host works; none where this one answers for it.
+    /// Finds a session that another host has claimed. `None` if this host serves the session.
     pub(super) async fn elsewhere(&self, wanted: Option<&str>) -> Option<SessionId> {
         self.hub().sessions().store().hosts()?;
         let session = match wanted {
@@ -25,10 +25,10 @@ impl McpClient {
     }
 
     fn hosts(&self) -> Result<&dyn OtherHosts, OperationError> {
-        self.hub().other_hosts().ok_or_else(|| OperationError::refused("this host has no way to the session's host"))
+        self.hub().other_hosts().ok_or_else(|| OperationError::refused("this host can't reach the session's host"))
     }
 
-    /// Makes a call on the host that works in the session. A cancelled request cancels it.
+    /// Makes a call on the session's host. A cancelled request cancels the call.
     pub(super) async fn call_elsewhere(
         &self,
         session: SessionId,
@@ -40,11 +40,11 @@ impl McpClient {
         tokio::select! {
             outcome = self.hosts()?.call(self.hub(), call) => outcome,
             () = context.ct.cancelled() => Err(OperationError::refused("the call was cancelled")),
-            () = self.gone.cancelled() => Err(OperationError::refused("the call was stopped: foldspace is ending")),
+            () = self.gone.cancelled() => Err(OperationError::refused("foldspace is shutting down")),
         }
     }
 
-    /// Has a verb done by the host that works in the session.
+    /// Runs an operation on the session's host.
     pub(super) async fn run_elsewhere(
         &self,
         session: SessionId,

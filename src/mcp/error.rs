@@ -1,4 +1,4 @@
-//! The errors of the server, and their codes in the protocol.
+//! Errors of the server, and their protocol codes.
 
 use rmcp::model::ErrorData;
 use serde_json::json;
@@ -12,8 +12,8 @@ use crate::hub::operations::OperationError;
 /// A failure of the connection to a client.
 #[derive(Debug, thiserror::Error)]
 pub enum McpError {
-    /// The client does not speak the protocol.
-    #[error("the client could not be served: {0}")]
+    /// The client violated the protocol.
+    #[error("failed to serve the client: {0}")]
     Connection(String),
 }
 
@@ -34,7 +34,7 @@ pub(super) fn words(error: &OperationError) -> String {
     }
 }
 
-/// Returns the answer to a request, perhaps for a resource. The only table from kinds of errors to codes.
+/// Returns the error answer to a request, for a resource with its URI. The only mapping from error kinds to codes.
 pub(super) fn answer(error: &OperationError, uri: Option<&str>) -> ErrorData {
     let message = words(error);
     match (error.kind(), uri) {

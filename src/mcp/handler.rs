@@ -1,4 +1,4 @@
-//! Answers to a client's requests.
+//! The handler of a client's requests.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl Handler {
     }
 }
 
-/// Tells whether the client has a connection for notifications.
+/// Returns true if the client has a connection for notifications.
 fn is_connected(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_none_or(|version| version.has_initialize())
 }
@@ -68,7 +68,7 @@ impl ServerHandler for Handler {
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
-        // Instructions depend on the session that it asks for.
+        // The instructions depend on the requested session.
         self.client(&context)?;
         context.peer.set_peer_info(request.clone());
         self.negotiate_initialize(&request)
@@ -192,7 +192,7 @@ impl ServerHandler for Handler {
         let mut tool_changes = client.hub().tool_changes();
         loop {
             let mut arrived = std::pin::pin!(client.arrived.notified());
-            // Before it is looked whether it has a session, so that it can't come unseen.
+            // Enabled before the check for a session, so that no arrival is missed.
             arrived.as_mut().enable();
             let known = client.known();
             if watches_list {
@@ -204,7 +204,7 @@ impl ServerHandler for Handler {
                 Ok(()) = tool_changes.changed(), if watches_tools => {
                     drop(context.sink().notify_tool_list_changed().await);
                 }
-                // There are other resources then.
+                // A new session has different resources.
                 () = arrived, if watches_list && known.is_none() => {
                     drop(context.sink().notify_resource_list_changed().await);
                 }
@@ -217,7 +217,7 @@ impl ServerHandler for Handler {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let words = "What the workspace is, its tools and limits, and what was copied into it";
+        let words = "The kind of workspace, its tools and limits, and its mounts";
         let prompt = Prompt::new(WORKSPACE, Some(words), None).with_title("The workspace");
         Ok(ListPromptsResult::with_all_items(vec![prompt]))
     }
@@ -228,14 +228,14 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         if request.name != WORKSPACE {
-            let what = format!("there is no prompt {}; there is {WORKSPACE}", shown(&request.name, 80));
+            let what = format!("unknown prompt {}; the only prompt is {WORKSPACE}", shown(&request.name, 80));
             return Err(ErrorData::invalid_params(what, None));
         }
         let client = self.client(&context)?;
         let section = client.joined(&context).await.map_err(|error| answer(&error, None))?.open.section().await;
         let section = section.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         let message = PromptMessage::new_text(Role::User, section);
-        Ok(GetPromptResult::new(vec![message]).with_description("The workspace as it is now").into())
+        Ok(GetPromptResult::new(vec![message]).with_description("The current workspace").into())
     }
 
     async fn on_custom_request(
@@ -246,17 +246,17 @@ impl ServerHandler for Handler {
         let method = request.method.as_str();
         let is_gone = GONE.contains(&method) && !is_connected(&context);
         if KNOWN.contains(&method) && !is_gone {
-            let what = format!("the parameters of {method} are not as the protocol has them");
+            let what = format!("invalid parameters for {method}");
             return Err(ErrorData::invalid_params(what, None));
         }
-        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method {}", shown(method, 80)), None))
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("unknown method {}", shown(method, 80)), None))
     }
 }
 
-/// Methods that versions without connections have no more.
+/// Methods that protocol versions without connections no longer have.
 const GONE: [&str; 5] = ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
 
-/// Methods that there are: a request of one that is taken for something else has parameters that do not fit.
+/// The supported methods. If a request for one of them was not recognized, its parameters are invalid.
 const KNOWN: [&str; 15] = [
     "initialize",
     "ping",

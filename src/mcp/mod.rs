@@ -1,4 +1,4 @@
-//! The server of the Model Context Protocol: a workspace with its tools, and all that is recorded of it, for any client.
+//! The MCP server: offers a workspace's tools and recorded history to any MCP client.
 
 mod approver;
 mod attach;
@@ -51,17 +51,17 @@ use requests::ConnectionRequests;
 use sessionless::Stateless;
 use stdio::LineTransport;
 
-/// Bytes of one message; a call's parameters have a limit of their own below that.
+/// Limit for a message in bytes. A call's parameters have a separate, lower limit.
 const MESSAGE_MAX: usize = 8 << 20;
-/// Time after which an idle connection over HTTP ends, and an idle client without connections is forgotten.
+/// Idle time after which an HTTP connection ends and a client without a connection is forgotten.
 const UNUSED_MAX: Duration = Duration::from_secs(60 * 60);
-/// Connections over HTTP at once, and requests of clients without one.
+/// Limit for concurrent HTTP connections and requests of clients without a connection.
 const CONNECTIONS_MAX: usize = 4096;
 
-/// Serves the sessions of a hub to clients of the Model Context Protocol, in the versions 2024-11-05 to 2026-07-28.
+/// Serves the sessions of a hub to clients of the Model Context Protocol, versions 2024-11-05 to 2026-07-28.
 ///
-/// A client's session is begun, or joined, at its first call that needs one: a client that only lists leaves nothing.
-/// Several clients in one session are several agents in it.
+/// A client's session is created or joined at its first call that needs one; a client that only lists leaves nothing
+/// behind. Several clients in one session are separate agents.
 ///
 /// ```
 /// use foldspace::{Hub, Registry, Sessions, hub::HubOptions, mcp::{McpOptions, McpServer}};
@@ -94,23 +94,23 @@ pub struct McpServer {
 }
 
 impl McpServer {
-    /// A server with no client yet.
+    /// Creates a server with no clients.
     pub fn new(hub: Hub, mut options: McpOptions) -> Self {
         options.rules.advice.get_or_insert_with(|| ASK_THE_PERSON.into());
         Self { shared: Arc::new(ServerState { hub, options, agents: Arc::default(), offered: OnceLock::new() }) }
     }
 
-    /// Serves one client over this process's standard input and output.
+    /// Serves one client over standard input and output.
     pub async fn serve_standard_streams(&self, end: CancellationToken) -> Result<(), McpError> {
-        // Pipes are waited for without a thread each, which saves two changes of threads for every message.
+        // Polls the pipes without a thread for each, which saves two thread switches per message.
         let (input, output) = rmcp::transport::io::stdio_pipes();
         self.serve(input, output, end).await
     }
 
-    /// Serves one client over lines, until it ends or `end` is cancelled. Its calls are cancelled then.
+    /// Serves one client over lines, until it ends or `end` is cancelled, and then cancels its calls.
     ///
     /// # Errors
-    /// [`McpError`] when the client does not speak the protocol.
+    /// [`McpError`] if the client violates the protocol.
     pub async fn serve<R, W>(&self, input: R, output: W, end: CancellationToken) -> Result<(), McpError>
     where
         R: AsyncRead + Send + Unpin + 'static,
@@ -124,25 +124,25 @@ impl McpServer {
         match served {
             Ok(running) => running.waiting().await.map(|_| ()).map_err(|error| McpError::Connection(error.to_string())),
             Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
-            // It did not even read how it is greeted.
+            // Ended before the client completed the handshake.
             Err(_) if end.is_cancelled() => Ok(()),
             Err(error) => Err(McpError::Connection(names::shown(&error.to_string(), 1000))),
         }
     }
 
-    /// Serves clients over HTTP: a `tower` service that can be nested at a path, until `end` is cancelled. It takes every
-    /// `Host` and `Origin`, and asks for no token: the program that nests it checks them.
+    /// Returns a `tower` service that serves clients over HTTP until `end` is cancelled, and can be nested at a path.
+    /// It accepts every `Host` and `Origin` without a token: the embedding program must check them.
     ///
-    /// With `?session=NAME` a client asks for a session, with `?agent=NAME` for its name there, with `?tools=GROUPS` for
-    /// less than is offered. Clients of versions without connections are told apart by their names and queries: two of
-    /// one name that do not ask for sessions of their own are one. A client that sends nothing for an hour is forgotten;
-    /// with `?session=NAME` it comes back to where it was.
+    /// A client chooses its session with `?session=NAME`, its agent name with `?agent=NAME`, and a subset of the
+    /// tools with `?tools=GROUPS`. Clients of protocol versions without connections are distinguished by name and
+    /// query: two clients with equal names and queries count as one. A client that sends nothing for an hour is
+    /// forgotten; with `?session=NAME` it returns to its session.
     pub fn streamable_http(&self, end: CancellationToken) -> RouterIntoService<Body> {
         let (shared, stateless) = (Arc::clone(&self.shared), Stateless::new(&self.shared, &end));
         let (ending, counted) = (end.clone(), Arc::new(()));
         let make = move || {
             if Arc::strong_count(&counted) > CONNECTIONS_MAX {
-                return Err(std::io::Error::other(format!("there are {CONNECTIONS_MAX} connections already")));
+                return Err(std::io::Error::other(format!("too many connections; the limit is {CONNECTIONS_MAX}")));
             }
             Ok(Handler::new(McpClient::new(&shared, &ending), Some((Arc::clone(&stateless), Arc::clone(&counted)))))
         };

@@ -1,4 +1,4 @@
-//! Names of clients, made fit for sessions, agents and people.
+//! Client names, adapted for sessions, agents and display.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use crate::engine::lock::lock;
 use crate::engine::session::error::MAX_NAME_CHARS;
 use crate::view::misleads;
 
-/// Bytes of a name that its number may take.
+/// Bytes reserved for a name's number.
 const ROOM: usize = 8;
 
 pub(super) fn for_session(client: &str) -> String {
@@ -33,12 +33,12 @@ pub(super) fn for_agent(client: &str) -> String {
     if name.trim().is_empty() { "mcp".to_owned() } else { name }
 }
 
-/// Yields the name, then the name with -2, -3, ... behind it.
+/// Yields the name, then the name with the suffixes -2, -3, ...
 pub(super) fn numbered(name: &str) -> impl Iterator<Item = String> {
     std::iter::once(name.to_owned()).chain((2_u64..).map(move |number| format!("{name}-{number}")))
 }
 
-/// Cuts a text, and replaces characters that could make it look like another.
+/// Cuts a text and replaces misleading characters.
 pub(super) fn shown(text: &str, chars: usize) -> String {
     let fits = |c: char| if c != '\n' && misleads(c) { '\u{fffd}' } else { c };
     let mut cut: String = text.chars().take(chars).map(fits).collect();
@@ -52,7 +52,7 @@ pub(super) fn shown(text: &str, chars: usize) -> String {
 pub(super) struct Agents(Mutex<BTreeMap<SessionId, BTreeSet<String>>>);
 
 impl Agents {
-    /// Takes the name, or the first free number of it, until the guard is dropped.
+    /// Reserves the name, or its first unused numbered form, until the guard is dropped.
     pub(super) fn take(self: &Arc<Self>, session: SessionId, client: &str) -> AgentName {
         let mut taken = lock(&self.0);
         let names = taken.entry(session).or_default();

@@ -1,4 +1,4 @@
-//! The tools with their schemas, which are the same for every client.
+//! The tools with their schemas, shared by all clients.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ pub(super) struct Offered {
 }
 
 impl Offered {
-    /// Describes the workspace's tools, and those for sessions, of these groups.
+    /// Describes the workspace tools and session tools of `groups`.
     pub(super) fn new(tools: &Tools, groups: &BTreeSet<ToolGroup>) -> Self {
         let known = tools.describe().into_iter();
         let workspace = known
@@ -36,7 +36,7 @@ impl Offered {
     }
 }
 
-/// Returns the verbs that are tools.
+/// Returns the operations that are tools.
 pub(super) fn operation_tools() -> impl Iterator<Item = (&'static OperationEntry, OperationTool)> {
     operations().iter().filter_map(|entry| Some((entry, entry.tool?)))
 }
@@ -53,7 +53,7 @@ fn hints(effect: OperationEffect) -> ToolAnnotations {
         OperationEffect::Looks => hints.read_only(true).destructive(false).idempotent(true).open_world(false),
         OperationEffect::Adds => hints.read_only(false).destructive(false).idempotent(false).open_world(false),
         OperationEffect::Changes => hints.read_only(false).destructive(true).idempotent(false).open_world(false),
-        // The command may reach whatever the session's own commands reach.
+        // The command has the same access as the session's own commands.
         OperationEffect::Runs => hints.read_only(false).destructive(true).idempotent(false).open_world(true),
     }
 }
@@ -68,8 +68,8 @@ fn offered(entry: &'static OperationEntry, tool: OperationTool) -> Tool {
     }
     let mut output = root(entry.output, SchemaSettings::default().for_serialize());
     if let (TooLong::Cut(_), Some(Value::Object(fields))) = (tool.too_long, output.get_mut("properties")) {
-        let about = "What is cut, since a result would be too long: names of fields, with how much of them is left. \
-                     Left out where nothing is.";
+        let about = "Fields that were cut because the result is too long, with the amount that remains of each. \
+                     Omitted if nothing was cut.";
         let list = json!({ "type": "array", "items": { "type": "string" }, "description": about });
         fields.insert("shortened".to_owned(), list);
     }
@@ -92,7 +92,7 @@ fn root(make: fn(&mut SchemaGenerator) -> Schema, settings: SchemaSettings) -> J
 pub(super) fn of_workspace(tool: ToolDescription) -> Tool {
     let group = ToolGroup::of(&tool.name);
     let runs = !matches!(group, Some(ToolGroup::Files));
-    // A repeated edit may fit again, and a text be appended again; other repeated calls change nothing.
+    // A repeated edit may match again, and a repeated write append again; other repeated calls change nothing.
     let is_idempotent = tool.effect == Effect::ReadOnly || matches!(&*tool.name, "rm" | "which" | "env");
     let hints = ToolAnnotations::new()
         .read_only(tool.effect == Effect::ReadOnly)
@@ -110,18 +110,18 @@ fn described(
     hints: ToolAnnotations,
 ) -> Tool {
     let mut params = object(params);
-    // Some clients expect it also of a tool without parameters.
+    // Some clients expect it even for a tool without parameters.
     Arc::make_mut(&mut params).entry("properties").or_insert_with(|| json!({}));
     Tool::new(name, description, params).with_raw_output_schema(object(output)).with_annotations(hints)
 }
 
 fn object(mut schema: Schema) -> Arc<JsonObject> {
     RecursiveTransform(without_width).transform(&mut schema);
-    // `true` means anything.
+    // A boolean schema (`true`) becomes an empty object.
     Arc::new(schema.as_object_mut().map(std::mem::take).unwrap_or_default())
 }
 
-/// Removes the widths of numbers: clients complain of unknown formats.
+/// Removes the number formats, since clients complain about unknown formats.
 fn without_width(schema: &mut Schema) {
     let format = schema.get("format").and_then(Value::as_str);
     if format.is_some_and(|format| ["uint", "int", "double", "float"].iter().any(|width| format.starts_with(width))) {

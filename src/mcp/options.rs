@@ -1,4 +1,4 @@
-//! The options of an MCP server: its tools, and its clients' way to their sessions.
+//! The options of an MCP server: its tools, and the sessions of its clients.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use crate::engine::event::Isolation;
 use crate::engine::nearest::nearest;
 use crate::tools::{MountSpec, ShellRules};
 
-/// Tools that are offered together.
+/// A group of tools that are offered together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ToolGroup {
     /// `ls`, `read_file`, `write_file`, `edit_file`, `glob`, `grep` and `rm`.
@@ -20,15 +20,15 @@ pub enum ToolGroup {
     Python,
     /// `podman_shell`.
     PodmanShell,
-    /// `session_clone`, `session_merge`, `session_log` and others: they reach every session of the store.
+    /// `session_clone`, `session_merge`, `session_log` and others, which reach every session of the store.
     Sessions,
 }
 
 impl ToolGroup {
-    /// All of them.
+    /// All groups.
     pub const ALL: [Self; 5] = [Self::Files, Self::Shell, Self::Python, Self::PodmanShell, Self::Sessions];
 
-    /// Returns its name.
+    /// The group's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Files => "files",
@@ -39,7 +39,7 @@ impl ToolGroup {
         }
     }
 
-    /// Returns the group of a workspace's tool; none for other tools.
+    /// Returns the group of a workspace tool. `None` for other tools.
     pub fn of(tool: &str) -> Option<Self> {
         match tool {
             "ls" | "read_file" | "write_file" | "edit_file" | "glob" | "grep" | "rm" => Some(Self::Files),
@@ -66,30 +66,30 @@ impl FromStr for ToolGroup {
     }
 }
 
-/// The options of an [`McpServer`](super::McpServer): its tools, and its clients' way to their sessions.
+/// The options of an [`McpServer`](super::McpServer): its tools, and the sessions of its clients.
 #[derive(Clone)]
 pub struct McpOptions {
-    /// The session of all clients; it begins when the first of them needs it. Without a name each client begins one of its
-    /// own, named after the client.
+    /// The session of all clients, created when the first of them needs it. By default each client creates its own,
+    /// named after the client.
     pub session: Option<String>,
-    /// The part of that session that a client has: the session itself when nothing is said, else a child of its own.
+    /// The relation of each client to that session: by default clients share it, else each has its own child.
     pub isolation: Option<Isolation>,
-    /// The name under which a client works; its own by default. A name in use in the session gets a number.
+    /// The agent name of a client; its own name by default. A name in use in the session gets a number.
     pub agent: Option<String>,
-    /// The name of a client that has no other than `mcp`, which kits give to all; it is `mcp` by default.
+    /// The name of clients that only have an SDK's default name, `mcp`; `mcp` by default.
     pub usual_name: Option<String>,
-    /// The workspace of a session that begins; in memory by default.
+    /// The workspace of a new session; in memory by default.
     pub workspace: Option<WorkspaceSpec>,
-    /// The mounts that are copied into it.
+    /// The mounts of a new session.
     pub mounts: Vec<MountSpec>,
-    /// The tools that are offered.
+    /// The offered groups of tools.
     pub groups: BTreeSet<ToolGroup>,
-    /// The rules for commands. A client that can ask its person does; `asker` is for the others.
+    /// The rules for commands. `asker` serves only clients that can't ask their person.
     pub rules: ShellRules,
 }
 
 impl Default for McpOptions {
-    /// A session in memory for each client, with the tools for files, commands and Python.
+    /// Returns options with an in-memory session for each client, and the tools for files, commands and Python.
     fn default() -> Self {
         Self {
             session: None,

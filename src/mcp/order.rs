@@ -1,4 +1,4 @@
-//! The order in which the calls of one connection run.
+//! The order of a connection's calls.
 
 use rmcp::model::ClientRequest;
 
@@ -8,25 +8,25 @@ use super::tool_list;
 /// The tool that cancels calls.
 const CANCEL: &str = "session_cancel";
 
-/// The requests that a request may run beside.
+/// The requests that a request may run concurrently with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    /// Any: it neither reads nor changes files.
+    /// Any: the request neither reads nor changes files.
     Free,
-    /// Those that change nothing.
+    /// Requests that change nothing.
     Reads,
-    /// None that reads or changes files.
+    /// Only requests that neither read nor change files.
     Changes,
-    /// Any: it brings the answer that a call waits for. Later calls wait for it.
+    /// Any: the request carries the answer that a call waits for. Later calls wait for it.
     Resumes,
 }
 
 impl Order {
-    /// Returns the order of a request. A tool without a read-only hint may change files.
+    /// Returns the order of a request. A tool without a read-only hint counts as changing files.
     pub(super) fn of(shared: &ServerState, request: &ClientRequest) -> Self {
         match request {
             ClientRequest::CallToolRequest(call) if call.params.request_state.is_some() => Self::Resumes,
-            // What it cancels may be in its way.
+            // Must not wait for the calls that it cancels.
             ClientRequest::CallToolRequest(call) if call.params.name == CANCEL => Self::Free,
             ClientRequest::CallToolRequest(call) => match tool_list::only_reads(shared, &call.params.name) {
                 None => Self::Free,
@@ -56,7 +56,7 @@ mod tests {
         let all = [Free, Reads, Changes, Resumes];
         let fitting = |order: super::Order| all.into_iter().filter(move |other| order.fits(*other)).collect::<Vec<_>>();
         assert_eq!(fitting(Free), all);
-        assert_eq!(fitting(Resumes), all, "it is what a call waits for");
+        assert_eq!(fitting(Resumes), all, "a call waits for it");
         assert_eq!(fitting(Reads), [Free, Reads]);
         assert_eq!(fitting(Changes), [Free]);
     }

@@ -1,4 +1,4 @@
-//! Calls in flight, and those that wait for a person's answer while no request of their client is open.
+//! Calls in flight, and parked calls, which wait for a person's answer without an open request of their client.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::engine::session::Session;
 use crate::hub::{HubError, OpenSession};
 use crate::tools::{ToolCall, ToolOutcome};
 
-/// Calls of a client that wait at most.
+/// Limit for a client's parked calls.
 pub(super) const PARKED_MAX: usize = 8;
-/// Time that a call waits. It keeps its session busy, and its client may never come back.
+/// Time limit of a parked call. It keeps its session busy, and its client may never return.
 const PARKED_FOR: Duration = Duration::from_secs(2 * 60);
 
-/// Time that a call may take whose command a person may have to allow first. The command has a limit of its own.
+/// Time limit of a call that may need a person's approval. The command has a separate limit.
 pub(super) const ASKING_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// A call in flight. Dropping it cancels it.
@@ -46,7 +46,7 @@ impl RunningCall {
         let position = Arc::new(OnceLock::new());
         let cell = Arc::clone(&position);
         let begun = move |seq| {
-            // A call that another process takes over has a position already.
+            // Fails for a call that another process took over, which already has a position.
             let _ = cell.set(seq);
         };
         let (session, tool) = (open.session().clone(), call.tool.clone());
@@ -63,12 +63,12 @@ pub(super) struct PendingQuestion {
 
 type Calls = Vec<(String, PendingQuestion)>;
 
-/// Calls that wait for an answer, by their handles. Dropping one cancels it.
+/// Calls that wait for an answer, by handle. Dropping a call cancels it.
 #[derive(Clone, Default)]
 pub(super) struct Parked(Arc<Mutex<Calls>>);
 
 impl Parked {
-    /// Keeps a call for a while; returns an unguessable handle, or the call when too many wait.
+    /// Parks a call for a while. Returns an unguessable handle, or the call if too many are parked.
     pub(super) fn keep(&self, waiting: PendingQuestion, clock: &dyn Clock) -> Result<String, Box<PendingQuestion>> {
         let handle = SessionId::from_bytes(clock.fresh_id()).to_string();
         let mut calls = lock(&self.0);

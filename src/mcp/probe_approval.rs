@@ -1,5 +1,5 @@
-//! The approval of a bisection's command. It runs unrecorded, in copies of any session, so the restrictions of the
-//! client's own commands apply.
+//! The approval of a bisection's command. The command runs unrecorded, in copies of any session, so the restrictions of
+//! the client's own commands apply to it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::hub::operations::{OperationError, reading};
 use crate::reducers::Allowances;
 use crate::tools::{ASK_THE_PERSON, Bisection, CommandQuestion, Decided, ShellRules, denied, limits_of};
 
-/// The tool by which a client runs commands of its own.
+/// The tool for a client's own commands.
 const SHELL: &str = "shell_execute";
 
-/// A bisection, the number of positions where its command may have to run, and the programs that the client's own session
-/// was allowed, if it is the bisected one.
+/// A bisection, the maximum number of positions where its command runs, and, if it bisects the client's own session,
+/// that session's allowed programs.
 type WantedProbe = (Bisection, usize, BTreeSet<String>);
 
 pub(super) async fn allow(
@@ -33,7 +33,7 @@ pub(super) async fn allow(
     bisection: Bisection,
 ) -> Result<Bisection, OperationError> {
     if !tool_list::has(client, SHELL) {
-        let what = "commands are not offered here, so none can be bisected by; give a predicate";
+        let what = "commands are not offered here; bisect with a predicate";
         return Err(OperationError::refused(what));
     }
     let own = client.joined(context).await?.open.session().clone();
@@ -45,7 +45,7 @@ pub(super) async fn allow(
 fn wanted(own: &Session, mut bisection: Bisection) -> Result<WantedProbe, OperationError> {
     let limits = limits_of(own)?;
     if limits.tools.as_ref().is_some_and(|tools| !tools.contains(SHELL)) {
-        let what = format!("session {} may not use {SHELL}, so not bisect by a command either", own.name());
+        let what = format!("session {} may not use {SHELL}, so it may not bisect with a command", own.name());
         return Err(OperationError::refused(what));
     }
     bisection.rules.policy.deny.extend(denied(&limits));
@@ -58,15 +58,15 @@ fn wanted(own: &Session, mut bisection: Bisection) -> Result<WantedProbe, Operat
     Ok((bisection, positions, allowed.unwrap_or_default()))
 }
 
-/// Refuses copies that restrict commands less than the client's own workspace does.
+/// Refuses copies that restrict commands less than the client's own workspace.
 fn check_place(own: &WorkspaceSpec, bisection: &Bisection) -> Result<(), OperationError> {
     let has_network = |spec: &WorkspaceSpec| matches!(spec, WorkspaceSpec::Podman(options) if options.network);
     let why = match (own, &bisection.spec) {
-        (_, WorkspaceSpec::Memory) => "is in memory, where no command can be run; give a predicate",
+        (_, WorkspaceSpec::Memory) => "is in memory, where no command can run; bisect with a predicate",
         (WorkspaceSpec::Host(_), _) => return Ok(()),
-        (_, WorkspaceSpec::Host(_)) => "works on the machine itself, and this client's own commands do not",
+        (_, WorkspaceSpec::Host(_)) => "works on the machine itself, unlike this client's own commands",
         (own, copies) if has_network(copies) && !has_network(own) => {
-            "reaches the network, and this client's own commands do not"
+            "reaches the network, unlike this client's own commands"
         }
         _ => return Ok(()),
     };
@@ -95,7 +95,7 @@ async fn decided(
     let decided = tokio::select! {
         decided = Decided::of(decision, &rules, question) => decided,
         () = context.ct.cancelled() => return Err(OperationError::refused("the call was cancelled")),
-        () = client.gone.cancelled() => return Err(OperationError::refused("the client is gone")),
+        () = client.gone.cancelled() => return Err(OperationError::refused("the client disconnected")),
         () = tokio::time::sleep(ASKING_MAX) => return Err(OperationError::refused("the person did not answer in time")),
     };
     let Decided { decision, by, reason, .. } = decided;
@@ -130,7 +130,7 @@ fn rules(client: &McpClient, context: &RequestContext<RoleServer>) -> ShellRules
         (true, false) => ShellRules { asker: Some(Arc::new(AsksAtOnce(context.peer.clone()))), ..rules },
         // Only a call can wait for the repeated request.
         (true, true) => {
-            let advice = format!("in this version of the protocol a bisection can't ask; {ASK_THE_PERSON}");
+            let advice = format!("in this protocol version a bisection can't ask; {ASK_THE_PERSON}");
             ShellRules { asker: None, advice: Some(advice.into()), ..rules }
         }
     }

@@ -1,4 +1,4 @@
-//! The output of a command, on its way to a client while the command runs.
+//! Progress notifications with a running command's output.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::output_stream::{OutputOptions, OutputSubscription};
 
-/// Time between two messages.
+/// Interval between messages.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Bytes of one message at most.
+/// Limit for a message in bytes.
 const MESSAGE_MAX: usize = 8 << 10;
-/// Bytes that wait for the next messages.
+/// Limit for the buffered output in bytes.
 const WAITING_MAX: usize = 4 * MESSAGE_MAX;
-/// Bytes of all messages of a call; the call's result has what was kept of the rest.
+/// Limit for all messages of a call in bytes. The rest is only in the call's result, as far as it is stored.
 const ALL_MAX: usize = 1 << 20;
 
 pub(super) struct ProgressReporter {
@@ -29,14 +29,14 @@ pub(super) struct ProgressReporter {
     call: Arc<OnceLock<Seq>>,
     ticks: Interval,
     waiting: Vec<u8>,
-    /// Counts bytes, shown or not. It rises with every message.
+    /// Bytes so far, shown or not. Increases with every message.
     progress: u64,
     left_out: u64,
     told: usize,
 }
 
 impl ProgressReporter {
-    /// Must be called before the call begins.
+    /// Creates a reporter. Must be called before the call begins.
     pub(super) fn new(
         peer: &Peer<RoleServer>,
         token: ProgressToken,
@@ -58,7 +58,7 @@ impl ProgressReporter {
         }
     }
 
-    /// Sends progress until the call has ended, and then what is left.
+    /// Sends progress until the call has ended, and then the remaining output.
     pub(super) async fn run(mut self, ended: CancellationToken) {
         while ended.run_until_cancelled(self.ticks.tick()).await.is_some() {
             self.take();
@@ -68,7 +68,7 @@ impl ProgressReporter {
         self.take();
         while self.left_out > 0 || !self.waiting.is_empty() {
             let length = match whole(&self.waiting) {
-                // The rest of this character never comes.
+                // The character is incomplete at the end of the output.
                 0 => self.waiting.len(),
                 length => length,
             };
@@ -94,22 +94,22 @@ impl ProgressReporter {
         self.told += piece.len();
         self.progress += piece.len() as u64;
         if self.left_out > 0 && self.waiting.is_empty() {
-            text.push_str(&format!("\n[{} bytes of output are not shown here]\n", self.left_out));
+            text.push_str(&format!("\n[{} bytes of output not shown]\n", self.left_out));
             self.progress += std::mem::take(&mut self.left_out);
         }
-        // More than that is never said: a number that does not rise must not be.
+        // Progress must increase with every message, so none is sent beyond this number.
         let Ok(progress) = u32::try_from(self.progress) else { return };
         if text.is_empty() {
             return;
         }
         let said = ProgressNotificationParam::new(self.token.clone(), f64::from(progress)).with_message(text);
         if let Err(error) = self.peer.notify_progress(said).await {
-            tracing::debug!(%error, "a client could not be told of progress");
+            tracing::debug!(%error, "failed to notify a client of progress");
         }
     }
 }
 
-/// Returns the length of the next message: it fits, and ends with a whole character.
+/// Returns the length of the next message, which fits the limit and ends with a whole character.
 fn whole(waiting: &[u8]) -> usize {
     let fits = &waiting[..waiting.len().min(MESSAGE_MAX)];
     let last = fits.utf8_chunks().last().map_or(&b""[..], |chunk| chunk.invalid());

@@ -1,4 +1,4 @@
-//! Requests of a connection: those that wait until they may begin, and those in flight.
+//! A connection's requests, waiting and in flight.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
@@ -15,10 +15,10 @@ use super::client::ServerState;
 use super::order::Order;
 use crate::engine::lock::lock;
 
-/// Requests in flight at once.
+/// Limit for requests in flight.
 const IN_FLIGHT_MAX: usize = 64;
 
-/// Requests of a connection. Calls begin in order of arrival; other requests overtake them.
+/// A connection's requests. Calls begin in order of arrival; other requests overtake them.
 pub(super) struct ConnectionRequests {
     shared: Arc<ServerState>,
     calls: VecDeque<WaitingRequest>,
@@ -33,7 +33,7 @@ struct WaitingRequest {
     bytes: usize,
 }
 
-/// Goes with a request whose client may leave before it begins; dangling then.
+/// Marks a request that is dropped if its client leaves before it begins. Dangling if the client left.
 #[derive(Clone)]
 pub(super) struct Awaited(pub(super) Weak<AtomicBool>);
 
@@ -47,7 +47,7 @@ impl ConnectionRequests {
         &self.in_flight
     }
 
-    /// Returns the bytes of requests that wait.
+    /// Returns the size of the waiting requests in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -70,7 +70,7 @@ impl ConnectionRequests {
         queue.push_back(WaitingRequest { request, order, bytes });
     }
 
-    /// Begins the next request, if one may begin.
+    /// Begins the next request that may begin. `None` if there is none.
     pub(super) fn next(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
             if self.in_flight.count() >= IN_FLIGHT_MAX {
@@ -92,7 +92,7 @@ impl ConnectionRequests {
         }
     }
 
-    /// Passes on what is no request. A request that is cancelled before it began gets no answer.
+    /// Passes on a message that is not a request. A request that is cancelled before it began gets no answer.
     pub(super) fn pass(&mut self, message: ClientJsonRpcMessage) -> Option<ClientJsonRpcMessage> {
         if let JsonRpcMessage::Notification(notification) = &message
             && let ClientNotification::CancelledNotification(cancelled) = &notification.notification
@@ -127,9 +127,9 @@ struct InFlightRequest {
     is_cancelled: bool,
 }
 
-/// Goes with a request. Dropping the last clone ends the work on it.
+/// Accompanies a request. Dropping the last clone ends the work on it.
 #[derive(Clone)]
-pub(super) struct RequestGuard(#[expect(dead_code, reason = "it is there to be dropped")] Arc<RequestWork>);
+pub(super) struct RequestGuard(#[expect(dead_code, reason = "only dropped")] Arc<RequestWork>);
 
 struct RequestWork {
     id: RequestId,
@@ -149,7 +149,7 @@ impl InFlightRequests {
         self.requests().iter().any(|known| known.id == *id)
     }
 
-    /// Tells whether a request may run beside those that are worked on.
+    /// Returns true if a request may run concurrently with the active requests.
     fn admits(&self, order: Order) -> bool {
         self.requests().iter().all(|known| !known.is_worked_on || order.fits(known.order))
     }
@@ -159,7 +159,7 @@ impl InFlightRequests {
         RequestGuard(Arc::new(RequestWork { id, of: self.clone() }))
     }
 
-    /// Ends the request that a message answers.
+    /// Removes the request that a message answers.
     pub(super) fn sent(&self, message: &TxJsonRpcMessage<RoleServer>) {
         let answered = match message {
             JsonRpcMessage::Response(response) => Some(&response.id),
@@ -172,7 +172,7 @@ impl InFlightRequests {
         }
     }
 
-    /// Cancels a request. It counts until its work ends: cancelled requests must not run without limit.
+    /// Cancels a request. It counts until its work ends, so that cancelled work stays limited.
     fn cancel(&self, id: &RequestId) {
         self.settle(id, |request| request.is_cancelled = true);
     }
@@ -187,7 +187,7 @@ impl InFlightRequests {
         self.0.fewer.notify_one();
     }
 
-    /// Waits until one has ended, or the work on it, since the last wait. Only one task may wait.
+    /// Waits until a request or the work on a request has ended since the last wait. Only one task may wait.
     pub(super) async fn fewer(&self) {
         self.0.fewer.notified().await;
     }
@@ -217,7 +217,7 @@ mod tests {
         drop(other);
         assert_eq!(in_flight.count(), 0);
         drop(in_flight.begin(id.clone(), Order::Free));
-        assert_eq!(in_flight.count(), 1, "its answer is on its way");
+        assert_eq!(in_flight.count(), 1, "its answer is pending");
         in_flight.cancel(&id);
         assert_eq!(in_flight.count(), 0);
         let _slot = in_flight.begin(id.clone(), Order::Free);

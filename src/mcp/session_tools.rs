@@ -1,4 +1,4 @@
-//! The verbs of the hub as tools for orchestrators.
+//! The hub's operations as tools for orchestrators.
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -21,7 +21,7 @@ use crate::hub::operations::{
 };
 use crate::tools::{Bisection, ShellRules};
 
-/// Bytes of a result at most, so that it fits into a model's memory.
+/// Limit for a result in bytes, so that it fits a model's context.
 pub(super) const RESULT_MAX: usize = 1 << 20;
 
 pub(super) struct McpCaller<'a> {
@@ -51,7 +51,7 @@ impl Caller for McpCaller<'_> {
     }
 }
 
-/// Calls a session tool; `None` if there is none, or the client may not use it.
+/// Calls a session tool. `None` if the tool does not exist or the client may not use it.
 pub(super) async fn call(
     client: &McpClient,
     request: &CallToolRequestParams,
@@ -86,12 +86,12 @@ async fn run(
     caller: &McpCaller<'_>,
 ) -> Result<Box<dyn OperationAnswer>, OperationError> {
     if let Some(hidden) = tool.hidden.iter().find(|name| params.contains_key(**name)) {
-        return Err(OperationError::invalid(format!("the parameters are not right: unknown field `{hidden}`")));
+        return Err(OperationError::invalid(format!("invalid parameters: unknown field `{hidden}`")));
     }
     let session = match params.shift_remove(tool.session.0) {
         None | Some(Value::Null) => None,
         Some(Value::String(session)) => Some(session),
-        Some(_) => return Err(OperationError::invalid(format!("{} is a text", tool.session.0))),
+        Some(_) => return Err(OperationError::invalid(format!("{} must be a string", tool.session.0))),
     };
     let (seen, records) = mpsc::unbounded_channel();
     let context = OperationContext {
@@ -105,11 +105,11 @@ async fn run(
     let cancel = context.cancel.clone();
     let work = async {
         let done = (entry.run)(params.into(), &context).await;
-        // This ends the progress.
+        // Closes the progress channel.
         drop(context);
         done
     };
-    // Copies of a bisection are removed before it ends.
+    // Waits even if cancelled, since a bisection removes its copies before it ends.
     to_the_end(async { tokio::join!(work, tell(caller, records)).0 }, &cancel, caller.context).await
 }
 
@@ -126,14 +126,14 @@ async fn tell(caller: &McpCaller<'_>, mut records: mpsc::UnboundedReceiver<Strin
 }
 
 fn told(answer: &dyn OperationAnswer, too_long: TooLong) -> Result<CallToolResult, OperationError> {
-    let unwritten = |error| OperationError::refused(format!("the result can't be written: {error}"));
+    let unwritten = |error| OperationError::refused(format!("failed to serialize the result: {error}"));
     let (mut text, mut result) = (answer.text(), answer.value().map_err(unwritten)?);
     match too_long {
         TooLong::Cut(hint) => shorten::both(&mut text, &mut result, RESULT_MAX, hint),
         TooLong::Refuse(hint) => {
             let bytes = result.to_string().len().max(text.len());
             if bytes > RESULT_MAX {
-                let what = format!("that has {bytes} bytes, and a result at most {RESULT_MAX}: {hint}");
+                let what = format!("the result has {bytes} bytes; the limit is {RESULT_MAX}: {hint}");
                 return Err(OperationError::refused(what));
             }
         }

@@ -1,4 +1,4 @@
-//! Clients over HTTP without a connection: each request names its client.
+//! HTTP clients without a connection: each request names its client.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -16,14 +16,15 @@ use super::client::{McpClient, ServerState};
 use super::connect_query::ConnectQuery;
 use crate::engine::lock::lock;
 
-/// Clients that are known at once; for one more, the one that was away longest is forgotten.
+/// Limit for the known clients. Beyond it, the longest-idle client is forgotten.
 const CLIENTS_MAX: usize = 1024;
-/// Time between two sweeps for clients that have been away for too long.
+/// Interval between sweeps for idle clients.
 const SWEEP: Duration = Duration::from_secs(60);
 
 type Key = (String, ConnectQuery);
 
-/// Clients by name and wishes. One is known while a request of it is open; with a session, for a while after that.
+/// Clients by name and query. A client is known while it has an open request, and, if it has a session, for a while
+/// afterwards.
 pub(super) struct Stateless {
     shared: Arc<ServerState>,
     end: CancellationToken,
@@ -71,7 +72,7 @@ impl Stateless {
 }
 
 impl KnownClients {
-    /// Forgets clients that were away too long, and those without a session.
+    /// Forgets clients that were idle too long or have no session.
     fn sweep(&mut self) {
         self.clients
             .retain(|_, (client, used)| is_here(client) || (client.has_joined() && used.elapsed() < UNUSED_MAX));
@@ -85,7 +86,7 @@ impl KnownClients {
         while self.clients.len() >= CLIENTS_MAX {
             let away = self.clients.iter().filter(|(_, (client, _))| !is_here(client));
             let Some(longest) = away.min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone()) else {
-                let what = format!("requests of {CLIENTS_MAX} clients are open already; ask again later");
+                let what = format!("too many clients with open requests; the limit is {CLIENTS_MAX}; retry later");
                 return Err(ErrorData::internal_error(what, None));
             };
             self.clients.remove(&longest);
@@ -98,7 +99,7 @@ fn is_here(client: &Arc<McpClient>) -> bool {
     Arc::strong_count(client) > 1
 }
 
-/// Sweeps until no client is left.
+/// Sweeps until no clients remain.
 async fn sweep(stateless: Weak<Stateless>) {
     loop {
         tokio::time::sleep(SWEEP).await;

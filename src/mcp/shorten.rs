@@ -1,19 +1,19 @@
-//! Results that are cut, however long: they report changes.
+//! Shortening of results that report changes and must not be refused.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Entries of lists and characters of texts that are left, from one try to the next. Shorter ones are never cut:
-/// positions, digests, names.
+/// The list entries and text characters that remain in successive tries. The last limits leave positions, digests and
+/// names whole.
 const TRIES: [(usize, usize); 4] = [(10_000, 1 << 16), (1000, 8192), (100, 1024), (20, 200)];
-/// Fields that are named.
+/// Limit for the named fields.
 const NAMED: usize = 20;
 
-/// Lengths before and after the cut, by field; the longest counts.
+/// Lengths after and before the cut, by field. Of several values, the longest counts.
 type Cuts = BTreeMap<String, (usize, usize, &'static str)>;
 
-/// Cuts a text and its document to `max` bytes each; the text names the cuts and the hint.
+/// Cuts a text and its document to `max` bytes each. Appends the cuts and the hint to the text.
 pub(super) fn both(text: &mut String, document: &mut Value, max: usize, hint: &str) {
     let cuts = to_fit(document, max);
     let is_cut = text.len() > max;
@@ -23,7 +23,7 @@ pub(super) fn both(text: &mut String, document: &mut Value, max: usize, hint: &s
     }
     if is_cut || !cuts.is_empty() {
         let what = if cuts.is_empty() { String::new() } else { format!(" ({})", cuts.join("; ")) };
-        text.push_str(&format!("\nnot all is shown{what}: {hint}"));
+        text.push_str(&format!("\nresult cut{what}: {hint}"));
     }
 }
 
@@ -89,8 +89,8 @@ mod tests {
         let (mut text, mut event) = ("x".repeat(3 << 20), json!({ "x": "y".repeat(3 << 20) }));
         both(&mut text, &mut event, 1 << 20, "ask for less");
         assert!(event.to_string().len() <= 1 << 20 && text.len() <= (1 << 20) + 200);
-        assert!(text.ends_with("not all is shown (x: 65536 of 3145728 characters): ask for less"));
+        assert!(text.ends_with("result cut (x: 65536 of 3145728 characters): ask for less"));
         let told = to_fit(&mut large, 10_000);
-        assert!(large.to_string().len() <= 10_000 + 500, "but for what tells of it: {told:?}");
+        assert!(large.to_string().len() <= 10_000 + 500, "except for the list of cuts: {told:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! The tools as clients see them.
+//! The tools that clients see.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,14 +31,14 @@ pub(super) fn tools(client: &McpClient) -> Vec<Tool> {
     tools
 }
 
-/// Adds the parameter for another session than the client's own.
+/// Adds the parameter that selects a session other than the client's own.
 fn with_session(tool: &mut Tool) {
     let fields = Arc::make_mut(&mut tool.input_schema).entry("properties").or_insert_with(|| json!({}));
-    let about = "Works in another session, by name or by the beginning of its id, such as one that session_clone made.";
+    let about = "Works in another session, by name or id prefix, such as a session made by session_clone.";
     fields[SESSION] = json!({ "type": ["string", "null"], "description": about });
 }
 
-/// Tells whether a tool works in a workspace. A call of another is refused with the reason.
+/// Returns true if a tool works in a workspace. Calls of other tools are refused with the reason.
 fn can_work(spec: &WorkspaceSpec, tool: &str) -> bool {
     match (ToolGroup::of(tool), spec) {
         (Some(ToolGroup::Shell), WorkspaceSpec::Memory) => false,
@@ -60,7 +60,7 @@ pub(super) fn tool(client: &McpClient, name: &str) -> Option<Tool> {
     own.or_else(|| registered(client).into_iter().find(|tool| tool.name == name))
 }
 
-/// Tells whether a tool reads files only; none for one that there is not.
+/// Returns true if a tool only reads. `None` if it does not exist.
 pub(super) fn only_reads(shared: &ServerState, name: &str) -> Option<bool> {
     let offered = shared.offered();
     let Some(tool) = offered.all().find(|tool| tool.name == name) else {
@@ -83,7 +83,7 @@ fn limited(client: &McpClient) -> Option<BTreeSet<String>> {
     client.known()?.limits().tools.clone()
 }
 
-/// Tells whether commands reach this machine or the network.
+/// Returns true if commands reach this machine or the network.
 fn is_open(spec: &WorkspaceSpec) -> bool {
     match spec {
         WorkspaceSpec::Host(_) => true,

@@ -1,4 +1,4 @@
-//! Resources that clients watch.
+//! Subscriptions of clients to resources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -21,15 +21,15 @@ use crate::engine::store::StoreError;
 use crate::engine::subscription::{Filter, Subscription};
 use crate::hub::operations::OperationError;
 
-/// Time in which changes are gathered before a notification.
+/// Time for collecting changes before a notification.
 const GATHER: Duration = Duration::from_millis(50);
-/// Addresses that a client may watch.
+/// Limit for the URIs that a client watches.
 const WATCHED_MAX: usize = 1000;
-/// Sessions that it may watch.
+/// Limit for the sessions that a client watches.
 const SESSIONS_MAX: usize = 16;
-/// Events that are read at once, before their notifications.
+/// Limit for the events read between notifications.
 const EVENTS_MAX: usize = 1000;
-/// Time to wait for an event before looking whether there is one all the same.
+/// Longest wait for an announced event before a check for unannounced events.
 const LOOK: Duration = Duration::from_millis(500);
 
 #[derive(Clone)]
@@ -60,20 +60,20 @@ pub(super) struct Watching(Mutex<WatchingInner>);
 #[derive(Default)]
 struct WatchingInner {
     sessions: BTreeMap<SessionId, WatchedResource>,
-    /// True once the list was asked for: only then its changes are worth a notification.
+    /// True once the list was requested. Only then are its changes notified.
     has_listed: bool,
 }
 
 struct WatchedResource {
     wishes: Arc<SharedWishes>,
-    /// The task that follows the session; it ends with this.
+    /// Ends the task that follows the session when dropped.
     _following: DropGuard,
 }
 
 #[derive(Default)]
 struct SharedWishes {
     known: Mutex<Wishes>,
-    /// Wakes the task when a slice is watched: it may have changed before its events were followed.
+    /// Wakes the task when a slice is added, since it may have changed before its events were followed.
     added: Notify,
 }
 
@@ -85,13 +85,13 @@ struct Wishes {
 
 enum Watched {
     File(EntryPath),
-    /// A slice with its digest when it was last looked at.
+    /// A slice with its digest at the last check.
     Slice(String, Option<Digest>),
-    /// The log, and relative positions, which move with each event. The passing of time is not notified.
+    /// The log, and relative positions, which move with each event. The mere passing of time is not notified.
     EachEvent,
 }
 
-/// Changes without a notification yet.
+/// Changes that are not notified yet.
 #[derive(Default)]
 struct ResourceChanges {
     uris: BTreeSet<String>,
@@ -147,7 +147,7 @@ impl Watching {
         Ok(())
     }
 
-    /// Notes the client's session: resources listed before are out of date.
+    /// Records the client's new session, and notifies the client if it has listed resources before.
     pub(super) fn has_joined(&self, session: &Session, peer: &Peer<RoleServer>) {
         let mut inner = lock(&self.0);
         if !inner.has_listed {
@@ -156,7 +156,7 @@ impl Watching {
         let told = ResourceSubscriber::Peer(peer.clone());
         match inner.of(session, &told) {
             Ok(wishes) => lock(&wishes.known).list = true,
-            Err(error) => tracing::warn!(%error, "a client can't be told of new resources"),
+            Err(error) => tracing::warn!(%error, "can't watch a client's resource list for changes"),
         }
         tokio::spawn(async move { told.list_changed().await });
     }
@@ -188,7 +188,7 @@ struct SessionWatch {
 }
 
 impl SessionWatch {
-    /// Sends notifications, a moment after the first change.
+    /// Sends notifications, shortly after the first change of each batch.
     async fn run(self, mut subscription: Subscription) {
         let watch = Arc::new(self);
         loop {
@@ -209,7 +209,7 @@ impl SessionWatch {
             match outcome {
                 Ok(()) => {}
                 Err(StoreError::NoSession(_)) => return,
-                Err(error) => tracing::warn!(%error, "a session that is watched could not be read"),
+                Err(error) => tracing::warn!(%error, "failed to read a watched session"),
             }
         }
     }
@@ -241,7 +241,7 @@ impl SessionWatch {
         if names.is_empty() {
             return;
         }
-        // The lock is not held meanwhile: that may take long.
+        // The lock is not held while the state is read, which may take long.
         let Ok(state) = self.session.state() else { return };
         let digests: BTreeMap<_, _> = names.iter().map(|name| (name, state.digest(name))).collect();
         for (uri, watched) in &mut lock(&self.wishes.known).watched {
@@ -263,7 +263,7 @@ impl SessionWatch {
             is_there &= self.told.list_changed().await;
         }
         if !is_there {
-            tracing::debug!("a client could not be told of a change");
+            tracing::debug!("failed to notify a client of a change");
         }
     }
 }
@@ -278,7 +278,7 @@ impl ResourceChanges {
             self.list |= wishes.list;
             (changed, removed) = (Some(delete.event.path), true);
         }
-        // An entry changes its directory as well, and its removal all that was below it.
+        // A change of an entry also changes its directory; a removal also changes everything below it.
         let parent = changed.as_ref().and_then(EntryPath::parent);
         let changes_file = |known: &EntryPath| {
             changed.as_ref() == Some(known)
@@ -295,7 +295,7 @@ impl ResourceChanges {
 }
 
 fn too_many() -> OperationError {
-    let what = format!("at most {WATCHED_MAX} addresses in {SESSIONS_MAX} sessions can be watched at once");
+    let what = format!("too many watched resources; the limits are {WATCHED_MAX} URIs and {SESSIONS_MAX} sessions");
     OperationError::refused(what)
 }
 

@@ -1,4 +1,4 @@
-//! Runs that other programs made.
+//! Runs made by other programs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,24 +12,24 @@ use crate::engine::event::{
 };
 use crate::engine::{EntryPath, OnRewind, Recorded, Registry, Seq, Slice, Timestamp, ValueError};
 
-/// Ended calls that are remembered.
+/// Maximum number of ended calls to remember.
 const ENDED_MAX: usize = 256;
-/// Longest time between a look at the disk and the beginning of a call. Within it no person saves a file and then
-/// answers, so that the look shows all changes before the call.
+/// Maximum time between a scan of the disk and the start of a call. No person saves a file and then answers within it,
+/// so the scan shows all changes before the call.
 const LOOK_MILLIS: i64 = 1_000;
 
-/// Runs of agents that were recorded by looking on, or from their transcripts. A rewind keeps them.
+/// Runs of agents, recorded by observation or from their transcripts. A rewind keeps them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AgentRuns {
-    /// Runs by the ids that their agents give them.
+    /// Runs by the ids that their agents assigned.
     pub runs: BTreeMap<String, AgentRun>,
     /// Observed calls that have not ended, by their positions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub open: BTreeMap<Seq, ObservedCall>,
-    /// The latest observed calls that ended, the oldest first.
+    /// The latest observed calls that ended, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<EndedObservation>,
-    /// Tasks that run in the background, by the ids that their agents give them.
+    /// Background tasks by the ids that their agents assigned.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tasks: BTreeMap<String, ObservedTask>,
 }
@@ -37,7 +37,7 @@ pub struct AgentRuns {
 /// A run of an agent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AgentRun {
-    /// The position at which it begins.
+    /// The position of its beginning.
     pub seq: Seq,
     /// The kind of agent, such as `claude`.
     pub agent: String,
@@ -47,14 +47,14 @@ pub struct AgentRun {
     pub facts: Map<String, Value>,
     /// The number of its calls.
     pub calls: u64,
-    /// The number of its calls of which it is not known which files they changed.
+    /// The number of its calls whose file changes are unknown.
     pub incomplete: u64,
     /// The number of other records of its transcript.
     pub records: u64,
     /// The first line of the latest request; empty for none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prompt: String,
-    /// The position of its end; 0 while it goes on.
+    /// The position of its end; 0 while it runs.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub ended: Seq,
 }
@@ -64,26 +64,26 @@ pub struct AgentRun {
 pub struct ObservedCall {
     /// The run.
     pub run: String,
-    /// The id that its agent gives it.
+    /// The id that its agent assigned.
     pub id: String,
     /// The agent, as in the session.
     pub agent: Arc<str>,
     /// The changes that it may make.
     pub access: ObservedAccess,
-    /// The paths that it says it changes.
+    /// The paths that it declares to change.
     pub paths: Vec<EntryPath>,
     /// The time of its beginning.
     pub began: Timestamp,
     /// The process of its agent; empty if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub process: String,
-    /// True if it may not run: it waits for a permission, or its end will never be reported.
+    /// True if it may not be running: it waits for a permission, or its end will never be reported.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub doubt: bool,
-    /// The time from which it certainly ran.
+    /// The time since which it certainly ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// The time of its end, if that is known before the end is recorded.
+    /// The time of its end, if known before the end is recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
@@ -95,9 +95,9 @@ pub struct EndedObservation {
     pub call: Seq,
     /// The call.
     pub observed: ObservedCall,
-    /// The status; interrupted where its agent told of no end.
+    /// The status; interrupted if its agent reported no end.
     pub status: CallStatus,
-    /// True if more became known of it after its end.
+    /// True if facts about it were recorded after its end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub noted: bool,
     /// The time of its end.
@@ -105,12 +105,12 @@ pub struct EndedObservation {
     pub at: Timestamp,
 }
 
-/// A task that runs in the background.
+/// A background task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedTask {
     /// The run.
     pub run: String,
-    /// The call that began it.
+    /// The call that started it.
     pub call: Seq,
     /// The agent, as in the session.
     pub agent: Arc<str>,
@@ -126,8 +126,8 @@ impl Slice for AgentRuns {
 }
 
 impl ObservedCall {
-    /// Returns true if it certainly ran during a change: after a look at the disk that had not found it, and by the latest
-    /// change of the entry.
+    /// Returns true if it certainly ran during a change: between a scan of the disk that had not found the change, and
+    /// the latest change of the entry.
     pub fn made_between(&self, look: Option<Timestamp>, latest: Option<Timestamp>) -> bool {
         let is_since = |since: Timestamp| {
             let look = look.unwrap_or(Timestamp(0)).0.saturating_add(LOOK_MILLIS);
@@ -139,7 +139,7 @@ impl ObservedCall {
 }
 
 impl AgentRuns {
-    /// Returns the agent of an observed call that is open, began a task or ended recently. Empty for other calls.
+    /// Returns the agent of an observed call that is open, started a task or ended recently; empty for other calls.
     pub fn agent_of(&self, call: Seq) -> Arc<str> {
         let open = self.open.get(&call).map(|open| &open.agent);
         let task = || self.tasks.values().find(|task| task.call == call).map(|task| &task.agent);
@@ -191,7 +191,7 @@ impl AgentRuns {
         self
     }
 
-    /// Drops what runs in the parent of a child that begins: it does not run there.
+    /// Drops the parent's open calls and tasks when a child begins: they do not run in the child.
     fn began(mut self, started: &Recorded<SessionStarted>) -> Self {
         if started.event.begins_child() {
             self.open.clear();

@@ -13,11 +13,11 @@ use crate::engine::{Recorded, Registry, Slice, ValueError};
 pub struct Allowances {
     /// The programs.
     pub programs: BTreeSet<String>,
-    /// Every command may run that is not denied.
+    /// True if every command that is not denied may run.
     pub everything: bool,
 }
 
-/// A list, as ever, unless everything is allowed.
+/// A plain list, unless everything is allowed.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum EncodedAllowances {
@@ -47,7 +47,7 @@ impl Slice for Allowances {
 pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
     let registry = registry.event::<CommandDecided>()?.event::<SessionAllow>()?.slice::<Allowances>()?;
     let registry = registry.reducer(|allowances: Allowances, started: &Recorded<SessionStarted>| {
-        // What a person answered was meant for the parent.
+        // A person's answers were meant for the parent.
         if started.event.begins_child() { Allowances::default() } else { allowances }
     })?;
     registry.reducer(|mut allowances: Allowances, allowed: &Recorded<SessionAllow>| {

@@ -11,7 +11,7 @@ use crate::engine::{OnRewind, Recorded, Registry, Seq, Slice, ValueError};
 /// Scores and notes of a session, and names of its positions. A rewind keeps them; a fork has those of its past.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Annotations {
-    /// Scores and notes, the oldest first.
+    /// Scores and notes, oldest first.
     pub entries: Vec<Annotation>,
     /// Positions by their names.
     pub tags: BTreeMap<String, Seq>,
@@ -23,11 +23,11 @@ pub struct Annotations {
 pub struct Annotation {
     /// The position of its event.
     pub seq: Seq,
-    /// The agent, or program, that made it; empty for none.
+    /// The agent or program that made it; empty for none.
     pub agent: String,
     /// The subject, such as `reward`.
     pub name: String,
-    /// The position that it is about.
+    /// The annotated position.
     pub at: Seq,
     /// The score, or null.
     pub score: Option<f64>,

@@ -12,11 +12,11 @@ use crate::engine::event::{
 use crate::engine::reducer::Folding;
 use crate::engine::{EventRef, OnRewind, Registry, Seq, SessionId, Slice, SliceError, ValueError};
 
-/// Children that a session has begun. A rewind forgets none; a fork has none of its parent's.
+/// Children that a session began. A rewind keeps them; a fork has none of its parent's.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Children {
     children: Vector<Child>,
-    /// The children with limits that share the session, by their agent: of each the one that began last.
+    /// The limited children that share the session, by agent: the latest one of each.
     shared: OrdMap<String, SharedChild>,
 }
 
@@ -27,29 +27,29 @@ pub struct Child {
     pub id: SessionId,
     /// Name of the child when it began.
     pub name: String,
-    /// The last position of this history that its past has.
+    /// The last position of this history that is in its past.
     pub at: Seq,
     /// Isolation of the child.
     pub isolation: Isolation,
     /// Name of its agent; may be empty.
     pub agent: String,
-    /// The event that tells of it.
+    /// The event that recorded it.
     pub seq: Seq,
 }
 
-/// A child with limits that shares the session, and what it has used of them since it began.
+/// A limited child that shares the session, with its usage since it began.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedChild {
     /// Limits of the child.
     pub limits: ChildLimits,
-    /// The event that tells of it.
+    /// The event that recorded it.
     pub seq: Seq,
-    /// The agent that began it, when that is such a child itself: what this one uses, that one uses, too.
+    /// The agent that began it, if that is such a child itself: this child's usage counts for both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under: Option<String>,
     /// Calls that it began.
     pub calls: u64,
-    /// The call with which its calls were used up; none while they are not.
+    /// The call that used up its calls; `None` while some are left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_call: Option<Seq>,
     /// Microseconds that its calls have taken.
@@ -68,17 +68,17 @@ impl SharedChild {
 }
 
 impl Children {
-    /// Iterates over the children in the order in which they began.
+    /// Iterates over the children, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Child> {
         self.children.iter()
     }
 
-    /// Iterates over the limited child with an agent's name, the one that began it, and so on. All their limits hold.
+    /// Iterates over the limited child with an agent's name, the child that began it, and so on. All their limits hold.
     pub fn shared<'a>(&'a self, agent: &'a str) -> impl Iterator<Item = (&'a str, &'a SharedChild)> {
         let found = |agent: &'a str| self.shared.get(agent).map(|child| (agent, child));
         std::iter::successors(found(agent), move |(_, child)| {
             let above = found(child.under.as_deref()?);
-            // One that has begun again since then is another.
+            // A child that has begun again since then is another one.
             above.filter(|(_, above)| above.seq < child.seq)
         })
     }
@@ -99,7 +99,7 @@ impl Children {
         self.children.push_back(Child { id: child, name, at, isolation, agent, seq });
     }
 
-    /// Counts what an agent did, for it and for those that it works under.
+    /// Counts an agent's action for it and for the children above it.
     fn count(&mut self, agent: &str, add: impl Fn(&mut SharedChild)) {
         let names: Vec<String> = self.shared(agent).map(|(name, _)| name.to_owned()).collect();
         for name in names {
@@ -177,7 +177,7 @@ mod tests {
     use crate::engine::event::Origin;
     use crate::engine::recorded::ValidatedPayload;
 
-    /// Folds an event by an agent, as a journal would give it.
+    /// Folds an event by an agent, encoded as in a journal.
     fn told<E: Event>(slice: Children, seq: Seq, agent: &str, event: &E) -> Children {
         let mut payload = Vec::new();
         event.encode(&mut payload).unwrap();
@@ -232,10 +232,10 @@ mod tests {
         let slice = begin(begin(Children::default(), "", "w", calls(1), 1), "w", "low", calls(9), 2);
         let slice = call(slice, "low", 3);
         assert_eq!(known(&slice, "low"), [("low", 1, None), ("w", 1, Some(3))]);
-        // It goes on under another than the one that began it.
+        // A new child of the parent's name is not charged for it.
         let slice = call(begin(slice, "", "w", calls(5), 4), "low", 5);
         assert_eq!((known(&slice, "low"), known(&slice, "w")), (vec![("low", 2, None)], vec![("w", 0, None)]));
-        // Names that stand in a circle end somewhere.
+        // A cycle of names ends.
         let slice = begin(begin(slice, "low", "w", calls(5), 6), "w", "low", calls(5), 7);
         assert_eq!(known(&slice, "low").len(), 2);
     }

@@ -6,7 +6,7 @@ use crate::engine::collections::Vector;
 use crate::engine::event::{CommandResult, EvalResult, TerminalRecorded};
 use crate::engine::{OnRewind, Recorded, Registry, Seq, Slice, Timestamp, ValueError};
 
-/// Commands that the slice names; the journal has all.
+/// Commands that the slice lists; the journal has all.
 const RECENT_MAX: usize = 200;
 const COMMAND_MAX: usize = 200;
 
@@ -21,7 +21,7 @@ pub struct Commands {
     pub timed_out: u64,
     /// Number of cancelled commands.
     pub cancelled: u64,
-    /// Microseconds that they took together.
+    /// Their total duration in microseconds.
     pub micros: u64,
     /// Bytes that they printed.
     pub output_bytes: u64,
@@ -46,7 +46,7 @@ pub struct CommandEntry {
 }
 
 impl Commands {
-    /// Iterates over the latest, the oldest of them first.
+    /// Iterates over the latest commands, oldest first.
     pub fn recent(&self) -> impl DoubleEndedIterator<Item = &CommandEntry> {
         self.recent.iter()
     }

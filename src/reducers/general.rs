@@ -1,4 +1,4 @@
-//! General slices that a user can register for an own event type.
+//! General slices that a user can register for a custom event type.
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -9,7 +9,7 @@ use crate::engine::collections::{OrdMap, Vector};
 use crate::engine::event::Event;
 use crate::engine::{OnRewind, Recorded, Registry, Seq, Slice, SliceError, ValueError};
 
-/// An event that is about something with a key.
+/// An event about something with a key.
 pub trait Keyed: Event {
     /// The key; its order is the order of [`LatestByKey`].
     type Key: Ord + Clone + Serialize + DeserializeOwned + Send + Sync + 'static;
@@ -29,7 +29,7 @@ pub struct AppendAll<E: Event> {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent, bound = "E: Event")]
 pub struct ReplaceLatest<E: Event> {
-    /// The event; none before the first.
+    /// The event; `None` before the first.
     pub item: Option<E>,
 }
 
@@ -40,7 +40,7 @@ pub struct LatestByKey<E: Keyed> {
     items: OrdMap<E::Key, E>,
 }
 
-/// The latest event for each key, in the order in which the keys first came.
+/// The latest event for each key, in the order of the keys' first events.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(bound = "E: Keyed")]
 pub struct UpsertByKey<E: Keyed> {
@@ -95,7 +95,7 @@ impl<E: Keyed> LatestByKey<E> {
         self.items.get(key)
     }
 
-    /// Iterates over all of them, in the order of the keys.
+    /// Iterates over the events, in the order of the keys.
     pub fn iter(&self) -> impl Iterator<Item = &E> {
         self.items.values()
     }
@@ -107,7 +107,7 @@ impl<E: Keyed> UpsertByKey<E> {
         self.places.get(key).and_then(|place| self.items.get(place))
     }
 
-    /// Iterates over all of them, in the order in which their keys first came.
+    /// Iterates over the events, in the order of their keys' first events.
     pub fn iter(&self) -> impl Iterator<Item = &E> {
         self.items.values()
     }
@@ -125,7 +125,7 @@ impl<E: Event> Slice for ReplaceLatest<E> {
 impl<E: Keyed> Slice for LatestByKey<E> {
     const NAME: &'static str = E::KIND;
 
-    // As pairs: a key need not be a text, as JSON wants it of a map's keys.
+    // As pairs: a key need not be a string, which JSON requires of a map's keys.
     fn encode(&self) -> Result<Vec<Vec<u8>>, SliceError> {
         encode_blocks(Self::NAME, self.items.iter())
     }
@@ -149,8 +149,8 @@ impl<E: Keyed> Slice for UpsertByKey<E> {
     }
 }
 
-/// Registers `E` with a slice that keeps every one.
-/// Fails with [`ValueError`]: the event or a slice of its name is registered.
+/// Registers `E` with a slice of all its events.
+/// Fails with [`ValueError`] if the event or a slice of its name is registered.
 pub fn append_all<E: Event>(registry: Registry) -> Result<Registry, ValueError> {
     registry.event::<E>()?.slice::<AppendAll<E>>()?.reducer(|mut all: AppendAll<E>, event: &Recorded<E>| {
         all.items.push_back(event.event.clone());
@@ -158,7 +158,7 @@ pub fn append_all<E: Event>(registry: Registry) -> Result<Registry, ValueError> 
     })
 }
 
-/// Registers `E` with a slice that keeps the latest.
+/// Registers `E` with a slice of the latest event.
 pub fn replace_latest<E: Event>(registry: Registry) -> Result<Registry, ValueError> {
     registry
         .event::<E>()?
@@ -166,7 +166,7 @@ pub fn replace_latest<E: Event>(registry: Registry) -> Result<Registry, ValueErr
         .reducer(|_: ReplaceLatest<E>, event: &Recorded<E>| ReplaceLatest { item: Some(event.event.clone()) })
 }
 
-/// Registers `E` with a slice that keeps the latest for each key, in the order of the keys.
+/// Registers `E` with a slice of the latest event for each key, in the order of the keys.
 pub fn replace_latest_by_key<E: Keyed>(registry: Registry) -> Result<Registry, ValueError> {
     registry.event::<E>()?.slice::<LatestByKey<E>>()?.reducer(|mut latest: LatestByKey<E>, event: &Recorded<E>| {
         latest.items.insert(event.event.key(), event.event.clone());
@@ -174,7 +174,7 @@ pub fn replace_latest_by_key<E: Keyed>(registry: Registry) -> Result<Registry, V
     })
 }
 
-/// Registers `E` with a slice that keeps the latest for each key, in the order in which keys came.
+/// Registers `E` with a slice of the latest event for each key, in the order of the keys' first events.
 pub fn upsert_by_key<E: Keyed>(registry: Registry) -> Result<Registry, ValueError> {
     registry.event::<E>()?.slice::<UpsertByKey<E>>()?.reducer(|mut all: UpsertByKey<E>, event: &Recorded<E>| {
         let key = event.event.key();

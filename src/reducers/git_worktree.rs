@@ -5,16 +5,16 @@ use serde::{Deserialize, Serialize};
 use crate::engine::event::GitMoved;
 use crate::engine::{Digest, OnRewind, Recorded, Registry, Seq, Slice, ValueError};
 
-/// The commit, the branch and the index of a worktree, as they were last seen. A rewind keeps it: it moves none of them.
+/// The commit, branch and index of a worktree as last seen. A rewind keeps it, as it changes none of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GitWorktree {
-    /// The position at which it was seen to be so; 0 if it was never seen.
+    /// The position at which it was recorded; 0 if it never was.
     pub seq: Seq,
-    /// The id of the commit that is checked out; empty before the first one.
+    /// The id of the checked-out commit; empty before the first one.
     pub head: String,
     /// The name of the branch; empty for none.
     pub branch: String,
-    /// The digest of what the index lists.
+    /// The digest of the index's list of files.
     pub index: Option<Digest>,
 }
 

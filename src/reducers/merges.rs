@@ -6,10 +6,10 @@ use crate::engine::collections::OrdMap;
 use crate::engine::event::{ChildMerged, MergeConflicted, SessionStarted};
 use crate::engine::{Recorded, Registry, Seq, SessionId, Slice, Timestamp, ValueError};
 
-/// Last merge of each child, and the open conflicts. A rewind restores it with the files: later merges can be made
-/// again.
+/// Last merge of each child, and the open conflicts. A rewind restores it with the files, so that later merges can be
+/// made again.
 ///
-/// A fork has merged all that its past has; the open conflicts are its parent's.
+/// A fork counts the merges of its past as made; the open conflicts stay with its parent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Merges {
     merges: OrdMap<SessionId, LastMerge>,
@@ -28,7 +28,7 @@ pub struct LastMerge {
 }
 
 impl Merges {
-    /// Returns the last merge of a child; none if it never was merged.
+    /// Returns the last merge of a child; `None` if it was never merged.
     pub fn last_merge(&self, child: SessionId) -> Option<&LastMerge> {
         self.merges.get(&child)
     }

@@ -51,7 +51,7 @@ use crate::engine::{Registry, SliceError, ValueError};
 impl Registry {
     /// Creates a registry with the built-in events and slices, to which a program adds its own.
     pub fn standard() -> Self {
-        // The built-in names are distinct, which a test checks; so this can't fail.
+        // A test checks that the built-in names are distinct, so this can't fail.
         standard().unwrap_or_default()
     }
 }
@@ -59,7 +59,7 @@ impl Registry {
 /// Items in a block of a snapshot.
 const BLOCK: usize = 64;
 
-/// Encodes items as JSON, in blocks that later changes leave alone.
+/// Encodes items as JSON, in blocks that later additions leave unchanged.
 fn encode_blocks<T: Serialize>(name: &'static str, items: impl Iterator<Item = T>) -> Result<Vec<Vec<u8>>, SliceError> {
     let items: Vec<T> = items.collect();
     items.chunks(BLOCK).map(|block| serde_json::to_vec(block).map_err(|e| SliceError::new(name, e))).collect()

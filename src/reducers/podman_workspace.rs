@@ -5,19 +5,19 @@ use serde::{Deserialize, Serialize};
 use crate::engine::event::{ContainerStarted, ContainerStopped, DriftFound, SessionStarted, WorkspaceTouched};
 use crate::engine::{OnRewind, Recorded, Registry, Slice, Timestamp, ValueError};
 
-/// Container of a session as events tell of it, and the number of external changes, which is counted without one, too.
+/// Container of a session as recorded, and the number of external changes, which are counted without a container too.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodmanWorkspace {
     /// The container that was started last.
     pub container: Option<ContainerStarted>,
-    /// Set while it runs, as far as is known.
+    /// True while it runs, as far as recorded.
     pub running: bool,
-    /// Reason of the last stop; none while it runs.
+    /// Reason of the last stop; `None` while it runs.
     pub stopped_because: Option<String>,
-    /// Time at which it was made; none before the first.
+    /// Time of its creation; `None` before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Timestamp>,
-    /// Number of containers made.
+    /// Number of created containers.
     pub created: u64,
     /// Number of starts, of new and old containers.
     pub started: u64,
@@ -36,7 +36,7 @@ impl Slice for PodmanWorkspace {
     const ON_REWIND: OnRewind = OnRewind::Keep;
 }
 
-/// A child has a machine of its own.
+/// Resets the slice in a child, which has its own machine.
 fn begun(workspace: PodmanWorkspace, recorded: &Recorded<SessionStarted>) -> PodmanWorkspace {
     if recorded.event.begins_child() { PodmanWorkspace::default() } else { workspace }
 }

@@ -13,11 +13,11 @@ pub struct Usage {
     pub events: u64,
     /// Calls begun.
     pub calls: u64,
-    /// Calls that did what was asked.
+    /// Calls that succeeded.
     pub calls_ok: u64,
     /// Calls that failed.
     pub calls_failed: u64,
-    /// Calls that were cut off.
+    /// Calls that were interrupted.
     pub calls_interrupted: u64,
     /// Microseconds spent in calls.
     pub call_micros: u64,

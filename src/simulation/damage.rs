@@ -1,4 +1,4 @@
-//! Damage that no crash makes: it must be told, and never shows another history.
+//! Damage that no crash causes: it must be reported, and must never show another history.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::random::Random;
 use super::run::Run;
 use crate::engine::store::LocalStore;
 
-/// Damages a file in a copy of the journal, and looks what is said of it.
+/// Damages a file in a copy of the journal, and checks that this is reported.
 pub(super) fn check(run: &mut Run) -> Result<(), String> {
     let files = run.disk.files_in(&run.directory.join("journal"));
     if files.is_empty() {
@@ -17,7 +17,7 @@ pub(super) fn check(run: &mut Run) -> Result<(), String> {
     let disk = run.disk.copied();
     let (path, bytes) = run.random.pick(&files).clone();
     let (what, must_be_told) = damage(&mut run.random, &disk, &path, bytes);
-    // Of a journal without its index a whole end can be cut off so that nothing shows it.
+    // Without its index, a journal can lose a whole end unnoticed.
     let has_index = run.random.once_in(2);
     if !has_index {
         remove_index(&run.directory);
@@ -29,10 +29,10 @@ pub(super) fn check(run: &mut Run) -> Result<(), String> {
     let is_whole = opened.as_ref().map_or(Ok(true), |store| run.ledger().is_part(store));
     opened.into_iter().for_each(LocalStore::abandon);
     let is_whole = is_whole.map_err(|error| format!("{what}: {error}"))?;
-    if is_whole || is_told || !(has_index || must_be_told) { Ok(()) } else { Err(format!("{what}: nothing is said")) }
+    if is_whole || is_told || !(has_index || must_be_told) { Ok(()) } else { Err(format!("{what}: not reported")) }
 }
 
-/// Does some damage; gives what, and whether the journal alone must show it.
+/// Causes some damage; returns its description, and true if the journal alone must show it.
 fn damage(random: &mut Random, disk: &SimulatedDisk, path: &Path, mut bytes: Vec<u8>) -> (String, bool) {
     let name = path.display();
     match random.index(6) {

@@ -1,4 +1,4 @@
-//! A disk in memory that loses at a power cut what was not synced, and that fails when it is told to.
+//! A disk in memory that loses unsynced data at a power cut, and that fails as planned.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -8,32 +8,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::random::Random;
 use crate::engine::store::disk::{DiskFile, JournalDisk};
 
-/// Bytes that a disk writes whole or not at all.
+/// Bytes that a disk writes atomically.
 const SECTOR: usize = 512;
 
 /// Failure, counted in writing operations from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     None,
-    /// From that operation on nothing happens any more.
+    /// Nothing happens any more, from that operation on.
     PowerOff(u64),
-    /// The operation fails, and so do syncs and writes for some more.
+    /// Writes and syncs fail from that operation on, for so many operations.
     Broken(u64, u64),
     /// Writes that need space fail from that operation on, for so many operations.
     Full(u64, u64),
-    /// That reading fails.
+    /// That read fails.
     Unreadable(u64),
 }
 
-/// Lie of a disk: what it says is durable is not. It shows that the simulation finds what it should.
+/// Lie of a disk: data that it reports as durable is not. It proves that the simulation finds such faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lie {
     None,
     /// A sync of a directory does nothing.
     Names,
-    /// A sync of a file makes durable what the one before it should have.
+    /// A sync of a file makes durable what the previous sync should have.
     Late,
-    /// A sync of a file makes all durable but the last write.
+    /// A sync of a file makes everything durable but the last write.
     AllButTheLast,
 }
 
@@ -48,16 +48,16 @@ struct State {
     directories: BTreeSet<PathBuf>,
     names: BTreeMap<PathBuf, Entry>,
     durable: BTreeMap<PathBuf, Entry>,
-    /// Changes of names that no sync of their directory made durable, in order.
+    /// Name changes that no sync of their directory has made durable, in order.
     renamed: Vec<Renamed>,
     fault: Fault,
     lie: Lie,
     writes: u64,
     reads: u64,
     is_off: bool,
-    /// Raised at a power cut: files that were open are gone.
+    /// Incremented at a power cut: files that were open are gone.
     epoch: u64,
-    /// The directory of the store, in which the index is on a real disk, and whether its absence was made durable.
+    /// The directory of the store, with the index on a real disk; and true if the index's absence is durable.
     root: PathBuf,
     index_is_gone: bool,
 }
@@ -80,7 +80,7 @@ struct Inode {
     bytes: Vec<u8>,
     durable: Vec<u8>,
     unsynced: Vec<Change>,
-    /// Count of those that the last sync should have made durable.
+    /// Number of unsynced changes that the last sync should have made durable.
     promised: usize,
 }
 
@@ -135,7 +135,7 @@ impl Inode {
         self.promised = self.unsynced.len();
     }
 
-    /// Makes some of what was not synced durable, in any order of sectors, and forgets about the rest.
+    /// Makes some of the unsynced sectors durable, and drops the others.
     fn tear(&mut self, random: &mut Random) {
         self.promised = 0;
         let parts: Vec<Change> = self.unsynced.drain(..).flat_map(Change::sectors).collect();
@@ -167,7 +167,7 @@ const ENOENT: i32 = 2;
 const ENOSPC: i32 = 28;
 
 impl State {
-    /// Counts an operation that changes something; an error when it fails.
+    /// Counts a changing operation; returns an error if it fails.
     fn write_step(&mut self, needs_space: bool) -> io::Result<()> {
         self.writes += 1;
         let at = self.writes;
@@ -211,7 +211,7 @@ fn put(names: &mut BTreeMap<PathBuf, Entry>, entries: &[(PathBuf, Option<Entry>)
 }
 
 impl SimulatedDisk {
-    /// A disk on which there is one directory.
+    /// Creates a disk with one directory.
     pub(crate) fn new(seed: u64, root: &Path) -> Self {
         let state = State {
             random: Random(seed),
@@ -236,23 +236,23 @@ impl SimulatedDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lies from now on.
+    /// Makes the disk lie from now on.
     pub(super) fn lie(&self, lie: Lie) {
         self.state().lie = lie;
     }
 
-    /// Another disk with the same on it.
+    /// Returns another disk with the same contents.
     pub(super) fn copied(&self) -> Self {
         Self(Arc::new(Mutex::new(self.state().clone())))
     }
 
-    /// Plans what goes wrong; the count of operations begins anew.
+    /// Plans a fault; the count of operations restarts.
     pub(super) fn plan(&self, fault: Fault) {
         let mut state = self.state();
         (state.fault, state.writes, state.reads) = (fault, 0, 0);
     }
 
-    /// The power is off and on again: what was not synced is there in parts, or not at all.
+    /// Turns the power off and on again: unsynced data survives in part, or not at all.
     pub(super) fn cut_power(&self) {
         let mut guard = self.state();
         let state = &mut *guard;
@@ -267,7 +267,7 @@ impl SimulatedDisk {
         }
         let there: Vec<PathBuf> = state.durable.keys().cloned().collect();
         for path in there {
-            // What is in a directory whose name was lost is lost as well.
+            // The contents of a directory whose name was lost are lost as well.
             let is_lost = path.parent().is_none_or(|above| {
                 !state.directories.contains(above) && state.durable.get(above) != Some(&Entry::Directory)
             });
@@ -283,17 +283,17 @@ impl SimulatedDisk {
         state.epoch += 1;
     }
 
-    /// Tells whether the index's removal became durable since the last call: no earlier one comes back.
+    /// Returns true if the removal of the index became durable since the last call: no earlier index comes back.
     pub(super) fn lost_index(&self) -> bool {
         std::mem::take(&mut self.state().index_is_gone)
     }
 
-    /// Tells whether the power is off.
+    /// Returns true if the power is off.
     pub(super) fn is_off(&self) -> bool {
         self.state().is_off
     }
 
-    /// The files below a directory, with their bytes as a reader sees them.
+    /// Returns the files of a directory, with their bytes as a reader sees them.
     pub(super) fn files_in(&self, directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         let state = self.state();
         let files = state.names.iter().filter(|(path, _)| path.parent() == Some(directory));
@@ -304,7 +304,7 @@ impl SimulatedDisk {
         files.collect()
     }
 
-    /// Puts a file on the disk, durable, or takes it away.
+    /// Puts a durable file on the disk, or removes it.
     pub(crate) fn put(&self, path: &Path, bytes: Option<Vec<u8>>) {
         let mut state = self.state();
         let entry = bytes.map(|bytes| {
@@ -421,7 +421,7 @@ impl SimulatedFile {
         if state.epoch == self.epoch { work(&mut state, self.file) } else { Err(error(EIO)) }
     }
 
-    /// Some of it is written when it fails.
+    /// Applies a change; a failing write is applied in part.
     fn changed(&self, change: Change) -> io::Result<()> {
         self.with(|state, file| {
             let stepped = state.write_step(true);
@@ -446,7 +446,7 @@ impl DiskFile for SimulatedFile {
             let from = usize::try_from(offset).unwrap_or(usize::MAX);
             let rest = state.files[file].bytes.get(from..).unwrap_or_default();
             let most = rest.len().min(buffer.len());
-            // Now and then fewer bytes come than were asked for.
+            // Now and then a read is short.
             let count = if most > 1 && state.reads.is_multiple_of(7) { most / 2 } else { most };
             buffer[..count].copy_from_slice(&rest[..count]);
             Ok(count)
@@ -479,7 +479,7 @@ impl DiskFile for SimulatedFile {
         self.with(|state, file| Ok(state.files[file].bytes.len() as u64))
     }
 
-    /// After a failed sync what it should have written is in the cache and never comes to the disk, as on Linux.
+    /// Leaves the data of a failed sync in the cache, from where it never reaches the disk, as on Linux.
     fn sync_data(&self) -> io::Result<()> {
         self.with(|state, file| {
             let stepped = state.write_step(false);

@@ -1,4 +1,4 @@
-//! Journals with anything in them: no panic, and never another history.
+//! Journals with arbitrary bytes: no panic, and never another history.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn spoil(random: &mut Random, bytes: &mut Vec<u8>) {
         }
         3 => drop(bytes.drain(at..at + length)),
         4 => {
-            // Never to where it would be a frame in its own right.
+            // Never to a place where it would be a valid frame.
             let moved = bytes[at..at + length].to_vec();
             let to = random.index(bytes.len()) | 1;
             bytes.splice(to.min(bytes.len())..to.min(bytes.len()), moved);
@@ -65,7 +65,7 @@ fn simulated_damage_never_shows_another_history() {
     assert!(opened > 20 && repaired > 100, "{opened} were opened, {repaired} after a repair");
 }
 
-/// Damage of one frame costs one commit: everything else is there after a repair.
+/// Damage of one frame costs one commit: everything else exists after a repair.
 #[test]
 fn simulated_damage_of_one_frame_loses_at_most_its_commit() {
     let (mut gaps, mut rounds) = (0, 0);
@@ -96,7 +96,7 @@ fn simulated_damage_of_one_frame_loses_at_most_its_commit() {
     assert!(gaps > rounds / 10, "{gaps} gaps of {rounds} damages");
 }
 
-/// Gives whether the store opens, in which everything must be as it was recorded.
+/// Returns true if the store opens; everything in it must be as recorded.
 fn looks_right(run: &Run, disk: &SimulatedDisk, context: &str) -> bool {
     let opened = LocalStore::simulated(&run.directory, Arc::new(disk.copied()), run.options.clone());
     let Ok(store) = opened else { return false };

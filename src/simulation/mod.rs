@@ -1,6 +1,6 @@
-//! The crash of everything: stores on a simulated disk, one seed a run.
+//! Crash tests: stores on a simulated disk, one seed per run.
 //!
-//! `FOLDSPACE_SEED=n` runs one seed, `FOLDSPACE_SEEDS=n` so many.
+//! `FOLDSPACE_SEED=n` runs one seed, `FOLDSPACE_SEEDS=n` that many.
 
 #![expect(clippy::disallowed_methods, reason = "the index is on a real disk")]
 
@@ -20,10 +20,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use disk::Lie;
 use run::{Figures, Run};
 
-/// Seeds that every change is tested with.
+/// Seeds that are tested with every change.
 const SEEDS: u64 = 1_000;
 
-/// Makes a directory, in memory where that is possible: what counts as durable is the simulation's affair.
+/// Makes a directory, in memory if possible: the simulation decides what is durable.
 fn place() -> tempfile::TempDir {
     let place = tempfile::Builder::new().prefix("foldspace-sim-").tempdir_in("/dev/shm");
     place.or_else(|_| tempfile::tempdir()).unwrap()
@@ -32,7 +32,7 @@ fn place() -> tempfile::TempDir {
 fn run(seed: u64, lie: Lie) -> Result<Figures, String> {
     let place = place();
     let outcome = std::panic::catch_unwind(|| Run::new(seed, lie, place.path()).whole());
-    outcome.unwrap_or_else(|_| Err("it panicked".to_owned()))
+    outcome.unwrap_or_else(|_| Err("panicked".to_owned()))
 }
 
 fn wanted(name: &str) -> Option<u64> {
@@ -84,7 +84,7 @@ fn simulated_crashes_keep_every_acknowledged_event() {
 fn simulated_lying_disk_is_detected() {
     for lie in [Lie::Names, Lie::Late, Lie::AllButTheLast] {
         let found = (0..40).find_map(|seed| Some((seed, run(seed, lie).err()?)));
-        let (seed, error) = found.unwrap_or_else(|| panic!("{lie:?} is not found out"));
-        println!("{lie:?} is found out by seed {seed}: {error}");
+        let (seed, error) = found.unwrap_or_else(|| panic!("{lie:?} is not detected"));
+        println!("{lie:?} is detected by seed {seed}: {error}");
     }
 }

@@ -1,4 +1,4 @@
-//! Crashes at every moment of what takes few operations of the disk.
+//! Crashes at every moment of work with few disk operations.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::engine::commit::Commit;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::store::{EventStore, LocalStore, LocalStoreOptions, StoreError};
 
-/// Power cuts differ in what they lose: so many of each moment.
+/// Power cuts for each moment, as they differ in what they lose.
 pub(super) const CUTS: u64 = 8;
 pub(super) const KEPT: SessionId = SessionId::from_bytes([1; 16]);
 pub(super) const REMOVED: SessionId = SessionId::from_bytes([2; 16]);
@@ -33,7 +33,7 @@ impl Bench {
         LocalStore::simulated(self.place.path(), Arc::new(self.disk.clone()), Self::options())
     }
 
-    /// Does something on a disk that fails.
+    /// Does something on a failing disk.
     pub(super) fn disturbed<T>(&self, fault: Fault, work: impl FnOnce() -> T) -> T {
         self.disk.plan(fault);
         let done = work();
@@ -41,7 +41,7 @@ impl Bench {
         done
     }
 
-    /// Copies the index, where there is one.
+    /// Copies the index, if there is one.
     pub(super) fn index(&self) -> tempfile::TempDir {
         let (index, kept) = (self.place.path().join("index"), super::place());
         if index.exists() {
@@ -51,7 +51,7 @@ impl Bench {
         kept
     }
 
-    /// Cuts the power, after which every other time an index is back whose removal was not durable.
+    /// Cuts the power; every other seed then restores the index, if its removal was not durable.
     pub(super) fn cut_power(&self, seed: u64, index: &tempfile::TempDir) {
         self.disk.cut_power();
         let index = index.path().join("index");
@@ -61,7 +61,7 @@ impl Bench {
         }
     }
 
-    /// Loses what is not durable, the index with it; gives where the session ends then.
+    /// Drops what is not durable, and the index; returns where the session then ends.
     fn head_after_cut(&self) -> Result<Seq, StoreError> {
         self.disk.cut_power();
         super::damage::remove_index(self.place.path());
@@ -82,7 +82,7 @@ pub(super) fn record(store: &LocalStore, session: SessionId) -> Result<Seq, Stor
     Ok(store.submit(note(session))?.wait()?.last)
 }
 
-/// Disturbs a store with that many events, opens it again, and uses it until the power is cut.
+/// Disturbs a store with that many events, reopens it, and uses it until the power is cut.
 fn survives_use_after(events: usize, moments: u64, work: fn(LocalStore)) {
     for (at, times, seed) in each(moments) {
         let bench = Bench::new(seed);
@@ -135,7 +135,7 @@ fn packing_stopped_anywhere_loses_no_segment() {
         let head = (0..6).map(|_| record(&store, KEPT).unwrap()).max().unwrap();
         bench.disturbed(Fault::Broken(at, times), || store.maintain_now());
         store.abandon();
-        // One that opens it takes away what was left.
+        // The next opening removes leftovers.
         bench.open().unwrap().abandon();
         let after = bench.head_after_cut();
         assert_eq!(after.map_err(|error| error.to_string()), Ok(head), "{times} failures from {at}, cut {seed}");
@@ -159,7 +159,7 @@ fn moments_of_collection(order: &[SessionId]) -> usize {
     (1..).take_while(|at| (0..CUTS).filter(|seed| is_collected(order, *at, *seed)).count() == 0).count()
 }
 
-/// Cuts the power in a collection after commits of these sessions; gives whether it came to its end before.
+/// Cuts the power in a collection after commits of these sessions; returns true if it had finished.
 fn is_collected(order: &[SessionId], at: u64, seed: u64) -> bool {
     let bench = Bench::new(seed);
     let store = bench.open().unwrap();
@@ -185,7 +185,7 @@ fn open_after_clean_end_writes_nothing() {
     let bench = Bench::new(1);
     let store = bench.open().unwrap();
     record(&store, KEPT).unwrap();
-    // The index knows all but the end that the closing will write.
+    // The index knows everything but the end that closing will write.
     store.maintain_now();
     drop(store);
     bench.disturbed(Fault::PowerOff(1), || bench.open().unwrap().abandon());
@@ -232,7 +232,7 @@ fn power_cut_anywhere_is_no_loss() {
     assert!(moments > 20, "all is written with {moments} operations");
 }
 
-/// Cuts the power while segments are filled; gives whether that came before all was written.
+/// Cuts the power while segments are filled; returns true if that came before everything was written.
 fn is_written_and_cut_off(at: u64, seed: u64) -> bool {
     let bench = Bench::new(seed);
     let store = bench.open().unwrap();
@@ -245,7 +245,7 @@ fn is_written_and_cut_off(at: u64, seed: u64) -> bool {
     store.abandon();
     let is_cut_off = bench.disk.is_off();
     bench.disk.cut_power();
-    // With what the index knows, and without.
+    // With the index, and without.
     for _ in 0..2 {
         let store = bench.open().unwrap_or_else(|error| panic!("power off from {at}, cut {seed}: {error}"));
         assert!(store.head(KEPT).ok() >= head, "power off from {at}, cut {seed}");

@@ -7,7 +7,7 @@ impl Random {
         usize::try_from(self.below(limit as u64)).unwrap_or(0)
     }
 
-    /// Is true once in so many times.
+    /// Returns true once in so many times, on average.
     pub(crate) fn once_in(&mut self, times: usize) -> bool {
         self.index(times) == 0
     }
@@ -16,7 +16,7 @@ impl Random {
         &among[self.index(among.len())]
     }
 
-    /// Bytes of which some compress.
+    /// Returns bytes that sometimes compress.
     pub(crate) fn bytes(&mut self, length: usize) -> Vec<u8> {
         let mask = if self.once_in(2) { 0xff } else { 3 };
         let bytes = (0..length.div_ceil(8)).flat_map(|_| self.next().to_le_bytes());

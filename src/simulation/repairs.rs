@@ -1,4 +1,4 @@
-//! Power cuts at every moment of a repair: nothing that was set aside is lost, and no loss is forgotten.
+//! Power cuts at every moment of a repair: no bytes that were set aside are lost, and no loss is forgotten.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use crate::engine::event::{Event, EventsLost};
 use crate::engine::id::SessionId;
 use crate::engine::store::{FsckReport, LocalStore, Loss, StoreError};
 
-/// Bytes that stand nowhere else.
+/// Bytes that occur nowhere else.
 const MARK: [u8; 24] = *b"bytes that must be kept!";
-/// A session of which nothing is left.
+/// A session that is lost completely.
 const GONE: SessionId = SessionId::from_bytes([3; 16]);
 
 impl Bench {
@@ -28,7 +28,7 @@ impl Bench {
         LocalStore::simulated_fsck(self.place.path(), Arc::new(self.disk.clone()), repair)
     }
 
-    /// Gives the loss that a check tells; with one the store does not open.
+    /// Returns the loss that a check reports; with a loss the store does not open.
     fn loss(&self) -> Option<Loss> {
         let loss = self.fsck(false).unwrap().loss;
         let opened = self.open();
@@ -37,14 +37,14 @@ impl Bench {
         loss
     }
 
-    /// Changes the bytes of the segment at that place in the list.
+    /// Changes the bytes of the segment at that index.
     fn damage(&self, at: usize, change: impl FnOnce(&mut Vec<u8>)) {
         let (path, mut bytes) = self.segments().swap_remove(at);
         change(&mut bytes);
         self.disk.put(&path, Some(bytes));
     }
 
-    /// Takes the last segment away and most of the one before.
+    /// Removes the last segment and most of the one before.
     fn cut_end(&self) {
         let (last, _) = self.segments().pop().unwrap();
         self.disk.put(&last, None);
@@ -66,14 +66,14 @@ impl Bench {
     }
 }
 
-/// Gives the losses that a session tells.
+/// Returns the losses that a session records.
 fn told(store: &LocalStore, session: SessionId) -> Vec<EventsLost> {
     let events = super::witness::events(store, session).unwrap();
     let lost = events.iter().filter(|event| event.event.kind == EventsLost::KIND.into());
     lost.map(|event| EventsLost::decode(event.event.version, &event.event.bytes).unwrap()).collect()
 }
 
-/// Cuts the power at every moment of an acceptance; gives how many there are.
+/// Cuts the power at every moment of an acceptance; returns the number of moments.
 fn accepts_at_every_moment(damage: fn(&Bench)) -> u64 {
     for at in 1.. {
         let mut is_done = true;
@@ -129,7 +129,7 @@ fn acceptance_by_seal_is_reported_until_done() {
     assert!(moments > 5, "{moments}");
 }
 
-/// Cuts the power at every moment of what sets bytes aside, in which they must be somewhere.
+/// Cuts the power at every moment of work that sets bytes aside; they must always exist somewhere.
 fn keeps_at_every_moment(damage: fn(&Bench), work: fn(&Bench) -> Result<(), StoreError>) {
     let mut moments = 1..;
     while moments.next().is_some_and(|at| (0..CUTS).any(|seed| is_kept_and_cut_off(damage, work, at, seed))) {}

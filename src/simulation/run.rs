@@ -1,4 +1,4 @@
-//! One run: a store is used, fails, is left in the midst, and opened again, as the seed wants it.
+//! One run: a store is used, fails, is abandoned midway, and is opened again, as the seed decides.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::engine::session::sessions::Sessions;
 use crate::engine::session::snapshot::SnapshotPolicy;
 use crate::engine::store::{EventStore, LocalStore, LocalStoreOptions, StoreError};
 
-/// Counts of what runs did, to see that they do everything.
+/// Counts of what runs did, to check that they do everything.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Figures {
     pub(super) commits: u64,
@@ -44,7 +44,7 @@ impl Figures {
     }
 }
 
-/// Way in which a store is left.
+/// Way of leaving a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     Closed,
@@ -67,19 +67,19 @@ pub(super) struct Run {
     pub(super) options: LocalStoreOptions,
     pub(super) ledger: Arc<Mutex<Ledger>>,
     pub(super) figures: Figures,
-    /// States as they were in memory, of events that were acknowledged.
+    /// States in memory, at acknowledged events.
     pub(super) folds: Folds,
     pub(super) names: u64,
     pub(super) fault: Fault,
     is_told: bool,
     clock: Arc<StepClock>,
-    /// An index as it was earlier, which a power cut may bring back.
+    /// An earlier index, which a power cut may bring back.
     stale: Option<PathBuf>,
     pub(super) runtime: tokio::runtime::Runtime,
 }
 
 impl Run {
-    /// Tells what happens, where one seed is looked at.
+    /// Prints what happens, if a single seed is run.
     pub(super) fn say(&self, what: impl FnOnce() -> String) {
         if self.is_told {
             println!("{}", what());
@@ -114,7 +114,7 @@ impl Run {
         }
     }
 
-    /// Does all of it.
+    /// Runs all of it.
     pub(super) fn whole(mut self) -> Result<Figures, String> {
         for _ in 0..2 + self.random.index(3) {
             let live = self.open()?;
@@ -130,7 +130,7 @@ impl Run {
         Ok(self.figures)
     }
 
-    /// Plans a fault within so many operations of the disk, or none.
+    /// Plans a fault within so many disk operations, or none.
     pub(super) fn plan(&mut self, within: usize) {
         let at = 1 + self.random.index(within) as u64;
         let times = 1 + self.random.index(6) as u64;
@@ -154,7 +154,7 @@ impl Run {
         self.disk.plan(Fault::None);
     }
 
-    /// Opens the store, in which nothing that was promised may be missing; the opening may fail and be left, too.
+    /// Opens the store and checks that nothing promised is missing; the opening may fail and be abandoned, too.
     pub(super) fn open(&mut self) -> Result<Live, String> {
         for tries in 0.. {
             match self.random.once_in(3) && tries < 3 {
@@ -228,7 +228,7 @@ impl Run {
         Ok(())
     }
 
-    /// Cuts the power; the index, which is on a real disk, may be as it was earlier then, or gone.
+    /// Cuts the power; the index, which is on a real disk, may then be an earlier one, or gone.
     fn cut_power(&mut self) {
         self.figures.power_cuts += 1;
         self.forget_stale();
@@ -255,7 +255,7 @@ impl Run {
         }
     }
 
-    /// Keeps the index as it is now for a later power cut.
+    /// Saves the current index for a later power cut.
     pub(super) fn keep_index(&mut self, live: &Live) {
         live.witness.store.maintain_now();
         live.witness.store.flush_index();
@@ -272,7 +272,7 @@ impl Run {
         }
     }
 
-    /// Collects garbage, which may fail or be left; gives the store that is there afterwards.
+    /// Collects garbage, which may fail or be abandoned; returns the reopened store.
     fn collected(&mut self, live: Live) -> Result<Live, String> {
         self.leave(live, Ending::Closed)?;
         self.plan(40);
@@ -301,7 +301,7 @@ impl Run {
         self.leave(live, Ending::Closed)
     }
 
-    /// Checks that in the end the store is whole, with its index and without.
+    /// Checks that the store is whole at the end, with its index and without.
     fn last(&mut self) -> Result<(), String> {
         for without_index in [false, true] {
             if without_index {

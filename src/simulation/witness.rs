@@ -1,4 +1,4 @@
-//! A store that writes down what it was given and what it promised, to compare with after a crash.
+//! A store that logs what it was given and what it promised, to compare after a crash.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -21,19 +21,19 @@ enum Deed {
     Removal(SessionId),
 }
 
-/// Expected contents of a store: what was acknowledged, and perhaps what came after it, in order.
+/// Expected contents of a store: what was acknowledged, and what may have followed, in order.
 #[derive(Default)]
 pub(super) struct Ledger {
     known: MemoryStore,
     deeds: Vec<Deed>,
-    /// Count of the deeds that were acknowledged.
+    /// Number of acknowledged deeds.
     acknowledged: usize,
     /// The longest histories that readers saw.
     seen: BTreeMap<SessionId, Seq>,
 }
 
 impl Ledger {
-    /// Compares a store that was just opened with what it must hold; from then on all that is there is promised.
+    /// Compares a store that was just opened with what it must hold; from then on, all its contents are promised.
     pub(super) fn audit(&mut self, store: &LocalStore) -> Result<(), String> {
         let mut deeds = std::mem::take(&mut self.deeds).into_iter();
         deeds.by_ref().take(self.acknowledged).for_each(|deed| self.apply(deed));
@@ -45,7 +45,7 @@ impl Ledger {
             self.apply(deed);
             differs = difference(store, &self.known);
         }
-        // The first difference is told: that with the fewest of what nobody was promised.
+        // Reports the first difference, which has the fewest unpromised deeds.
         differs.map_err(|_| first.unwrap_err())?;
         for (session, seen) in std::mem::take(&mut self.seen) {
             let head = self.known.head(session).unwrap_or(Seq::MAX);
@@ -64,13 +64,13 @@ impl Ledger {
         }
     }
 
-    /// Checks that every event of a store is one that was promised, or says that it is lost, at its place. The store may
-    /// hold fewer.
+    /// Checks that every event of a store is as promised, or reported as lost, at its position. Returns true if the
+    /// store has all of them.
     pub(super) fn is_part(&self, store: &LocalStore) -> Result<bool, String> {
         let mut is_whole = true;
         for entry in store.entries().map_err(|error| error.to_string())? {
             let (known, there) = (events(&self.known, entry.id)?, events(store, entry.id));
-            // A session that was removed may be back when its removal is lost, which is told.
+            // A removed session may be back if its removal is lost, which is reported.
             match there {
                 Ok(there) if known.is_empty() && !there.is_empty() => is_whole = false,
                 Ok(there) if known.starts_with(&there) => is_whole &= known.len() == there.len(),
@@ -86,13 +86,13 @@ impl Ledger {
         Ok(is_whole && known.iter().all(|entry| store.head(entry.id).is_ok_and(|head| head == entry.head)))
     }
 
-    /// Counts the sessions that end at another event than they should.
+    /// Counts the sessions that do not end at the expected event.
     pub(super) fn shorter(&self, store: &LocalStore) -> usize {
         let known = self.known.entries().unwrap_or_default();
         known.iter().filter(|entry| store.head(entry.id).ok() != Some(entry.head)).count()
     }
 
-    /// Says that a store was closed in order.
+    /// Notes that a store was closed in order.
     pub(super) fn all_is_acknowledged(&mut self) {
         self.acknowledged = self.deeds.len();
     }
@@ -123,17 +123,17 @@ fn difference(store: &LocalStore, known: &MemoryStore) -> Result<(), String> {
         let heads = |entries: &[SessionEntry]| {
             entries.iter().map(|e| format!("{} {} {}", e.id, e.head, e.updated.0)).collect::<Vec<_>>()
         };
-        return Err(format!("{:?} is there, {:?} was expected", heads(&there), heads(&expected)));
+        return Err(format!("found {:?}, expected {:?}", heads(&there), heads(&expected)));
     }
     for entry in expected {
         if events(store, entry.id)? != events(known, entry.id)? {
-            return Err(format!("session {}: the events are others", entry.id));
+            return Err(format!("session {}: the events differ", entry.id));
         }
     }
     Ok(())
 }
 
-/// A store on a simulated disk that keeps a ledger. Whoever submits here has waited: there is no thread that writes.
+/// A store on a simulated disk that keeps a ledger. Submitting waits, since no thread writes.
 pub(super) struct Witness {
     pub(super) store: LocalStore,
     pub(super) ledger: Arc<Mutex<Ledger>>,
@@ -144,7 +144,7 @@ impl Witness {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Submits a commit that nobody waits for. Gives the number of it.
+    /// Submits a commit without waiting; returns its number too.
     pub(super) fn submit_only(&self, commit: Commit) -> Result<(Pending, usize), StoreError> {
         let pending = self.store.submit(commit.clone())?;
         let mut ledger = self.ledger();
@@ -155,7 +155,7 @@ impl Witness {
         Ok((pending, number))
     }
 
-    /// Waits until all is durable.
+    /// Waits until everything is durable.
     pub(super) fn sync_all(&self) -> Result<(), StoreError> {
         let number = self.ledger().deeds.len();
         self.store.sync()?;

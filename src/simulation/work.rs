@@ -22,7 +22,7 @@ use crate::tools::{CaptureBudget, RewindOptions, ToolCall, ToolRunner, Tools, me
 type Refused = Box<dyn std::error::Error>;
 
 impl Run {
-    /// Uses the store; gives whether something failed, which it may do only where a fault was planned.
+    /// Uses the store; returns true if an operation failed, which requires a planned fault.
     pub(super) fn work(&mut self, live: &Live, operations: usize) -> Result<bool, String> {
         let mut failed = false;
         for _ in 0..operations {
@@ -102,7 +102,7 @@ impl Run {
         EntryPath::for_creation(&format!("d{}/f{}", self.random.index(3), self.random.index(6))).unwrap()
     }
 
-    /// Records files with contents, of which some are known already and some come in chunks.
+    /// Records files with contents, of which some exist already and some come in chunks.
     fn record(&mut self, session: &Session, waits: bool, live: &Live) -> Result<(), Refused> {
         let mut commit = session.commit();
         for _ in 0..1 + self.random.index(3) {
@@ -124,7 +124,7 @@ impl Run {
         Ok(())
     }
 
-    /// Submits a named commit twice: the second time nothing happens.
+    /// Submits a commit with an id twice: the second time nothing happens.
     fn retry(&mut self, session: &Session, live: &Live) -> Result<(), Refused> {
         let id = CommitId::from_bytes([u8::try_from(self.random.index(250)).unwrap_or(0) + 1; 16]);
         let mut commit = session.commit().with_id(id);
@@ -159,7 +159,7 @@ impl Run {
         let workspace: Arc<dyn Workspace> = Arc::new(MemoryWorkspace);
         let options = RewindOptions { force: true, dry_run: false, keep_earlier: false };
         let rewound = self.runtime.block_on(rewind(session, &workspace, CaptureBudget::default(), to, options));
-        // It may have a reason not to; a store that fails shows when it is used next.
+        // It may be refused; a failing store shows on its next use.
         self.figures.rewinds += u64::from(rewound.is_ok());
         Ok(())
     }

@@ -90,7 +90,7 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         Annotated::KIND => typed(event).map(|e: Annotated| annotated(&e)),
         PositionTagged::KIND => typed(event).map(|e: PositionTagged| match e.at {
             Some(at) => format!("{} is event {at}", e.name),
-            None => format!("{} is no event any more", e.name),
+            None => format!("{} removed", e.name),
         }),
         RunBegan::KIND => typed(event).map(|e: RunBegan| format!("{} of {}", e.run, e.agent)),
         RunNoted::KIND => typed(event).map(|e: RunNoted| Value::from(e.facts).to_string()),
@@ -112,8 +112,8 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
             format!("{branch} at {}", e.head.get(..12).unwrap_or("no commit"))
         }),
         ChangesUnknown::KIND => typed(event).map(|e: ChangesUnknown| match e.paths.is_empty() {
-            true => "which files it changed is not known".to_owned(),
-            false => format!("how it changed {} is not known", e.paths.join(", ")),
+            true => "changed unknown files".to_owned(),
+            false => format!("changed {} in an unknown way", e.paths.join(", ")),
         }),
         TranscriptRecord::KIND => typed(event).map(|e: TranscriptRecord| e.record.to_string()),
         ContainerStopped::KIND => typed(event).map(|e: ContainerStopped| format!("{}: {}", e.name, e.reason)),
@@ -149,7 +149,7 @@ fn annotated(Annotated { name, at, score, note, .. }: &Annotated) -> String {
     format!("{name} of event {at}{score}{note}")
 }
 
-/// Returns the tool of a call and what it is about, of so many characters at most.
+/// Returns the tool of a call and its subject, which has at most `max` characters.
 pub(crate) fn call_gist(session: &Session, call: &CallStarted, max: usize) -> String {
     format!("{} {}", text::one_line(&call.tool, GIST_MAX), view::subject(session, &call.params, max))
 }
@@ -162,7 +162,7 @@ fn typed<E: Event>(event: &EventRef<'_>) -> Option<E> {
 fn unknown(session: &Session, event: &EventRef<'_>) -> String {
     let value = session.event_json(event);
     match value.get("unreadable").and_then(Value::as_str) {
-        Some(reason) => format!("{} that can't be read: {reason}", text::count(event.payload.len() as u64, "byte")),
+        Some(reason) => format!("{} unreadable: {reason}", text::count(event.payload.len() as u64, "byte")),
         None => text::one_line(&value.to_string(), GIST_MAX),
     }
 }
@@ -278,7 +278,7 @@ fn written(event: &WriteFile) -> String {
     }
 }
 
-/// Returns the end of a call in a word or two: a failed command's end counts for an ok call.
+/// Returns the end of a call in a word or two: for an ok call, the end of its command if that failed.
 pub(crate) fn ending(status: CallStatus, result: &Value) -> String {
     let exit_code = result.get("exit_code").and_then(Value::as_i64);
     let timed_out = result.get("timed_out").and_then(Value::as_bool).unwrap_or(false);

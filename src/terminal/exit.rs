@@ -1,4 +1,4 @@
-//! Exit codes, and what stops a command.
+//! Exit codes and failures of commands.
 
 use std::{fmt, io};
 
@@ -35,18 +35,18 @@ impl From<()> for Exit {
 impl Exit {
     /// The exit codes and their meanings.
     const TABLE: [(Self, u8, &'static str); 8] = [
-        (Self::Ok, 0, "all went well"),
+        (Self::Ok, 0, "success"),
         (
             Self::Failed,
             1,
-            "a call failed; verify, fsck, doctor or materialise has a fault to tell, rerun a difference, merge a conflict; grep or bisect found nothing",
+            "a call failed; verify, fsck, doctor or materialise found a problem; rerun found differences; merge conflicted; grep or bisect found nothing",
         ),
-        (Self::Usage, 2, "the command, the script or the position is not right"),
+        (Self::Usage, 2, "usage error: invalid command, script or position"),
         (Self::NotFound, 3, "no such session, path, event or store"),
-        (Self::Busy, 4, "another process has the store"),
+        (Self::Busy, 4, "another process owns the store"),
         (Self::Damaged, 5, "the store or the file to import is damaged"),
         (Self::Io, 6, "the operating system or the container engine refused"),
-        (Self::Interrupted, 130, "stopped by Ctrl-C, or told to end"),
+        (Self::Interrupted, 130, "stopped by Ctrl-C or SIGTERM"),
     ];
 
     pub(crate) fn code(self) -> u8 {
@@ -57,7 +57,7 @@ impl Exit {
         row.map_or(1, |(_, code, _)| *code)
     }
 
-    /// Returns the exit of a code, which is a command's where it is none of the table.
+    /// Returns the exit of a code: from the table, else a command's.
     pub(crate) fn of_code(code: u8) -> Self {
         let row = Self::TABLE.iter().find(|(_, known, _)| *known == code);
         row.map_or(Self::Command(code), |(exit, ..)| *exit)
@@ -88,7 +88,7 @@ impl Failure {
         Self::usage(format!("the {what} can't be understood: {error}"))
     }
 
-    /// Tells a background task that its result is not wanted any more.
+    /// Returns the failure of a background task that was stopped because its result is no longer needed.
     pub(crate) fn stopped() -> Self {
         Self::new(Exit::Interrupted, "stopped")
     }
@@ -117,7 +117,7 @@ impl Failure {
         self
     }
 
-    /// Returns the failure of an operation on something; [`Closed`](Self::Closed) for an output without a reader.
+    /// Returns the failure of an operation on `place`, or [`Closed`](Self::Closed) if the output's reader is gone.
     pub(crate) fn io(action: &str, place: impl fmt::Display, error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::Closed;
@@ -165,7 +165,7 @@ impl From<ErrorKind> for Exit {
     }
 }
 
-/// Returns the exit of an error whose kind is too coarse.
+/// Returns the exit of an error if its kind is too coarse.
 fn finer(error: &dyn Diagnostic) -> Option<Exit> {
     let store = |error: &StoreError| matches!(error, StoreError::NoContent(_)).then_some(Exit::Damaged);
     let session = |error: &SessionError| match error {
@@ -203,13 +203,13 @@ fn finer(error: &dyn Diagnostic) -> Option<Exit> {
 fn hint(error: &dyn Diagnostic) -> Option<String> {
     let workspace = |error: &WorkspaceError| match error {
         WorkspaceError::Mounts { name, .. } => {
-            Some(format!("`foldspace remove {}` takes it away again", text::one_line(name, 80)))
+            Some(format!("`foldspace remove {}` removes it", text::one_line(name, 80)))
         }
         WorkspaceError::InsideCommit { before, after, .. } => {
             Some(format!("--to {before} is before it, --to {after} after it; `--at` shows files there, too"))
         }
         WorkspaceError::NotAChild { .. } | WorkspaceError::Itself(_) => {
-            Some("`foldspace tree` shows what comes from what".to_owned())
+            Some("`foldspace tree` shows parents and children".to_owned())
         }
         _ => None,
     };
@@ -222,7 +222,7 @@ fn hint(error: &dyn Diagnostic) -> Option<String> {
     found.or_else(|| error.downcast_ref().and_then(owner))
 }
 
-const DOCTOR: &str = "`foldspace doctor` tells what works here";
+const DOCTOR: &str = "`foldspace doctor` shows what works here";
 
 #[cfg(test)]
 mod tests {
@@ -232,7 +232,7 @@ mod tests {
     fn every_exit_has_its_code() {
         let codes: Vec<u8> = Exit::TABLE.iter().map(|(exit, ..)| exit.code()).collect();
         assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 130]);
-        assert!(Exit::table().contains("  130  stopped by Ctrl-C, or told to end"));
+        assert!(Exit::table().contains("  130  stopped by Ctrl-C or SIGTERM"));
     }
 
     #[test]

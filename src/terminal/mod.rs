@@ -1,4 +1,4 @@
-//! The words, colours and exits that the commands and the debugger share.
+//! Texts, colours and exit codes that the commands and the debugger share.
 
 pub(crate) mod events;
 pub(crate) mod exit;

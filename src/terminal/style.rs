@@ -11,7 +11,7 @@ pub(crate) const NOTED: Style = AnsiColor::Cyan.on_default();
 pub(crate) const DIRECTORY: Style = AnsiColor::Blue.on_default();
 pub(crate) const PLAIN: Style = Style::new();
 
-/// The meaning of a line; colour may be off, so the text's own signs carry it too.
+/// The meaning of a line. Colour may be off, so the text must carry the meaning, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
@@ -23,7 +23,7 @@ pub(crate) enum Tone {
     Noted,
 }
 
-/// Returns the lines of patches with their meanings.
+/// Returns the lines of a patch with their tones.
 pub(crate) fn patch_lines(patch: &str) -> impl Iterator<Item = (Tone, &str)> {
     let mut in_hunk = false;
     patch.split_terminator('\n').map(move |line| {

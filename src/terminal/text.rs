@@ -1,4 +1,4 @@
-//! Words and numbers for people.
+//! Formats text and numbers for people.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ pub(crate) fn size(bytes: u64) -> String {
     if bytes < 1024 {
         return format!("{bytes} B");
     }
-    // The loss of precision is far below what is shown.
+    // The loss of precision is far below the shown digits.
     let mut value = bytes as f64 / 1024.0;
     let mut unit = 0;
     while value >= 1023.95 && unit + 1 < UNITS.len() {
@@ -83,7 +83,7 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     view::visible_lines(text)
 }
 
-/// Returns the lines of a value, each behind the name of its field; a text of several lines stands below its name.
+/// Returns the lines of a value, each with the name of its field; a text of several lines follows below its name.
 pub(crate) fn value_lines(value: &Value) -> Vec<(String, String)> {
     let block = |text: &str| text.lines().map(|line| ("    ".to_owned(), line.to_owned())).collect::<Vec<_>>();
     let Value::Object(fields) = value else { return block(&plain(value)) };

@@ -16,8 +16,8 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::error::SessionError;
 use crate::engine::slice::SliceError;
 
-/// Failure to open, rewind, merge, fork, bisect or rerun. It leaves the session and its files unchanged unless it says
-/// otherwise.
+/// Failure to open, rewind, merge, fork, bisect or rerun. The session and its files stay unchanged unless the variant
+/// documents an effect.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum WorkspaceError {
     /// The session or its store failed.
@@ -30,20 +30,20 @@ pub enum WorkspaceError {
     #[error(transparent)]
     Tool(#[from] ToolError),
     /// The directory to populate has entries.
-    #[error("{} is not empty; give a directory that is empty or not there", .0.display())]
+    #[error("{} is not empty; use an empty or new directory", .0.display())]
     NotEmpty(PathBuf),
     /// The session already has a container.
-    #[error("session {0} has an active container already; a session has one at most")]
+    #[error("session {0} already has an active container; the limit is one")]
     SecondContainer(String),
     /// Files changed outside of any call; nothing was recorded.
     #[error("{} in the workspace changed outside of any call: {}", counted(.0.len(), "entry"), listed(.0))]
     Drifted(Vec<EntryPath>),
-    /// Some entries to restore, or to remove, could not be restored later.
-    #[error("{} can't be brought back, because their contents were never kept or they are no files: {}",
+    /// Entries that the operation would lose or can't restore: without stored contents, or not files.
+    #[error("{} can't be restored (contents never stored, or not files): {}",
         counted(.0.len(), "entry"), listed(.0))]
     NotKept(Vec<EntryPath>),
     /// The position is inside a commit, so the files never had that state.
-    #[error("position {to} is inside what was recorded at once; go to {before} or to {after}")]
+    #[error("position {to} is inside a commit; use {before} or {after}")]
     InsideCommit {
         /// Requested position.
         to: Seq,
@@ -52,9 +52,9 @@ pub enum WorkspaceError {
         /// Last position of the commit.
         after: Seq,
     },
-    /// Entries of the user's own directory from before the session would be removed.
-    #[error("{} that {} there before the session began would be removed: {}",
-        counted(*count, "entry"), if *count == 1 { "was" } else { "were" }, listed(paths))]
+    /// Entries of the user's directory that predate the session would be removed.
+    #[error("{} that {} the session would be removed: {}",
+        counted(*count, "entry"), if *count == 1 { "predates" } else { "predate" }, listed(paths))]
     Earlier {
         /// Number of these entries.
         count: usize,
@@ -62,79 +62,79 @@ pub enum WorkspaceError {
         paths: Vec<EntryPath>,
     },
     /// The difference does not fit into one commit.
-    #[error("the difference between {from} and {to} is too large to be recorded at once: {reason}")]
+    #[error("the difference between {from} and {to} is too large for one commit: {reason}")]
     TooLarge {
         /// Current position of the session.
         from: Seq,
         /// Target position.
         to: Seq,
-        /// Limit that is exceeded, and by what.
+        /// The exceeded limit and the value.
         reason: String,
     },
     /// The operation failed and its changes could not be undone. The next opening undoes them.
-    #[error("{failure}; and the files could not be put back ({reason}): open the workspace again, which does that")]
+    #[error("{failure}; the files could not be restored ({reason}): reopen the workspace to restore them")]
     NotPutBack {
         /// Reason of the failure.
         failure: String,
         /// Reason why the files could not be restored.
         reason: String,
     },
-    /// No such calls, none that changed files, or all of them undone.
+    /// No selected call changed files, or all of them are undone.
     #[error(
-        "there is nothing to undo: no call changed files that is not undone; `undo --call N` takes what such a call left{}",
-        outside.map_or(String::new(), |seq| format!("; `undo --external` takes back what changed outside of any call, last at {seq}"))
+        "nothing to undo: each call that changed files is undone; `undo --call N` undoes what such a call left{}",
+        outside.map_or(String::new(), |seq| format!("; `undo --external` reverts changes from outside of calls, the last at {seq}"))
     )]
     NothingToUndo {
-        /// Position of the latest change from outside of any call, which an undo can take back, too.
+        /// Position of the latest change from outside of any call, which an undo can revert, too.
         outside: Option<Seq>,
     },
-    /// No undo is left to be undone.
-    #[error("there is nothing to redo: no undo was made, or each was redone")]
+    /// No undo remains to be redone.
+    #[error("nothing to redo: no undo was made, or each was redone")]
     NothingToRedo,
-    /// Nothing was at a path at that position.
-    #[error("{path} was not there at {at}")]
+    /// A path had no entry at that position.
+    #[error("{path} did not exist at {at}")]
     NotThere {
         /// Path without an entry.
         path: EntryPath,
         /// Position.
         at: Seq,
     },
-    /// The agent's run is unknown, or could be several.
+    /// The agent's run is unknown or ambiguous.
     #[error("{0}; `log --runs` lists them")]
     UnknownRun(String),
-    /// Files have changed since the caller looked.
-    #[error("files have changed since {seen}, at {at}; look again at what would be undone")]
+    /// Files have changed since the position that the caller saw.
+    #[error("files have changed since {seen}, at {at}; preview the undo again")]
     Moved {
-        /// Position up to which the caller has looked.
+        /// Last position that the caller saw.
         seen: Seq,
         /// Position of the last change.
         at: Seq,
     },
     /// The worker thread panicked, or the runtime is shutting down.
-    #[error("the work was stopped before its end")]
+    #[error("the worker thread stopped before it finished")]
     Stopped,
     /// The child session does not descend from the parent.
-    #[error("session {child} does not come from session {parent}, so there is nothing to merge it by")]
+    #[error("session {child} does not descend from session {parent}: they share no base to merge from")]
     NotAChild {
         /// Session to merge.
         child: String,
         /// Session to merge into.
         parent: String,
     },
-    /// A chosen path or glob fits no entry of either side.
-    #[error("no entry of either side fits `{0}`; correct this path or glob, or leave it out")]
+    /// A chosen path or glob matches no entry of either side.
+    #[error("no entry of either side matches `{0}`; correct this path or glob, or omit it")]
     UnfitRule(String),
-    /// The session and those above it work in no directory of a person's.
-    #[error("session {name} did not begin from a directory; name the one into which its changes go (--to)")]
+    /// Neither the session nor its ancestors work in a user's directory.
+    #[error("session {name} did not begin from a directory; name the directory to apply its changes to (--to)")]
     NoDirectory {
         /// Session to apply.
         name: String,
     },
     /// Both are the same session, perhaps under the name of an agent that shares it.
-    #[error("session {0} can't be merged into itself: what is done in it, by whoever shares it, is there already")]
+    #[error("session {0} can't be merged into itself: agents that share a session share its changes")]
     Itself(String),
     /// The parent's mounts can't be copied again; the child exists and is empty.
-    #[error("the child {name} has begun, without the parent's mounts: {source}")]
+    #[error("the child {name} was created without the parent's mounts: {source}")]
     Mounts {
         /// Id of the child.
         id: SessionId,
@@ -152,7 +152,7 @@ pub enum WorkspaceError {
         bad: Seq,
     },
     /// No file changed between the ends.
-    #[error("no file changed between {good} and {bad}, so nothing there can have made the command fail")]
+    #[error("no file changed between {good} and {bad}, so the command fails for another reason")]
     NothingChanged {
         /// Good position.
         good: Seq,
@@ -169,10 +169,10 @@ pub enum WorkspaceError {
     #[error("the command can't be run at position {}: {}", .0.seq, .0.words())]
     NotRun(Box<ProbeRecord>),
     /// The command reported another problem and ended the search.
-    #[error("the search was given up at position {}: {}, and codes of 128 and more mean that", .0.seq, .0.words())]
+    #[error("the search was aborted at position {}: {}, and exit codes from 128 mean abort", .0.seq, .0.words())]
     Aborted(Box<ProbeRecord>),
     /// The predicate has the same value at both ends.
-    #[error("the predicate {} at position {seq}", if *.holds { "holds already" } else { "does not hold" })]
+    #[error("the predicate {} at position {seq}", if *.holds { "already holds" } else { "does not hold" })]
     SameAtEnd {
         /// Position with the wrong value.
         seq: Seq,
@@ -180,18 +180,18 @@ pub enum WorkspaceError {
         holds: bool,
     },
     /// The caller cancelled the bisection.
-    #[error("interrupted; nothing of the probes is left")]
+    #[error("interrupted; all probes were removed")]
     Cancelled,
     /// The session to rerun calls in already has a history.
-    #[error("session {0} is not fresh; recorded calls run in a session that has just begun, on an empty workspace")]
+    #[error("session {0} is not fresh; a rerun needs a new session with an empty workspace")]
     NotFresh(String),
     /// A session could not be copied to another store.
     #[error("the session can't be copied: {0}")]
     NotCopied(Arc<HistoryError>),
-    /// A call to replace is no call, or is before the start of the rerun.
-    #[error("{call} is no call after position {start}; `foldspace log --calls` shows the calls")]
+    /// The position to replace is not a call, or is before the start of the rerun.
+    #[error("{call} is not a call after position {start}; `foldspace log --calls` lists the calls")]
     NoCall {
-        /// Position that is no call.
+        /// Position without a call.
         call: Seq,
         /// Start of the rerun.
         start: Seq,

@@ -1,7 +1,7 @@
-//! Work on files and sessions, off the threads that calls share.
+//! Blocking work on files and sessions, off the runtime's threads.
 
-/// Works on a thread that may block, and drops what is `held` once the work is done, though no one may wait for it then.
-/// `stopped` is the error for a runtime that ends before.
+/// Runs `work` on a blocking thread. Drops `held` when the work is done, even if the caller no longer waits. Returns
+/// `stopped` if the work panics or the runtime shuts down before.
 pub(super) async fn off_thread<T, F, E>(
     held: impl Send + 'static,
     stopped: E,

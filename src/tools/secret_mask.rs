@@ -1,4 +1,4 @@
-//! Masks for likely secrets in files for other people.
+//! Masks for likely secrets in files to share.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,15 +10,15 @@ use serde_json::{Map, Value};
 
 use super::words::{all_of, counted};
 
-/// Text that stands for a secret.
+/// Replacement text for a secret.
 const MASKED: &str = "[masked]";
-/// The group of an expression that is the secret; without it the whole match is.
+/// The group of an expression that captures the secret; without it, the whole match is the secret.
 const SECRET: &str = "s";
 
-/// Well-known secrets: their kind, and an expression for it.
+/// Well-known secrets: a kind and its expression.
 const KNOWN: [(&str, &str); 9] = [
     ("private key", r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\z)"),
-    // The end of one whose beginning was cut off.
+    // A key with its beginning cut off.
     ("private key", r"[A-Za-z0-9+/=\s]{40,}-----END [A-Z ]*PRIVATE KEY-----"),
     (
         "authorization header",
@@ -29,7 +29,7 @@ const KNOWN: [(&str, &str); 9] = [
     ("OpenAI or Anthropic key", r"\bsk-[A-Za-z0-9_-]{20,}"),
     ("Slack token", r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}"),
     ("password", r"\b[a-z][a-z0-9+.-]*://[^/\s:@]*:(?P<s>[^/\s:@]{3,})@"),
-    // As a shell or a `.env` file has it, as a literal of a program, and as an option.
+    // In a shell or a `.env` file, as a literal in a program, and as an option.
     (
         "password",
         r#"(?x)
@@ -39,11 +39,11 @@ const KNOWN: [(&str, &str); 9] = [
         (?P<s> [^\s"'\\$<>{}()\[\]*;,&|-] [^\s"'\\;,&|]{5,} )"#,
     ),
 ];
-/// Names of fields and variables whose texts are secrets.
+/// Names of fields and variables with secret values.
 const NAMES: &str =
     r"(?i)^(?:.*[_-])?(?:password|passwd|secret|token|api_?-?key|access_?-?key|private_?-?key|authorization)$";
 
-/// Masks what looks like a secret, and counts it by its kind.
+/// Masks likely secrets and counts them by kind.
 #[derive(Debug)]
 pub struct SecretMask {
     texts: Vec<(&'static str, Regex)>,
@@ -52,7 +52,7 @@ pub struct SecretMask {
 }
 
 impl SecretMask {
-    /// Returns a mask for what matches `own` expressions, and for well-known secrets if `knows` is true.
+    /// Returns a mask for matches of the `own` expressions and, if `knows` is true, for well-known secrets.
     pub fn new(knows: bool, own: &[Regex]) -> Self {
         let known = KNOWN.iter().filter(|_| knows).filter_map(|(kind, text)| Some((*kind, Regex::new(text).ok()?)));
         let own = own.iter().map(|own| ("match of --mask", own.clone()));
@@ -65,7 +65,7 @@ impl SecretMask {
         self.names.is_some()
     }
 
-    /// Returns a text without its secrets.
+    /// Returns a text with its secrets masked.
     pub fn text<'t>(&mut self, text: &'t str) -> Cow<'t, str> {
         let mut masked = Cow::Borrowed(text);
         for (kind, secret) in &self.texts {
@@ -89,7 +89,7 @@ impl SecretMask {
         masked
     }
 
-    /// Masks the secrets in all texts of a document, and texts by the names of their fields.
+    /// Masks secrets in all strings of a document, and strings in fields with secret names.
     pub fn json(&mut self, value: &mut Value) {
         match value {
             Value::String(text) => {
@@ -124,7 +124,7 @@ impl SecretMask {
         (self.text(&name).into_owned(), value)
     }
 
-    /// Returns true if a text has secrets; counts none.
+    /// Returns true if a text has secrets; does not count them.
     pub fn finds(&self, text: &str) -> bool {
         self.texts.iter().any(|(_, secret)| secret.is_match(text))
     }
@@ -134,7 +134,7 @@ impl SecretMask {
         drop(self.text(&String::from_utf8_lossy(bytes)));
     }
 
-    /// Describes the numbers of secrets by kind. Returns `None` if there are no secrets.
+    /// Returns the number of secrets of each kind, as text; `None` if no secret was found.
     pub fn found(&self) -> Option<String> {
         let counted = |(kind, count): (&&str, &u64)| match (kind.strip_prefix("match"), count) {
             (Some(of), 2..) => format!("{count} matches{of}"),

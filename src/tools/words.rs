@@ -1,4 +1,4 @@
-//! Words for messages: counts and lists.
+//! Text for messages: counts and lists.
 
 pub(super) fn counted(count: impl TryInto<u64>, what: &str) -> String {
     let count = count.try_into().unwrap_or(u64::MAX);
@@ -17,7 +17,7 @@ pub(super) fn any_of(names: &[String]) -> String {
     listed(names, "or")
 }
 
-/// Returns a text, or of a long one the beginning.
+/// Returns a text, cut after `chars` characters.
 pub(crate) fn beginning(text: &str, chars: usize) -> String {
     match text.char_indices().nth(chars) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -25,7 +25,7 @@ pub(crate) fn beginning(text: &str, chars: usize) -> String {
     }
 }
 
-/// Returns the reason in a regular expression's error: its last line, since the lines before draw the expression.
+/// Returns the reason of a regular expression's error: the last line, since the others draw the expression.
 pub fn regex_error(error: &impl std::fmt::Display) -> String {
     let error = error.to_string();
     let last = error.lines().last().unwrap_or_default();

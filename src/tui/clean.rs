@@ -4,7 +4,7 @@ use foldspace::view;
 use unicode_width::UnicodeWidthChar;
 
 const TAB: usize = 4;
-/// Marks shown on one letter; a text may have thousands.
+/// Maximum marks shown on one letter; a text may have thousands.
 const MARKS_MAX: usize = 2;
 
 /// Returns columns `skipped..skipped + width` of a text as one safe line: without control, direction or invisible

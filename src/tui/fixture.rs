@@ -1,4 +1,4 @@
-//! Histories for tests: always the same, to the millisecond.
+//! Histories for tests, identical in each run, to the millisecond.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Model {
     }
 }
 
-/// Makes calls in a new session; an agent's name stands before the tool's.
+/// Makes calls in a new session: each has an agent, a tool and parameters.
 pub(crate) fn session(sessions: &Sessions, name: &str, calls: &[(&str, &str, Value)]) -> Session {
     let session = sessions.create(NewSession::named(name)).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -41,7 +41,7 @@ pub(crate) fn session(sessions: &Sessions, name: &str, calls: &[(&str, &str, Val
     session
 }
 
-/// Six calls of two agents: files come, change and go, one call fails, one writes what a terminal would obey.
+/// Creates six calls of two agents: files are added, changed and removed, one call fails, one writes control codes.
 pub(crate) fn story() -> (Sessions, Session) {
     let sessions = sessions();
     let write = |path: &str, content: &str| json!({ "file_path": path, "content": content });
@@ -57,20 +57,20 @@ pub(crate) fn story() -> (Sessions, Session) {
     (sessions, session)
 }
 
-/// The debugger on a session, at a position.
+/// Returns the debugger on a session, at a position.
 pub(crate) fn model(sessions: &Sessions, session: &Session, at: u64) -> Model {
     let mut model = unsettled(sessions, session, at, Arc::new(|| false));
     model.settle();
     model
 }
 
-/// The same before it has looked.
+/// Returns the debugger before its background tasks have run.
 pub(crate) fn unsettled(sessions: &Sessions, session: &Session, at: u64, is_held: IsHeld) -> Model {
     let past = SessionHistory::new(sessions, session, is_held).unwrap();
     Model::new(Arc::new(past), at)
 }
 
-/// Adds a call that removes so many paths, one event each.
+/// Adds a call with that many events, each of which removes a path.
 pub(crate) fn long_call(session: &Session, events: usize) {
     let head = session.head().unwrap();
     let mut begun = session.commit().of_call(CallLink::Opens);
@@ -117,14 +117,14 @@ pub(crate) fn command(session: &Session, stdout: &str, stderr: &str, exit_code: 
     session.record(commit).unwrap();
 }
 
-/// Makes one more call that writes; gives its position.
+/// Makes one more call that writes; returns its position.
 pub(crate) fn write(session: &Session, params: &Value) -> u64 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let tools = ToolRunner::new(session.clone(), Tools::standard(), Arc::new(MemoryWorkspace)).unwrap();
     runtime.block_on(tools.call(ToolCall::new("write_file", params.clone()))).unwrap().call
 }
 
-/// Adds a directory within a directory and so on, and a call that has none of it.
+/// Adds nested directories, outside of any call; returns the position.
 pub(crate) fn deep(session: &Session, levels: usize) -> u64 {
     let mut commit = session.commit();
     let path = EntryPath::from_bytes(&b"d/".repeat(levels)[..levels * 2 - 1]).unwrap();

@@ -1,4 +1,4 @@
-//! A list on the whole screen, of which one row is chosen. What is typed narrows it.
+//! A full-screen list to choose a row from. Typing narrows it.
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::Frame;
@@ -14,7 +14,7 @@ pub(crate) struct Picker {
     title: String,
     rows: Vec<Vec<String>>,
     typed: String,
-    /// The chosen one of the rows that are shown, and the first on the screen.
+    /// The selected row among the shown rows, and the first row on the screen.
     at: usize,
     top: usize,
 }
@@ -29,12 +29,12 @@ const TYPED_MAX: usize = 100;
 const CELL_MAX: usize = 60;
 
 impl Picker {
-    /// Begins with the first row chosen; the first cell is the name.
+    /// Starts with the first row selected; the first cell is the name.
     pub(crate) fn new(title: impl Into<String>, rows: Vec<Vec<String>>) -> Self {
         Self { title: title.into(), rows, typed: String::new(), at: 0, top: 0 }
     }
 
-    /// Returns the rows that have every typed word.
+    /// Returns the rows that contain every typed word.
     fn shown(&self) -> Vec<usize> {
         let typed = self.typed.to_lowercase();
         let has = |row: &Vec<String>| {
@@ -114,7 +114,7 @@ impl Picker {
         (self.typed, self.at, self.top) = (typed, 0, 0);
     }
 
-    /// Scrolls as little as possible, so that the chosen row is on a screen of this height.
+    /// Scrolls as little as possible to bring the selected row onto a screen of this height.
     pub(super) fn fit(&mut self, height: u16) {
         let rows = usize::from(height).saturating_sub(3).max(1);
         self.top = self.top.clamp((self.at + 1).saturating_sub(rows), self.at);
@@ -149,7 +149,7 @@ impl Picker {
             lines.push(Line::styled(text, if at == self.at { styles.chosen(style, true) } else { style }));
         }
         if shown.is_empty() {
-            lines.push(Line::raw(" none is like that; Esc takes it back"));
+            lines.push(Line::raw(" no match; Esc clears the filter"));
         }
         frame.render_widget(Text::from(lines), area);
         let bottom = Rect { y: area.height.saturating_sub(1), height: area.height.min(1), ..area };
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(press(&mut picker, &[Char('H'), Char('o'), Char(' '), Char('m'), Enter]), Some(Picked::Row(2)));
         assert_eq!(press(&mut picker, &[Char('z'), Down, Enter]), None, "nothing is left");
         assert_eq!(press(&mut picker, &[Backspace, Enter]), Some(Picked::Row(2)));
-        assert_eq!(press(&mut picker, &[Esc]), None, "the first one takes the words back");
+        assert_eq!(press(&mut picker, &[Esc]), None, "the first one clears the text");
         assert_eq!(press(&mut picker, &[Enter]), Some(Picked::Row(0)));
     }
 

@@ -24,23 +24,23 @@ use crate::terminal::style::Tone;
 
 const BUSY: Duration = Duration::from_millis(10);
 const IDLE: Duration = Duration::from_millis(200);
-/// Time between two looks for new events.
+/// Interval between checks for new events.
 const FOLLOWS: Duration = Duration::from_secs(1);
 const KEYS_MAX: usize = 64;
 
-/// Acts outside of the debugger, which only reads.
+/// Actions outside of the debugger, which is read-only itself.
 pub(crate) trait DebuggerHost {
-    /// Returns the line that a person would type for a command.
+    /// Returns the shell command line of a command.
     fn command_line(&self, command: &OutsideCommand) -> Result<String, Failure>;
 
-    /// Shows a command, runs it if the person agrees, and waits until they want to come back.
+    /// Shows a command, runs it if the person agrees, and waits until they return.
     fn run_command(&mut self, command: &OutsideCommand) -> Result<String, Failure>;
 
-    /// Opens a shell in a throw-away copy and waits for its end.
+    /// Opens a shell in a throw-away copy and waits until it ends.
     fn shell_here(&mut self, session: &str, at: Seq) -> Result<String, Failure>;
 }
 
-/// The terminal while the debugger has it. A panic restores it before its message is printed.
+/// The terminal while the debugger uses it. A panic restores it before printing its message.
 struct RawTerminal(DefaultTerminal);
 
 impl Drop for RawTerminal {
@@ -55,8 +55,7 @@ fn enter() -> io::Result<DefaultTerminal> {
     entered.and_then(pasting).inspect_err(|_| restore())
 }
 
-/// Presses and the wheel by the encoding for large screens. Movements, which crossterm would ask for too, are not
-/// wanted.
+/// Enables presses and the wheel, in the encoding for large screens, but not movements, as crossterm would.
 const MOUSE_ON: &[u8] = b"\x1b[?1000h\x1b[?1006h";
 const MOUSE_OFF: &[u8] = b"\x1b[?1006l\x1b[?1000l";
 
@@ -66,7 +65,7 @@ fn set_mouse(on: bool) -> io::Result<()> {
     out.flush()
 }
 
-/// Restores the terminal; it is idempotent.
+/// Restores the terminal; idempotent.
 fn restore() {
     // Without a terminal there is nothing to restore.
     let _ = set_mouse(false);
@@ -122,8 +121,7 @@ pub(crate) fn run(
     }
 }
 
-/// The state of the terminal's input. It is polled before crossterm, which never stops reading from a closed
-/// terminal.
+/// The state of the terminal's input. It is polled before crossterm, which reads from a closed terminal forever.
 enum Input {
     Waiting,
     Silent,
@@ -132,14 +130,14 @@ enum Input {
 
 impl Input {
     fn wait_for(patience: Duration) -> io::Result<Self> {
-        // It was a terminal when the debugger began; one that is gone is none any more.
+        // It was a terminal at the start, so a hang-up means that it is gone.
         let input = io::stdin();
         let mut asked = [PollFd::new(&input, PollFlags::IN)];
         let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
         match rustix::event::poll(&mut asked, Some(&patience)) {
             Ok(_) if asked[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) => Ok(Self::Gone),
             Ok(_) if asked[0].revents().contains(PollFlags::IN) => Ok(Self::Waiting),
-            // A signal: the size has changed, or the debugger is told to end.
+            // A signal: the size has changed, or the debugger has to end.
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(Self::Silent),
             Err(error) => Err(error.into()),
         }
@@ -172,7 +170,7 @@ fn take_keys(model: &mut Model, terminal: &DefaultTerminal) -> io::Result<bool> 
                     model.apply(action);
                 }
             }
-            // What is pasted is no keys: it can only be an answer.
+            // Pasted text is not keys: it can only be an answer.
             Event::Paste(text) => {
                 let printable = text.chars().filter(|c| !c.is_control()).take(1000);
                 printable.for_each(|c| model.apply(DebuggerAction::Type(InputRequest::InsertChar(c))));
@@ -183,7 +181,7 @@ fn take_keys(model: &mut Model, terminal: &DefaultTerminal) -> io::Result<bool> 
                     model.apply(action);
                 }
             }
-            // What was there is no longer where the mouse is.
+            // The mouse is over something else now.
             Event::Resize(..) => return Ok(true),
             Event::FocusGained | Event::FocusLost => {}
         }
@@ -191,7 +189,7 @@ fn take_keys(model: &mut Model, terminal: &DefaultTerminal) -> io::Result<bool> 
     Ok(true)
 }
 
-/// Fulfils a request; returns true where the terminal was left for it.
+/// Fulfils a request; returns true if it left the terminal.
 fn fulfil(
     wish: OutsideRequest,
     model: &mut Model,
@@ -214,9 +212,9 @@ fn fulfil(
     };
     if leaves {
         held.0 = enter()?;
-        // Not `clear`: that asks the terminal where the cursor is, and not every one answers.
+        // Not `clear`, which asks for the cursor's position: not every terminal answers.
         execute!(io::stdout(), Clear(ClearType::All))?;
-        // What was done there may have added events.
+        // The command may have added events.
         model.apply(DebuggerAction::Refresh);
     }
     match done {
@@ -227,12 +225,12 @@ fn fulfil(
 }
 
 fn copy(text: String) -> io::Result<String> {
-    // Terminals that know no clipboard ignore it; the message has it too.
+    // Terminals without a clipboard ignore it; the message has the text too.
     execute!(io::stdout(), CopyToClipboard::to_clipboard_from(&text))?;
     Ok(format!("copied: {text}"))
 }
 
-/// Lets the person choose a row; none if they leave.
+/// Lets the person choose a row; `None` if they leave.
 pub(crate) fn pick(mut picker: Picker, colour: bool, told: &AtomicBool) -> io::Result<Option<usize>> {
     let mut held = RawTerminal(enter()?);
     set_mouse(true)?;
@@ -268,7 +266,7 @@ mod tests {
     use super::*;
     use crate::tui::fixture;
 
-    /// Set where this test is the program at the terminal, and not who looks at it.
+    /// Set if this test is the program at the terminal, not its observer.
     const INNER: &str = "FOLDSPACE_TEST_PANICS";
 
     struct Panics;

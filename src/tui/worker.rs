@@ -1,11 +1,11 @@
-//! The thread that reads histories, so that the thread of keys never waits.
+//! The thread that reads histories, so that the input thread never waits.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use super::model::{BackgroundTask, TaskDone};
 
-/// A thread that runs tasks in order. It ends with this value, after its task.
+/// A thread that runs tasks in order. Once this is dropped, it ends after its current task.
 pub(super) struct Worker {
     errands: Sender<BackgroundTask>,
     done: Receiver<TaskDone>,
@@ -39,5 +39,5 @@ impl Worker {
 }
 
 fn gone() -> io::Error {
-    io::Error::other("the thread that looks has ended")
+    io::Error::other("the background thread has ended")
 }

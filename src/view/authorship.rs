@@ -1,4 +1,4 @@
-//! The lines of a git commit that agents wrote, as far as a session that watched them can tell.
+//! The lines of a git commit that agents wrote, as far as a session recorded their work.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,7 +24,7 @@ pub struct Authorship {
     pub time: Timestamp,
     /// The id of the commit.
     pub commit: String,
-    /// The files of which agents wrote lines.
+    /// The files with lines that agents wrote.
     pub files: Vec<AttributedFile>,
     repository: GitRepository,
 }
@@ -34,7 +34,7 @@ pub struct Authorship {
 pub struct AttributedFile {
     /// The path.
     pub path: EntryPath,
-    /// The numbers of the lines, from 1 on, with the call that wrote each.
+    /// The line numbers, from 1, with the call that wrote each.
     pub lines: BTreeMap<u64, RunMention>,
 }
 
@@ -42,7 +42,7 @@ pub struct AttributedFile {
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorshipError {
     /// git failed.
-    #[error("git can't tell: {0}")]
+    #[error("git failed: {0}")]
     Git(#[from] io::Error),
     /// The session can't be read.
     #[error(transparent)]
@@ -56,12 +56,12 @@ pub enum AuthorshipError {
 }
 
 impl Authorship {
-    /// Attributes the lines of all files of a commit that observed calls wrote: by their position where a recorded version
-    /// is the same, else by the lines that the files still have in common with the last one. Lines that calls of several
-    /// runs may have written are left out.
+    /// Attributes the lines of all files of a commit that observed calls wrote: by position if a recorded version is
+    /// equal, else by the lines that the file shares with the last recorded version. Lines that calls of several runs
+    /// may have written are left out.
     ///
     /// # Errors
-    /// There is no such commit, or the history can't be read.
+    /// [`AuthorshipError`] if the commit does not exist, or the history can't be read.
     pub fn of(session: &Session, revision: &str) -> Result<Self, AuthorshipError> {
         let spec = session.started().and_then(|started| WorkspaceSpec::of_session(started).ok());
         let spec = spec.filter(WorkspaceSpec::only_watches);
@@ -83,10 +83,10 @@ impl Authorship {
         Ok(Self { session: session.id(), time, commit, files, repository })
     }
 
-    /// Writes a note of the commit in git, in place of the one that it has there.
+    /// Writes a note for the commit in git, replacing an existing one.
     ///
     /// # Errors
-    /// git's words.
+    /// An error with git's message.
     pub fn write_note(&self, reference: &str, note: &str) -> io::Result<()> {
         self.repository.write_note(reference, &self.commit, note)
     }
@@ -107,7 +107,7 @@ fn attributed(
     let blamed = match blame(session, path, at) {
         Ok(blamed) => blamed,
         Err(HistoryError::Session(error)) => return Err(error.into()),
-        // A file that is gone, or no text, has no lines to compare.
+        // A removed or binary file has no lines to compare.
         Err(_) => return Ok(BTreeMap::new()),
     };
     let committed: Vec<String> = String::from_utf8_lossy(text).lines().map(str::to_owned).collect();

@@ -1,4 +1,4 @@
-//! Public formats of which lines of a commit agents wrote.
+//! Public formats for the lines of a commit that agents wrote.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,9 +9,9 @@ use super::authorship::{AttributedFile, Authorship};
 use super::observed::RunMention;
 use crate::engine::id::Digest;
 
-/// The version of the format Agent Trace.
+/// The version of the Agent Trace format.
 const TRACE_VERSION: &str = "0.1.0";
-/// The version of git-ai's format of notes.
+/// The version of git-ai's note format.
 const NOTE_VERSION: &str = "authorship/3.0.0";
 /// Digits of an id in a note.
 const NOTE_DIGITS: usize = 14;
@@ -78,7 +78,7 @@ pub fn git_ai_note(authorship: &Authorship) -> String {
     note
 }
 
-/// Returns the agent of a call, without the subagent.
+/// Returns the agent of a call without its subagent.
 fn tool(by: &RunMention) -> &str {
     by.agent.split('/').next().unwrap_or_default()
 }
@@ -99,7 +99,7 @@ fn grouped<K: Ord>(file: &AttributedFile, of: impl Fn(&RunMention) -> K) -> BTre
     groups
 }
 
-/// Joins the numbers of lines, which are in order, to ranges with both ends.
+/// Joins sorted line numbers into inclusive ranges.
 fn ranges(lines: &[u64]) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     for line in lines {
@@ -111,7 +111,7 @@ fn ranges(lines: &[u64]) -> Vec<(u64, u64)> {
     ranges
 }
 
-/// Returns a UUID of version 8 that is always the same for a text.
+/// Returns a deterministic UUID (version 8) of a text.
 fn uuid(text: &str) -> String {
     let digest = Digest::of(text.as_bytes()).to_string();
     format!("{}-{}-8{}-8{}-{}", &digest[..8], &digest[8..12], &digest[12..15], &digest[15..18], &digest[18..30])

@@ -1,4 +1,4 @@
-//! A file with the change that wrote each line.
+//! Blame documents.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::engine::history::{Blame, SessionChange};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
 
-/// A file with the change that wrote each line, as a document.
+/// A file with the change that wrote each line.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Blame")]
 pub struct BlameDocument {
@@ -20,16 +20,17 @@ pub struct BlameDocument {
     pub path: EntryPath,
     /// The position.
     pub at: Seq,
-    /// The changes that wrote these lines, with session, position, path, cause, agent and time; through moves and merges.
+    /// The changes that wrote these lines, with session, position, path, cause, agent and time; across moves and
+    /// merges.
     #[schemars(with = "Vec<Map<String, Value>>")]
     pub changes: Vec<SessionChange>,
-    /// Those of them that observed calls made, or that were there when a directory was attached.
+    /// The changes among them that observed calls made, or that existed before a directory was attached.
     pub observed: Vec<ObservedChange>,
     /// The lines.
     pub lines: Vec<BlamedLine>,
-    /// Positions of versions whose lines are not known; lines after them count as written then.
+    /// Positions of versions without known lines; all lines of the next version count as written by that version.
     pub unknown: Vec<Seq>,
-    /// True where versions differed in so many lines that some count as written later than they were.
+    /// True if versions differed in so many lines that some lines count as written later than they were.
     pub coarse: bool,
 }
 
@@ -38,14 +39,14 @@ pub struct BlameDocument {
 pub struct ObservedChange {
     /// Its position.
     pub seq: Seq,
-    /// The call that made it; all that may have made it where that is not known; none for what was there before.
+    /// The call that made it, or all calls that may have made it; empty for a change that existed before.
     pub by: Vec<RunMention>,
 }
 
 /// A line with the event that wrote it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct BlamedLine {
-    /// Its number, from 1 on.
+    /// Its number, from 1.
     pub line_number: u64,
     /// The line without its end.
     pub line: String,

@@ -1,4 +1,4 @@
-//! Calls, put together from their events.
+//! Calls, assembled from their events.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
@@ -21,22 +21,22 @@ use crate::tools::{PlannedChange, lower};
 
 use super::unkept::{Unkept, UnkeptOfCall, follow, unkept_before};
 
-/// A call with what is known of it so far.
+/// A call as far as its events have been read.
 #[derive(Debug, Clone, Default)]
 pub struct Call {
-    /// The position of its intent, which is its name.
+    /// The call id: the position of its intent.
     pub call: Seq,
     /// The tool.
     pub tool: String,
     /// The agent that made it.
     pub agent: Arc<str>,
-    /// When it began.
+    /// The time at which it began.
     pub started_at: Timestamp,
-    /// Its parameters; long texts stand in them as marks.
+    /// Its parameters, with marks in place of long texts.
     pub params: Value,
-    /// Its outcome; none while it has none.
+    /// Its outcome; `None` until it has ended.
     pub outcome: Option<CallOutcome>,
-    /// The positions of all its events, its intent and its outcome among them.
+    /// The positions of all its events, including its intent and its outcome.
     pub events: Vec<Seq>,
     /// The paths that it changed, in order.
     pub paths: Vec<EntryPath>,
@@ -47,26 +47,26 @@ pub struct Call {
     unkept: UnkeptOfCall,
 }
 
-/// Changes of files that a call or others may have made.
+/// Changes of files that one of several calls may have made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SharedPaths {
     /// The other calls that may have made them.
     pub with: Vec<Seq>,
-    /// True if none of the calls certainly ran then: they may be a person's.
+    /// True if none of the calls certainly ran then: a person may have made the changes.
     pub in_doubt: bool,
     /// The paths.
     #[schemars(with = "Vec<String>")]
     pub paths: Vec<EntryPath>,
 }
 
-/// Change of a path by a whole call.
+/// The net change of a path by a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallPathChange {
-    /// Something is there that was not.
+    /// The entry is new.
     Added,
-    /// The entry there is another.
+    /// The entry has changed.
     Changed,
-    /// Nothing is there any more.
+    /// The entry was removed.
     Removed,
 }
 
@@ -83,21 +83,21 @@ pub struct CallOutcome {
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Call")]
 pub struct CallDocument {
-    /// The position of its intent, which is its name.
+    /// The call id: the position of its intent.
     pub call: Seq,
     /// The tool.
     pub tool: String,
-    /// The agent that made it; empty where none was named.
+    /// The agent that made it; empty if none was named.
     #[schemars(with = "String")]
     pub agent: Arc<str>,
-    /// When it began, in UTC.
+    /// The time at which it began, in UTC.
     #[schemars(with = "String")]
     pub started_at: Timestamp,
     /// `ok`, `error`, `interrupted` or `running`.
     pub status: &'static str,
-    /// The exit code in its result; null where it has none.
+    /// The exit code in its result; null without one.
     pub exit_code: Option<Value>,
-    /// True where its result says that a command took too long; null where it says nothing.
+    /// True if its result reports a command that timed out; null if it has no such field.
     pub timed_out: Option<Value>,
     /// The position of its outcome.
     pub finished: Option<Seq>,
@@ -105,7 +105,7 @@ pub struct CallDocument {
     pub micros: Option<u64>,
     /// The error's text; empty after a success.
     pub message: String,
-    /// Its parameters. A long text stands as `{ "$content": digest, "bytes": n }`.
+    /// Its parameters, with `{ "$content": digest, "bytes": n }` in place of a long text.
     pub params: Value,
     /// The positions of its events.
     pub events: Vec<Seq>,
@@ -113,10 +113,11 @@ pub struct CallDocument {
     pub paths: Vec<String>,
     /// Changes that this call, another open call or, in doubt, a person may have made.
     pub shared: Vec<SharedPaths>,
-    /// Changed paths whose entries can't be made again: their contents were not kept, or they are sockets or devices.
+    /// Changed paths with entries that can't be recreated: their contents were not kept, or they are sockets or
+    /// devices.
     pub not_kept: Vec<String>,
-    /// Entries of others that it removed or replaced and that can't be made again. Entries that were never recorded are not
-    /// listed.
+    /// Entries of other calls that it removed or replaced and that can't be recreated. Entries that were never recorded
+    /// are not listed.
     pub lost: Vec<String>,
 }
 
@@ -130,17 +131,17 @@ impl Call {
         }
     }
 
-    /// The error's text; empty after a success.
+    /// Returns the error's text; empty after a success.
     pub fn message(&self) -> &str {
         self.outcome.as_ref().map_or("", |outcome| &outcome.end.message)
     }
 
-    /// Iterates over the paths that it left with entries that no way back can make again.
+    /// Iterates over the paths at which it left entries that can't be recreated.
     pub fn not_kept(&self) -> impl ExactSizeIterator<Item = &EntryPath> {
         self.unkept.made.keys()
     }
 
-    /// Iterates over the paths of such entries of others that it removed or replaced.
+    /// Iterates over the paths of other calls' entries that it removed or replaced and that can't be recreated.
     pub fn lost(&self) -> impl ExactSizeIterator<Item = &EntryPath> {
         self.unkept.lost.keys()
     }
@@ -158,7 +159,7 @@ impl Call {
             PlannedChange::Delete(_) => CallPathChange::Removed,
         };
         let all_in_all = match (self.changes.remove(&path), now) {
-            // Added and removed is no change.
+            // Added and removed again: no change.
             (Some(CallPathChange::Added), CallPathChange::Removed) => return,
             (Some(CallPathChange::Added), _) => CallPathChange::Added,
             (Some(CallPathChange::Removed), CallPathChange::Added) => CallPathChange::Changed,
@@ -167,7 +168,8 @@ impl Call {
         self.changes.insert(path, all_in_all);
     }
 
-    /// Returns the call as a document, with marks for long texts. `may_run` is true if a call without an outcome may run.
+    /// Returns the call as a document, with marks for long texts. `may_run` is true if a call without an outcome may
+    /// run.
     pub fn document(&self, may_run: bool) -> CallDocument {
         let of_command = |field: &str| self.outcome.as_ref()?.end.result.get(field).cloned();
         CallDocument {
@@ -191,17 +193,17 @@ impl Call {
     }
 }
 
-/// Puts a long text that was kept as a content back into parameters or a result.
+/// Restores the long texts in parameters or a result from their contents.
 pub fn whole(session: &Session, value: &Value) -> Value {
     lower(value.clone(), &mut |digest| session.content(digest).ok().map(|bytes| bytes.to_vec()))
 }
 
-/// Puts calls together from events in order.
+/// Assembles calls from events in order.
 #[derive(Debug)]
 pub struct CallViews {
     open: VecDeque<Call>,
     unkept: Unkept,
-    /// The calls that may have made the changes that follow, and the position of the last of these.
+    /// The calls that may have made the changes now being read, and the position of the last such change.
     sharing: Option<(Seq, Vec<Seq>)>,
 }
 
@@ -211,7 +213,7 @@ impl CallViews {
         Ok(Self { open: VecDeque::new(), unkept: unkept_before(session, from)?, sharing: None })
     }
 
-    /// Takes an event into account. Only changes of files, and what it says of calls, matter.
+    /// Adds an event. Only events of calls and changes of files matter.
     pub fn take(&mut self, event: &EventRef<'_>) {
         if let Some(Ok(started)) = event.typed::<CallStarted>() {
             self.open.push_back(Call {
@@ -264,19 +266,19 @@ impl CallViews {
         }
     }
 
-    /// The next call in the order in which they began, once it has ended.
+    /// Returns the next call, in the order of their intents, if it has ended.
     pub fn next_ended(&mut self) -> Option<Call> {
         let ended = self.open.front().is_some_and(|call| call.outcome.is_some());
         if ended { self.open.pop_front() } else { None }
     }
 
-    /// The next call, whether it has ended or not.
+    /// Returns the next call, ended or not.
     pub fn next_begun(&mut self) -> Option<Call> {
         self.open.pop_front()
     }
 }
 
-/// The call that began at a position, with its events; none where none began.
+/// Returns the call that began at a position, with its events; `None` if no call began there.
 pub fn call_at(session: &Session, call: Seq) -> Result<Option<(Call, Vec<Recorded>)>, SessionError> {
     let mut calls = CallViews::from(session, call)?;
     let mut events = Vec::new();
@@ -294,14 +296,14 @@ pub fn call_at(session: &Session, call: Seq) -> Result<Option<(Call, Vec<Recorde
     Ok(ended.or_else(|| calls.next_begun()).map(|call| (call, events)))
 }
 
-/// Tells whether an event is the end of a call, a command or an evaluation that failed.
+/// Returns true if an event is the end of a failed call, command or evaluation.
 pub fn has_failed(event: &EventRef<'_>) -> bool {
     event.decoded().is_some_and(|CallFinished { status, .. }| status != CallStatus::Ok)
         || event.decoded().is_some_and(|CommandResult { exit_code, .. }| exit_code != 0)
         || event.decoded().is_some_and(|EvalResult { exit_code, .. }| exit_code != 0)
 }
 
-/// The path that an event is about.
+/// Returns the path that an event changes.
 pub fn path_of(event: &EventRef<'_>) -> Option<EntryPath> {
     PlannedChange::of(event).map(|change| change.path().clone())
 }

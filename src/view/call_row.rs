@@ -1,4 +1,4 @@
-//! Calls as a long list needs them: few of their fields, read without decoding the others.
+//! Calls for long lists: a few fields, read without decoding the others.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
@@ -20,25 +20,25 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::tools::PathGlob;
 
-/// The field of a result with the time that a command took.
+/// The field of a result with the duration of a command.
 const DURATION: &str = "duration_seconds";
 
-/// The calls that are wanted: those that fit every field that is given.
+/// A filter of calls: a call passes if it fits every given field.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CallFilter {
     /// Only calls of this tool.
     pub tool: Option<String>,
-    /// Only calls by this agent; empty for those that name none.
+    /// Only calls by this agent; empty for calls without an agent.
     pub agent: Option<String>,
-    /// Only calls that failed, or whose command did: it took too long, or its exit code is not 0.
+    /// Only calls that failed, or with a command that did: it timed out, or its exit code is not 0.
     pub failed: bool,
     /// Only calls that changed files.
     pub changed: bool,
-    /// Only calls that changed a path which fits this glob.
+    /// Only calls that changed a path matching this glob.
     pub path: Option<String>,
-    /// Only calls with this text in tool, parameters, result or error, in whichever case; not in texts of more than 256
-    /// bytes, which stand there as marks.
+    /// Only calls with this text in tool, parameters, result or error, ignoring case. Texts of more than 256 bytes,
+    /// which are replaced by marks, are not searched.
     pub text: Option<String>,
 }
 
@@ -51,31 +51,31 @@ pub struct CallRow {
     pub tool: Arc<str>,
     /// The agent that made it.
     pub agent: Arc<str>,
-    /// When it began.
+    /// The time at which it began.
     pub started_at: Timestamp,
-    /// The position of its outcome; none while it has none.
+    /// The position of its outcome; `None` until it has ended.
     pub finished: Option<Seq>,
-    /// Its status; none while it has no outcome.
+    /// Its status; `None` until it has ended.
     pub status: Option<CallStatus>,
     /// Its duration in microseconds.
     pub micros: u64,
     /// The exit code in its result.
     pub exit_code: Option<i64>,
-    /// True where it failed, or its command did.
+    /// True if it failed, or its command did.
     pub failed: bool,
-    /// The changes of files in it.
+    /// The number of its changes of files.
     pub changed: u64,
-    /// The parameters, where digests are wanted.
+    /// The parameters, if digests are on.
     pub params: Value,
-    /// A digest of tool and parameters, where digests are wanted.
+    /// A digest of tool and parameters, if digests are on.
     pub key: String,
-    /// A digest of the outcome, where digests are wanted.
+    /// A digest of the outcome, if digests are on.
     pub outcome: String,
     has_text: bool,
     has_path: bool,
 }
 
-/// The end of a command, as a result tells it.
+/// The end of a command, from a result.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct CommandEnd {
@@ -83,7 +83,7 @@ struct CommandEnd {
     timed_out: Option<bool>,
 }
 
-/// Puts rows together from events.
+/// Assembles rows from events.
 pub struct CallRows<'a> {
     filter: &'a CallFilter,
     glob: Option<PathGlob>,
@@ -98,23 +98,23 @@ impl<'a> CallRows<'a> {
     /// Prepares a search. `may_run` is true if calls without an outcome may run; else they have failed.
     pub fn new(filter: &'a CallFilter, may_run: bool) -> Result<Self, ValueError> {
         let glob = filter.path.as_deref().map(PathGlob::new).transpose();
-        let glob = glob.map_err(|error| ValueError::new(format!("path is no glob: {}", error.kind())))?;
-        // In the events it stands as JSON has it.
+        let glob = glob.map_err(|error| ValueError::new(format!("path is not a glob: {}", error.kind())))?;
+        // The events have the text as a JSON string.
         let text = filter.text.as_deref().map(|text| Value::from(text).to_string());
         let text = text.map(|text| regex::escape(&text[1..text.len() - 1]));
         let text = text.map(|text| RegexBuilder::new(&text).case_insensitive(true).build()).transpose();
-        let text = text.map_err(|_| ValueError::new("text is too long to be searched for"))?;
+        let text = text.map_err(|_| ValueError::new("text is too long to search for"))?;
         Ok(Self { filter, glob, text, has_digests: false, may_run, names: BTreeSet::new(), open: VecDeque::new() })
     }
 
-    /// Makes digests of parameters and outcomes, too.
+    /// Turns on digests of parameters and outcomes.
     #[must_use]
     pub fn with_digests(self) -> Self {
         Self { has_digests: true, ..self }
     }
 
-    /// Visits the wanted calls that begin from `from` on, in that order, with events up to `until`, for as long as `take`
-    /// says. Returns the position from which on to ask for more; none at the end of the history.
+    /// Visits the matching calls that begin at `from` or later, in order, with events up to `until`, until `take`
+    /// breaks. Returns the position to continue from; `None` at the end of the history.
     pub fn visit(
         mut self,
         session: &Session,
@@ -137,7 +137,7 @@ impl<'a> CallRows<'a> {
                 if event.seq < until { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             })?;
         }
-        // A call that may end behind `until` begins the next piece, unless it has begun this one already.
+        // A call that may end after `until` begins the next piece, unless it already began this one.
         while next.is_none()
             && let Some(row) = self.open.front()
         {
@@ -151,7 +151,7 @@ impl<'a> CallRows<'a> {
         Ok(next.filter(|next| *next <= head))
     }
 
-    /// Gives the first call away, if it is wanted; returns the position behind it where no more are.
+    /// Passes on the first call if it matches; returns the position after it if `take` breaks.
     fn pass_on(&mut self, take: &mut dyn FnMut(CallRow) -> ControlFlow<()>) -> Option<Seq> {
         let mut row = self.open.pop_front()?;
         row.failed |= row.status.is_none() && !self.may_run;
@@ -190,7 +190,7 @@ impl<'a> CallRows<'a> {
                 let (Ok(end), Ok(result)) = (event.finished(), finished_result(event.version, event.payload)) else {
                     return;
                 };
-                // Most results say nothing of a command.
+                // Most results are not of a command.
                 let says = result.contains("\"exit_code\"") || result.contains("\"timed_out\"");
                 let command: CommandEnd = says.then(|| serde_json::from_str(result).ok()).flatten().unwrap_or_default();
                 row.finished = Some(event.seq);
@@ -241,7 +241,7 @@ impl<'a> CallRows<'a> {
     }
 }
 
-/// Returns a result without the time that its command took, which is another one each time.
+/// Returns a result without its command's duration, which differs each time.
 fn without_duration(result: &str) -> Cow<'_, str> {
     let is_timed = result.contains(DURATION);
     match is_timed.then(|| serde_json::from_str::<Value>(result)) {
@@ -253,7 +253,7 @@ fn without_duration(result: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns JSON with its names in order: that in which a client writes them means nothing.
+/// Returns JSON with sorted names: a client's order has no meaning.
 fn in_order(mut value: Value) -> String {
     value.sort_all_objects();
     value.to_string()

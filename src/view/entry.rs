@@ -19,7 +19,7 @@ pub struct EntryDocument {
     pub entry: Entry,
 }
 
-/// The form of an entry. The fields are the kind's: a file has a content, a link a target.
+/// The JSON form of an entry. Its fields depend on its kind: a file has a content, a link a target.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Entry")]
 pub struct EntryShape {
@@ -28,19 +28,19 @@ pub struct EntryShape {
     /// The digest of a file's contents: 64 hexadecimal digits of BLAKE3.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// A file's bytes.
+    /// A file's size in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// True where a file can be executed.
+    /// True if a file is executable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executable: Option<bool>,
     /// The permission bits of a file or directory: four octal digits. Absent if old events did not record them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permissions: Option<String>,
-    /// True where a file is text.
+    /// True if a file is text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<bool>,
-    /// True where a file's contents were not kept.
+    /// True if a file's contents were not kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<bool>,
     /// The target of a symbolic link.
@@ -51,13 +51,13 @@ pub struct EntryShape {
     pub special: Option<String>,
     /// The number of times that it was written.
     pub version: u64,
-    /// When it came, in UTC.
+    /// The time at which it was created, in UTC.
     pub created_at: String,
-    /// When it was last written, in UTC.
+    /// The time at which it was last written, in UTC.
     pub updated_at: String,
 }
 
-/// An entry as a document.
+/// Returns an entry as a document.
 pub fn entry(path: &EntryPath, entry: &Entry) -> EntryDocument {
     EntryDocument { path: path.clone(), entry: entry.clone() }
 }

@@ -1,4 +1,4 @@
-//! Events.
+//! Events as documents.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::engine::id::{Seq, SessionId};
 use crate::engine::recorded::EventRef;
 use crate::engine::session::Session;
 
-/// An event: where, when and by whom it was recorded, and what it says.
+/// An event: its session, position, time, agent and content.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Event")]
 pub struct EventDocument {
@@ -20,12 +20,12 @@ pub struct EventDocument {
     pub session: SessionId,
     /// Its position, from 1.
     pub seq: Seq,
-    /// When, in UTC.
+    /// The time at which it was recorded, in UTC.
     #[schemars(with = "String")]
     pub time: Timestamp,
-    /// The position at which the call began that it belongs to.
+    /// The call id of its call.
     pub call: Option<Seq>,
-    /// The agent that made the call; empty where none was named.
+    /// The agent that made the call; empty if none was named.
     #[schemars(with = "String")]
     pub agent: Arc<str>,
     /// Its type.
@@ -33,11 +33,11 @@ pub struct EventDocument {
     pub kind: Arc<str>,
     /// The version of its encoding.
     pub version: u16,
-    /// Its content; the shape is the kind's.
+    /// Its content; the shape depends on the kind.
     pub event: Value,
 }
 
-/// An event as a document.
+/// Returns an event as a document.
 pub fn event(session: &Session, event: &EventRef<'_>) -> EventDocument {
     EventDocument {
         session: event.session,

@@ -1,4 +1,4 @@
-//! The values that several verbs and faces share: positions, events, calls, entries, patches, texts for people.
+//! The values that several verbs and faces share: positions, events, calls, entries, patches, text for people.
 
 mod authorship;
 mod authorship_format;

@@ -1,4 +1,4 @@
-//! Calls that other programs made, with the runs of agents that they belong to.
+//! Observed calls, with the agents' runs that they belong to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -25,9 +25,9 @@ pub struct ObservedCalls {
     calls: BTreeMap<Seq, CallOfRun>,
     shared: Vec<SharedChanges>,
     runs: AgentRuns,
-    /// The files that they wrote.
+    /// The files that the calls wrote, or may have written.
     written: BTreeSet<EntryPath>,
-    /// The position up to which the directory's files were recorded as they were; 0 for a workspace that is not only
+    /// The position up to which the directory's existing files were recorded; 0 for a workspace that is not only
     /// watched.
     taken_up: Seq,
 }
@@ -55,24 +55,24 @@ pub struct RunMention {
     pub call: Seq,
     /// The agent, as in the session.
     pub agent: String,
-    /// The run, by the id that its agent gives it.
+    /// The agent's id of the run.
     pub run: String,
-    /// The model; null where its agent does not tell.
+    /// The model; null if the agent does not report it.
     pub model: Option<String>,
-    /// The first line of the request that it served; empty where none is known.
+    /// The first line of the prompt that it served; empty if none was reported.
     pub prompt: String,
 }
 
 /// The part of a history that belongs to a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunSpan {
-    /// The run, by its whole id.
+    /// The run's whole id.
     pub run: String,
     /// The calls.
     pub calls: BTreeSet<Seq>,
-    /// The position before its first call; that of its beginning where it has none.
+    /// The position before its first call; the run's beginning if it has no calls.
     pub before: Seq,
-    /// The position of its last change or end of a call.
+    /// The position of its last change, or of the end of its last call.
     pub last: Seq,
     shared: Vec<(Seq, Seq)>,
 }
@@ -81,7 +81,7 @@ impl ObservedCalls {
     /// Reads the history of a session.
     ///
     /// # Errors
-    /// It can't be read.
+    /// [`SessionError`] if it can't be read.
     pub fn of(session: &Session) -> Result<Self, SessionError> {
         let state = session.state()?;
         let runs = state.slice::<AgentRuns>().cloned().unwrap_or_default();
@@ -119,7 +119,7 @@ impl ObservedCalls {
                     call.last = event.seq;
                     is_its = true;
                 }
-                // They follow the event that says whose they may be.
+                // Shared changes directly follow the event that names their calls.
                 let is_next = |shared: &&mut SharedChanges| event.call.is_none() && shared.last + 1 == event.seq;
                 if let Some(shared) = self.shared.last_mut().filter(is_next) {
                     shared.last = event.seq;
@@ -138,17 +138,17 @@ impl ObservedCalls {
         calls.into_iter().filter_map(|call| self.mention(call)).collect()
     }
 
-    /// Tells whether observed calls wrote a file, or may have.
+    /// Returns true if observed calls wrote a file, or may have.
     pub(crate) fn has_written(&self, path: &EntryPath) -> bool {
         self.written.contains(path)
     }
 
-    /// Tells whether a change was there when recording began.
+    /// Returns true if a change existed before recording began.
     pub fn was_there(&self, seq: Seq) -> bool {
         seq <= self.taken_up
     }
 
-    /// Returns the run and the request of a call; none for a call of this program's.
+    /// Returns the run and the prompt of a call; `None` if it was not observed.
     pub fn mention(&self, call: Seq) -> Option<RunMention> {
         let known = self.calls.get(&call)?;
         let model = self.runs.runs.get(&known.run).and_then(|run| run.facts.get("model")?.as_str());
@@ -157,10 +157,10 @@ impl ObservedCalls {
         Some(RunMention { call, agent, run, model: model.map(str::to_owned), prompt })
     }
 
-    /// Finds what belongs to a run, which is given by its id, the beginning of that, or as `last`.
+    /// Finds the span of a run, given by its id, a prefix of the id, or `last`.
     ///
     /// # Errors
-    /// [`WorkspaceError::UnknownRun`]: there is none, or it could be several.
+    /// [`WorkspaceError::UnknownRun`] if no run matches, or several do.
     pub fn run(&self, session: &Session, wanted: &str) -> Result<RunSpan, WorkspaceError> {
         let run = known_run(session, wanted)?;
         let calls: BTreeSet<Seq> =
@@ -177,7 +177,7 @@ impl ObservedCalls {
 }
 
 impl RunSpan {
-    /// Tells whether an event belongs to the run.
+    /// Returns true if an event belongs to the run.
     pub fn has(&self, event: &EventRef<'_>) -> bool {
         let of_run = || match event.kind {
             RunBegan::KIND => event.decoded().map(|RunBegan { run, .. }| run),
@@ -192,7 +192,7 @@ impl RunSpan {
     }
 }
 
-/// Tells whether a session only watches a directory in which others work.
+/// Returns true if a session only watches a directory where other programs work.
 fn is_watched(session: &Session) -> bool {
     let spec = session.started().and_then(|started| WorkspaceSpec::of_session(started).ok());
     spec.is_some_and(|spec| spec.only_watches())

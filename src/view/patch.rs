@@ -1,4 +1,4 @@
-//! Differences between files as patches that `git apply` and `patch -p1` understand.
+//! Differences between files as patches for `git apply` and `patch -p1`.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
 use crate::reducers::{Change, Entry, VirtualFileSystem};
 
-/// Time that one file may take to compare; after that the difference is coarser.
+/// Time limit to compare one file; after it the difference is coarser.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The mode of a directory.
@@ -27,23 +27,23 @@ pub struct Patch {
     pub path: String,
     /// `added`, `removed` or `changed`.
     pub change: &'static str,
-    /// The whole patch, as it would be shown without colour.
+    /// The whole patch, without colour.
     pub text: String,
-    /// True where contents differ that are no text.
+    /// True if binary contents differ.
     pub binary: bool,
-    /// Lines that came.
+    /// The number of lines added.
     pub added: u64,
-    /// Lines that went.
+    /// The number of lines removed.
     pub removed: u64,
 }
 
 #[derive(Default)]
 struct Side {
-    /// Empty when there is no entry.
+    /// Empty if there is no entry.
     mode: &'static str,
     bits: Option<FileMode>,
     text: String,
-    /// The digest of contents that are no text.
+    /// The digest of binary contents.
     binary: Option<Digest>,
 }
 
@@ -61,7 +61,7 @@ impl Side {
                 return Ok(Self { mode: mode_of(*mode), bits, text: String::new(), binary: Some(*content) });
             }
             Some(Node::File { content, mode, .. }) => match session.content(content) {
-                // It is withheld, or git has lost it.
+                // The content is withheld, or git has lost it.
                 Err(SessionError::Store(StoreError::NoContent(_))) => {
                     return Ok(Self { mode: mode_of(*mode), bits, text: String::new(), binary: Some(*content) });
                 }
@@ -81,7 +81,7 @@ fn mode_of(mode: FileMode) -> &'static str {
     if mode.is_executable() { "100755" } else { "100644" }
 }
 
-/// Tells whether git knows such entries; it skips the lines about others.
+/// Returns true if git supports such entries; it skips lines for others.
 fn is_known_to_git(mode: &str) -> bool {
     mode != DIRECTORY && mode.chars().all(|c| c.is_ascii_digit())
 }
@@ -94,7 +94,7 @@ fn came_or_went(word: &str, mode: &str, path: &str) -> String {
     }
 }
 
-/// The patches of a change: two when something is another kind of entry afterwards.
+/// Returns the patches of a change: two if the kind of the entry changes.
 pub fn patches(session: &Session, change: &Change) -> Result<Vec<Patch>, SessionError> {
     patches_between(session, session, change)
 }
@@ -118,7 +118,7 @@ fn kind_of(entry: &Entry) -> std::mem::Discriminant<Node> {
 }
 
 impl Patch {
-    /// Compares two texts of that name.
+    /// Compares two texts, which the patch calls `name`.
     pub fn of_texts(name: &str, old: &str, new: &str) -> Self {
         let side = |text: &str| Side { mode: mode_of(FileMode::FILE), bits: None, text: text.to_owned(), binary: None };
         Self::between(name.to_owned(), &side(old), &side(new))
@@ -133,7 +133,7 @@ impl Patch {
         };
         let (from, to) = (old.name("a", &path), new.name("b", &path));
         let binary = old.binary != new.binary;
-        // Git knows one bit of a mode, and skips such a line.
+        // Git has only the executable bit of a mode, and skips such a line.
         let bits = match (old.bits, new.bits) {
             (Some(before), Some(after)) if modes.is_empty() && !before.is_like(after) => {
                 format!("mode {before} -> {after} {path}\n")
@@ -171,7 +171,7 @@ impl Patch {
     }
 }
 
-/// A change of the files with its patch.
+/// A change of an entry with its patch.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Change")]
 pub struct ChangeDocument {
@@ -179,13 +179,13 @@ pub struct ChangeDocument {
     #[serde(flatten)]
     #[schemars(with = "ChangeShape")]
     pub change: Change,
-    /// True where contents differ that are no text.
+    /// True if binary contents differ.
     pub binary: bool,
-    /// Lines that came.
+    /// The number of lines added.
     pub lines_added: u64,
-    /// Lines that went.
+    /// The number of lines removed.
     pub lines_removed: u64,
-    /// The patch, as `git apply` and `patch -p1` understand it.
+    /// The patch, for `git apply` and `patch -p1`.
     pub patch: String,
 }
 
@@ -204,7 +204,7 @@ pub struct ChangeShape {
     pub after: Option<EntryShape>,
 }
 
-/// A change as a document.
+/// Returns a change as a document.
 pub fn change(session: &Session, change: &Change) -> Result<ChangeDocument, SessionError> {
     change_between(session, session, change)
 }

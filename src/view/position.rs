@@ -1,4 +1,4 @@
-//! Positions as people and models give them: `12`, `@12`, `-5`, a moment, or how long ago.
+//! Positions as people and models write them: `12`, `@12`, `-5`, a moment, an age, or a tag.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::reducers::Annotations;
 
-/// A position in a session, as it was given.
+/// A position in a session, as it was written.
 ///
 /// ```
 /// use foldspace::view::Position;
@@ -25,15 +25,15 @@ use crate::reducers::Annotations;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Position {
-    /// The event with that number; 0 is before the first.
+    /// The event with this number; 0 is before the first.
     Seq(Seq),
-    /// So many events before the last one.
+    /// This many events before the last one.
     Back(u64),
-    /// The last event at or before that moment.
+    /// The last event at or before this moment.
     Moment(Timestamp),
-    /// The last event so many milliseconds ago or earlier.
+    /// The last event this many milliseconds ago or earlier.
     Ago(i64),
-    /// The event with that name.
+    /// The event with this tag.
     Tag(String),
 }
 
@@ -59,12 +59,12 @@ impl FromStr for Position {
     }
 }
 
-/// Reads a moment; without an offset it is in this machine's time zone.
+/// Parses a moment; without an offset it is in this machine's time zone.
 fn moment(text: &str) -> Option<Timestamp> {
     if let Ok(exact) = text.parse() {
         return Some(exact);
     }
-    // Without its zone it would be another moment.
+    // Dropping the zone would change the moment.
     if text.contains('[') {
         let zoned: jiff::Zoned = text.parse().ok()?;
         return Some(Timestamp(zoned.timestamp().as_millisecond()));
@@ -74,22 +74,22 @@ fn moment(text: &str) -> Option<Timestamp> {
     Some(Timestamp(zoned.timestamp().as_millisecond()))
 }
 
-/// Reads a length of time such as `90s`, `10m` or `1h30m`.
+/// Parses a duration such as `90s`, `10m` or `1h30m`.
 fn milliseconds(text: &str) -> Option<i64> {
     let text = text.strip_suffix(" ago").unwrap_or(text);
     let span: jiff::Span = text.starts_with(|c: char| c.is_ascii_digit()).then(|| text.parse().ok())??;
     let length = span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).ok()?;
     let millis = i64::try_from(length.as_millis()).ok().filter(|millis| *millis >= 0)?;
-    // What is longer could not be read again as milliseconds.
+    // A longer duration could not be parsed again as milliseconds.
     jiff::Span::new().try_milliseconds(millis).ok().map(|_| millis)
 }
 
 impl Position {
-    /// The forms that are understood, in words.
+    /// A description of the valid forms.
     pub const FORMS: &str = "an event's number (12 or @12), so many events ago (-5), a moment \
                              (2025-01-31T12:00:00Z), how long ago (10m, 2h, 1h30m), or a name (tag:NAME)";
 
-    /// The event that is meant in a session.
+    /// Resolves the position in a session.
     pub fn resolve(&self, session: &Session) -> Result<Seq, SessionError> {
         let head = session.head()?;
         match *self {
@@ -102,8 +102,8 @@ impl Position {
         }
     }
 
-    /// Returns the first event for a reader of the log: of a moment the first one at or after it, of a future position the
-    /// next one, and of too early a position the first.
+    /// Returns the first event for a reader of the log: for a moment the first event at or after it, and for a position
+    /// before the first event the first one. It may be after the head.
     pub fn first_read(&self, session: &Session) -> Result<Seq, SessionError> {
         let since = |Timestamp(millis)| {
             let before = Timestamp(millis.saturating_sub(1));
@@ -120,7 +120,7 @@ impl Position {
     }
 }
 
-/// Returns the first event for a reader of the log, who may have read all events so far.
+/// Returns the first event for a reader of the log; at most the one after the head.
 pub fn first_read(session: &Session, from: &Position) -> Result<Seq, SessionError> {
     let (first, head) = (from.first_read(session)?, session.head()?);
     if first > head + 1 { Err(SessionError::NoPosition { seq: first, head }) } else { Ok(first) }
@@ -138,7 +138,7 @@ fn ago(session: &Session, millis: i64) -> Timestamp {
     Timestamp(session.now().0.saturating_sub(millis))
 }
 
-/// Finds the last event at or before a moment; 0 if there is none. Times never go back in a session.
+/// Finds the last event at or before a moment; 0 without one. Times never decrease in a session.
 fn last_at(session: &Session, head: Seq, time: Timestamp) -> Result<Seq, SessionError> {
     let (mut after, mut until) = (0, head);
     while after < until {
@@ -152,7 +152,7 @@ fn last_at(session: &Session, head: Seq, time: Timestamp) -> Result<Seq, Session
     Ok(after)
 }
 
-/// Reads a number, below 0 for so many events ago, or a text.
+/// Accepts a number, negative for so many events ago, or a text.
 impl<'de> Deserialize<'de> for Position {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let given = Value::deserialize(deserializer)?;
@@ -284,7 +284,7 @@ mod tests {
         assert!(far.parse::<Position>().is_err());
     }
 
-    /// Five events, at 1000, 1010, 1020, ... milliseconds, more or less: the first reading is the id's.
+    /// Creates five events, at about 1000, 1010, 1020, ... milliseconds: the id takes the clock's first reading.
     fn five_events() -> Session {
         let clock = Arc::new(StepClock::new(Timestamp(1000), 10));
         let store = Arc::new(MemoryStore::default());
@@ -318,6 +318,6 @@ mod tests {
         assert_eq!(found("1w"), Some(0));
         assert_eq!(found("0s"), Some(5));
         let error = "-6".parse::<Position>().unwrap().resolve(&session).unwrap_err().to_string();
-        assert_eq!(error, "there is nothing 6 events ago: the session has 5");
+        assert_eq!(error, "6 events ago is before the first event: the session has 5 events");
     }
 }

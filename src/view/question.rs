@@ -1,16 +1,16 @@
-//! Questions whether a command may run, as a person is asked them.
+//! Approval questions for a command, as text for a person.
 
 use super::text::{visible, visible_lines};
 use crate::tools::CommandQuestion;
 
-/// Characters of names.
+/// The most characters of a name.
 const NAME: usize = 80;
-/// Characters of a list of programs.
+/// The most characters of a list of programs.
 const PROGRAMS: usize = 200;
-/// Characters of a variable's value, and of a standard input, that are shown of its beginning and of its end.
+/// The characters to show from each end of a long variable or standard input.
 const ENDS: usize = 1000;
 
-/// Returns a question as a text for a person: the whole command, set apart, and the ends of its input.
+/// Returns a question as text for a person: the whole command, set apart, and the ends of its input.
 pub fn question(question: &CommandQuestion) -> String {
     let CommandQuestion { session, agent, command, env, stdin, copies, .. } = question;
     let who = if agent.is_empty() { "the agent".to_owned() } else { name(agent) };
@@ -33,7 +33,7 @@ pub fn question(question: &CommandQuestion) -> String {
     words
 }
 
-/// Returns the words for what an answer for the session would allow.
+/// Describes the programs that an answer for the session would allow.
 pub fn allowed_by_session(question: &CommandQuestion) -> String {
     let programs = question.programs.join(", ");
     match question.programs.len() {

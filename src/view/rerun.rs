@@ -1,4 +1,4 @@
-//! Calls that were made again, and what differed.
+//! Calls that were made again, and their divergences.
 
 use std::sync::Arc;
 
@@ -19,20 +19,20 @@ const SUBJECT_MAX: usize = 200;
 pub struct RerunCall {
     /// The call in the recorded session.
     pub call: Option<Seq>,
-    /// The call in the fresh session; null where it was not made.
+    /// The call in the fresh session; null if it was not made.
     pub rerun: Option<Seq>,
     /// The tool.
     pub tool: String,
     /// The agent that made it.
     #[schemars(with = "String")]
     pub agent: Arc<str>,
-    /// Its subject in one line: a command, a path, a pattern. Characters that mislead are escaped.
+    /// Its subject in one line: a command, a path, a pattern. Misleading characters are escaped.
     pub summary: String,
     /// `same`, `diverged`, `skipped` or, for a call of a script, `made`.
     pub verdict: &'static str,
     /// The reason why it was skipped.
     pub reason: Option<String>,
-    /// Differences.
+    /// The differences.
     pub divergences: Vec<DivergenceDocument>,
 }
 
@@ -45,18 +45,18 @@ pub struct DivergenceDocument {
     /// The place in the result, as a JSON pointer; empty for the whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
-    /// Value that was recorded; null in a result where there was nothing.
+    /// The recorded value; null for a place in a result without a value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub was: Option<Value>,
-    /// Value that it is now; null in a result where there is nothing.
+    /// The new value; null for a place in a result without a value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is: Option<Value>,
-    /// The change of a file, from what was recorded to what is now.
+    /// The change of a file, from the recorded state to the new one.
     #[serde(flatten)]
     pub change: Option<ChangeDocument>,
 }
 
-/// A divergence as a document, of a call in one session and of the same in another.
+/// Returns a divergence between two sessions as a document.
 pub fn divergence(was: &Session, is: &Session, one: &Divergence) -> Result<DivergenceDocument, SessionError> {
     let document = |differs, at: Option<&String>, (was, is): (Value, Value)| DivergenceDocument {
         differs,
@@ -77,7 +77,7 @@ pub fn divergence(was: &Session, is: &Session, one: &Divergence) -> Result<Diver
     })
 }
 
-/// A call that was made again as a document, with at most so many divergences.
+/// Returns a call that was made again as a document, with at most `most` divergences.
 pub fn rerun_call(was: &Session, is: &Session, call: &CallReport, most: usize) -> Result<RerunCall, SessionError> {
     let divergences: &[Divergence] = match &call.verdict {
         CallVerdict::Diverged { divergences } => divergences,

@@ -20,7 +20,7 @@ pub fn one_line(text: &str, max: usize) -> String {
     visible(&shown).into_owned()
 }
 
-/// Returns the subject of a call from its parameters: a command, a path, a pattern; of so many characters at most.
+/// Returns the subject of a call from its parameters: a command, a path, a pattern; each cut to `max` characters.
 pub fn subject(session: &Session, params: &Value, max: usize) -> String {
     let named =
         |name: &str| params.get(name).and_then(|value| text_of(session, value)).map(|text| one_line(&text, max));
@@ -45,7 +45,7 @@ fn command_line(session: &Session, words: &[Value], max: usize) -> String {
     one_line(&words.join(" "), max)
 }
 
-/// Returns a text, or the stored content in its place; its length where that is huge or gone.
+/// Returns a text, or the stored content in its place; if that is huge or missing, a note of its length.
 fn text_of<'a>(session: &Session, value: &'a Value) -> Option<Cow<'a, str>> {
     if let Value::String(text) = value {
         return Some(Cow::Borrowed(text));

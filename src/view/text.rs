@@ -1,20 +1,20 @@
-//! Texts that people are shown.
+//! Text that is shown to people.
 
 use std::borrow::Cow;
 
 use crate::engine::path;
 
-/// Tells whether a character misleads a reader, who can't see it or sees something else by it.
+/// Returns true if a character misleads a reader: it is invisible, or changes how other text looks.
 pub fn misleads(c: char) -> bool {
     path::misleads(c)
 }
 
-/// A text in which such characters are written as escapes.
+/// Escapes misleading characters.
 pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(text, misleads)
 }
 
-/// Escapes such characters but line ends and tabs.
+/// Escapes misleading characters except line ends and tabs.
 pub fn visible_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| misleads(c) && c != '\n' && c != '\t')
 }

@@ -1,4 +1,4 @@
-//! Entries that can't be made again, tracked while a history is read.
+//! Tracks entries that can't be recreated while a history is read.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use crate::engine::session::error::SessionError;
 use crate::reducers::{VirtualFileSystem, can_be_made};
 use crate::tools::PlannedChange;
 
-/// Entries that can't be made again, by path, with their digests where those are known.
+/// Entries that can't be recreated, by path, with their digests if recorded.
 pub(super) type Unkept = BTreeMap<EntryPath, Option<Digest>>;
 
-/// Returns what a change leaves at its path that can't be made again.
+/// Returns the entry at the path of a change, with its digest, if it can't be recreated.
 fn left_by(change: &PlannedChange) -> Option<(&EntryPath, Option<Digest>)> {
     match change {
         PlannedChange::Write(write) if !can_be_made(&write.node) => Some((&write.path, write.node.known_content())),
@@ -30,7 +30,7 @@ fn keeps(change: &PlannedChange, path: &EntryPath, known: Option<Digest>) -> boo
     }
 }
 
-/// Returns the entries before a position that can't be made again.
+/// Returns the entries before a position that can't be recreated.
 pub(super) fn unkept_before(session: &Session, from: Seq) -> Result<Unkept, SessionError> {
     if from <= 1 {
         return Ok(Unkept::new());
@@ -40,7 +40,7 @@ pub(super) fn unkept_before(session: &Session, from: Seq) -> Result<Unkept, Sess
     Ok(unkept.map(|(path, entry)| (path.clone(), entry.node.known_content())).collect())
 }
 
-/// Applies a change. Returns the entries that it removes or replaces and that nothing can make again.
+/// Applies a change. Returns the entries that it removes or replaces and that can't be recreated.
 pub(super) fn follow(unkept: &mut Unkept, change: &PlannedChange) -> Unkept {
     let at = change.path();
     let related = unkept.range(at.clone()..).take_while(|(path, _)| path.as_bytes().starts_with(at.as_bytes()));
@@ -52,12 +52,12 @@ pub(super) fn follow(unkept: &mut Unkept, change: &PlannedChange) -> Unkept {
     gone
 }
 
-/// Entries that can't be made again and that one call made or removed.
+/// Entries that can't be recreated and that one call made or removed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct UnkeptOfCall {
     /// Entries that it made or changed.
     pub(super) made: Unkept,
-    /// Entries of others that it removed or replaced.
+    /// Entries of other calls that it removed or replaced.
     pub(super) lost: Unkept,
 }
 
@@ -67,7 +67,7 @@ impl UnkeptOfCall {
         self.lost.extend(of_others.map(|(path, digest)| (path.clone(), *digest)));
         follow(&mut self.made, change);
         if let Some((_, moved @ Some(_))) = left_by(change) {
-            // It has another name, and is not lost.
+            // The entry was moved, and is not lost.
             self.lost.retain(|_, digest| *digest != moved);
         }
     }

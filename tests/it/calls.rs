@@ -470,5 +470,5 @@ fn call_behind_another_waits_as_long_as_its_author_may() {
     assert!(!agents.is_ok() && agents.text.contains("time limit"), "{}", agents.text);
     let (persons, shown) = behind_another(CommandTime::default().unlimited());
     assert!(persons.is_ok(), "{}", persons.text);
-    assert_eq!(shown, "[waits for another call of this session]\n");
+    assert_eq!(shown, "[waiting for another call of this session]\n");
 }

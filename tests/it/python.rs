@@ -198,11 +198,11 @@ fn python_refuses_what_is_over_its_limits() {
     refused(&rig, json!({ "code": "x = 'y' * 30000", "writes": write("a", "{x}{x}") }), "60000 characters");
     refused(&rig, json!({ "code": "1", "writes": write("a", "{x}") }), "no global variable x");
     refused(&rig, json!({ "code": "1", "writes": write("../a", "") }), "not allowed");
-    refused(&rig, json!({ "code": "1", "writes": write("bytes", "") }), "exists already");
+    refused(&rig, json!({ "code": "1", "writes": write("bytes", "") }), "already exists");
     refused(&rig, json!({ "code": "1", "reads": ["../a"] }), "not allowed");
     refused(&rig, json!({ "code": "1", "reads": ["none"] }), "/none does not exist");
     refused(&rig, json!({ "code": "1", "reads": ["bytes"] }), "binary");
-    refused(&rig, json!({ "code": "1", "globals": { "a b": 1 } }), "no name of a variable");
+    refused(&rig, json!({ "code": "1", "globals": { "a b": 1 } }), "is not a variable name");
     refused(&rig, json!({ "code": "1", "globals": { "a": "x".repeat(48_001) } }), "globals has");
     rig.reopen_with(rules(PythonRules { code_chars: 48_000, ..PythonRules::default() }));
     assert_eq!(result(&evaluate(&rig, json!({ "code": long(48_000) })))["value_repr"], "1");

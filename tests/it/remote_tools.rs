@@ -238,7 +238,7 @@ async fn remote_tool_failing_changes_no_file() {
         (json!("panic"), "the tool failed: it panicked"),
         (json!({ "read": "nothing" }), "/nothing does not exist"),
         (json!({ "write": ["../out", "x"] }), "are not allowed"),
-        (json!("forge"), "a program records kinds of its own"),
+        (json!("forge"), "a program records only its own event kinds"),
     ] {
         let steps = json!([{ "write": ["kept.txt", "new"] }, { "write": ["new.txt", "x"] }, { "note": "n" }, last]);
         let outcome = call(&served, steps).await;
@@ -304,7 +304,7 @@ async fn registered_names_must_be_free() {
     let (same, _hear) = tools();
     for session in [None, Some("demo")] {
         let why = refusal(client.register_tools(&same, session).await);
-        assert_eq!(why, "another program has registered a tool looking already");
+        assert_eq!(why, "another program has already registered the tool looking");
     }
     drop(registered);
     eventually_async("its tools are gone", async || names(&served, "/v1/tools").await.len() == 12).await;
@@ -337,10 +337,10 @@ async fn registrations_have_limits() {
     for (tools, why) in [
         (vec![], "1 to 64 tools"),
         (many.clone(), "1 to 64 tools"),
-        (vec![long], "over 65536"),
+        (vec![long], "the limit is 65536"),
         (vec![flat], "\"type\": \"object\""),
-        (vec![offer("read_file")], "there is a tool read_file already"),
-        (vec![offer("session_merge")], "there is a tool session_merge already"),
+        (vec![offer("read_file")], "tool read_file already exists"),
+        (vec![offer("session_merge")], "tool session_merge already exists"),
         (vec![offer("two"), offer("two")], "registered twice"),
         (vec![offer("no name")], "letters, digits and underscores"),
         (vec![json!({ "name": "x" })], "missing field"),

@@ -85,22 +85,22 @@ fn senseless(own: &[u8], foreign: &[u8]) -> Vec<(Vec<u8>, &'static str)> {
     let fork_of_itself = [&[2][..], &number, &2u64.to_le_bytes(), &placed(own.to_vec(), 3)[1..]].concat();
     let huge_fork = [&[2][..], session(2).as_bytes(), &u64::MAX.to_le_bytes(), &own[1..]].concat();
     vec![
-        (Vec::new(), "is no message of a session"),
-        (vec![1], "is no whole commit"),
-        (vec![4, 0], "is no message of a session"),
-        (vec![200; 300], "is no message of a session"),
-        ([&[1][..], &[9; 400]].concat(), "is no whole commit"),
-        (own[..own.len() - 1].to_vec(), "is no whole commit"),
-        (own[..40].to_vec(), "is no whole commit"),
-        ([&[3][..], b"x"].concat(), "is no message of a session"),
+        (Vec::new(), "is not a session message"),
+        (vec![1], "is not a complete commit"),
+        (vec![4, 0], "is not a session message"),
+        (vec![200; 300], "is not a session message"),
+        ([&[1][..], &[9; 400]].concat(), "is not a complete commit"),
+        (own[..own.len() - 1].to_vec(), "is not a complete commit"),
+        (own[..40].to_vec(), "is not a complete commit"),
+        ([&[3][..], b"x"].concat(), "is not a session message"),
         (foreign.to_vec(), "is a commit of session"),
-        (own.to_vec(), "are there already"),
-        (placed(own.to_vec(), 1), "are there already"),
+        (own.to_vec(), "already exist"),
+        (placed(own.to_vec(), 1), "already exist"),
         (placed(own.to_vec(), 100), "begins with event 100"),
-        (fork_of_itself, "forks no session"),
-        (huge_fork, "forks no session"),
-        ([&[17][..], &[7; 32]].concat(), "its content is not there"),
-        ([&[17][..], &[7; 31]].concat(), "is no message of a session"),
+        (fork_of_itself, "is an invalid fork"),
+        (huge_fork, "is an invalid fork"),
+        ([&[17][..], &[7; 32]].concat(), "its content is missing"),
+        ([&[17][..], &[7; 31]].concat(), "is not a session message"),
     ]
 }
 
@@ -138,9 +138,9 @@ async fn senseless_message_ends_no_session_and_is_cut_off() {
     assert!(told.contains(&format!("on the cluster: {} problems", sent.len())), "{told}");
     let (status, told) = checker.fsck(&["--repair"]);
     assert_eq!(status, Some(0), "{told}");
-    assert!(told.contains(&format!("{} senseless messages cut off", sent.len())), "{told}");
+    assert!(told.contains(&format!("{} invalid messages removed", sent.len())), "{told}");
     let (status, told) = checker.fsck(&[]);
-    assert_eq!((status, told.contains("on the cluster: no damage is left")), (Some(0), true), "{told}");
+    assert_eq!((status, told.contains("on the cluster: no damage remains")), (Some(0), true), "{told}");
     assert_eq!(record(&one, session(1), "e"), 5);
     block_in_place(|| one.store.remove(session(1))).unwrap();
     assert!(texts(&other, session(1)).is_err(), "it is removed");

@@ -63,7 +63,7 @@ async function look(page) {
   await page.keyboard.press("3");
   await page.getByRole("button", { name: /^Usage/ }).waitFor();
   await page.keyboard.press("u");
-  await page.getByRole("dialog", { name: "Go on until" }).getByText("This needs the server").waitFor();
+  await page.getByRole("dialog", { name: "Continue until" }).getByText("This needs the server").waitFor();
   await page.keyboard.press("Escape");
   await page.keyboard.press("c");
   await page.getByRole("status").getByText("This needs the server").waitFor();

@@ -164,7 +164,7 @@ async function conditions(rig, origin) {
   const found = async (query) => String((await rig.api(origin, `/v1/sessions/first/until?${new URLSearchParams(query)}`)).seq);
   const at = () => page.getByRole("slider").getAttribute("aria-valuenow");
   const arrives = (seq, what) => until(async () => (await at()) === seq, `${what} at ${seq}`);
-  const shown = page.getByRole("dialog", { name: "Go on until" });
+  const shown = page.getByRole("dialog", { name: "Continue until" });
   await page.keyboard.press("u");
   await shown.getByLabel("Condition").fill("fialed");
   await page.keyboard.press("Enter");
@@ -186,7 +186,7 @@ async function conditions(rig, origin) {
   const before = await found({ conditions: "/movements/", from: fortieth, backward: true });
   await arrives(before, "the match before");
   await page.keyboard.press("c");
-  await page.getByText("There is no breakpoint: p sets one.").waitFor();
+  await page.getByText("No breakpoint is set: p sets one.").waitFor();
   await page.keyboard.press("p");
   for (const condition of ["failed", "Usage.calls >= 60"]) {
     await shown.getByLabel("Condition").fill(condition);
@@ -214,7 +214,7 @@ async function conditions(rig, origin) {
   await page.keyboard.press("u");
   await shown.getByLabel("Condition").fill("failed");
   await page.keyboard.press("Enter");
-  await shown.getByText("No later event meets it.").waitFor();
+  await shown.getByText("No later event meets the condition.").waitFor();
   rig.sound(page);
 }
 

@@ -1,12 +1,12 @@
-/** The tools of a session for the AI SDK of Vercel. */
+/** The tools of a session for Vercel's AI SDK. */
 
 import { dynamicTool, jsonSchema, type ToolSet } from "ai";
 import { FoldspaceError } from "./errors.js";
 import type { Session } from "./session.js";
 
 /**
- * Returns the tools of a session for `generateText`, `streamText` and agents; `only` names those that a model gets. A
- * call that fails tells the model why, and a failure of the infrastructure throws.
+ * Returns the tools of a session for `generateText`, `streamText` and agents, or just the tools that `only` names. A
+ * failed call returns its error to the model; a failure of the infrastructure throws.
  */
 export async function foldspaceTools(session: Session, { only }: { only?: string[] } = {}): Promise<ToolSet> {
   const tools = (await session.tools()).filter((tool) => !only || only.includes(tool.name));

@@ -1,10 +1,10 @@
-/** The program that comes with this package. */
+/** The program of this package. */
 
 import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
 import { FoldspaceError } from "./errors.js";
 
-/** Returns the path of the program: that of `FOLDSPACE_BIN`, else that of the platform's package. */
+/** Returns the path of the program: `FOLDSPACE_BIN`, else the platform's package. */
 export function findFoldspaceBin(): string {
   const named = process.env.FOLDSPACE_BIN;
   if (named) return named;
@@ -13,8 +13,8 @@ export function findFoldspaceBin(): string {
     const path = createRequire(import.meta.url).resolve(`${platform}/foldspace`);
     if (existsSync(path)) return path;
   } catch {
-    // It is told below.
+    // Reported below.
   }
   const hint = "install it with optional dependencies, or name the program in FOLDSPACE_BIN";
-  throw new FoldspaceError("start", `there is no program for this machine (${platform})`, hint);
+  throw new FoldspaceError("start", `no program found for this machine (${platform})`, hint);
 }

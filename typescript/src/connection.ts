@@ -1,4 +1,4 @@
-/** Requests to the server: documents, bytes and streams, with its problems as errors. */
+/** Requests to the server for documents, bytes and streams; problems become errors. */
 
 import { request, type IncomingMessage } from "node:http";
 import { join } from "node:path";
@@ -24,16 +24,16 @@ export interface Asked {
 export interface StreamEvent {
   name: string;
   id: string;
-  // The description of the API says what is in it.
+  // The API's description has the schema.
   data: any;
 }
 
-/** What cancels a request, on the server too. */
+/** Cancels a request, also on the server. */
 export interface Cancel {
   signal?: AbortSignal;
 }
 
-/** The way to the server of a data directory, or to one over TCP with its token. */
+/** The server of a data directory, or a server over TCP with its token. */
 export interface Place {
   data?: string;
   url?: string;
@@ -49,14 +49,14 @@ export class Connection {
     this.directory = dataDirectory(place.data);
   }
 
-  /** Connects, or connects again where the server has ended since. */
+  /** Connects, or reconnects if the server has ended. */
   async attend(): Promise<void> {
     if (this.place.url || (this.#attended && !this.#attended.destroyed && !this.#attended.readableEnded)) return;
     this.close();
     this.#attended = await attend(this.directory);
   }
 
-  /** Lets the server end when it wants. */
+  /** Allows the server to end. */
   close(): void {
     this.#attended?.destroy();
     this.#attended = undefined;
@@ -68,7 +68,7 @@ export class Connection {
     return (read.length ? JSON.parse(read.toString("utf8")) : undefined) as T;
   }
 
-  /** Makes a request and gives its response, of which nothing is read yet. */
+  /** Makes a request and returns its unread response. */
   async response(method: string, path: string, asked: Asked = {}): Promise<IncomingMessage> {
     await this.attend();
     const response = await this.#send(method, path, asked);
@@ -77,12 +77,12 @@ export class Connection {
     try {
       problem = JSON.parse((await bytesOf(response)).toString("utf8")) as Problem;
     } catch {
-      // The status tells.
+      // The status describes the problem.
     }
     throw ofProblem(problem, response.statusCode);
   }
 
-  /** Gives the events of a stream. */
+  /** Yields the events of a stream. */
   async *events(method: string, path: string, asked: Asked = {}): AsyncGenerator<StreamEvent> {
     const response = await this.response(method, path, { ...asked, stream: true });
     try {
@@ -94,7 +94,7 @@ export class Connection {
     }
   }
 
-  /** Gives the events of a stream that resumes where it broke off; `last` names the event that ends it. */
+  /** Yields the events of a stream, and resumes a broken stream; `last` names the event that ends it. */
   async *resumed(path: string, asked: Asked, last: string): AsyncGenerator<StreamEvent> {
     let lastEventId: string | undefined;
     for (let failures = 0; ; ) {
@@ -128,7 +128,7 @@ export class Connection {
     const to = base ? { host: base.hostname, port: base.port } : { socketPath: join(this.directory, "http.sock") };
     if (base) headers.host = base.host;
     return new Promise((done, failed) => {
-      // A kept connection may be gone by its next use, and a request that changes something is not sent twice.
+      // A reused connection may be closed by now, and a request that changes something must not be sent twice.
       const sent = request({ ...to, agent: false, method, path: search ? `${path}?${search}` : path, headers, signal });
       sent.on("response", done);
       sent.on("error", (error) => failed(lost(error, signal)));
@@ -171,7 +171,7 @@ async function* eventsOf(response: IncomingMessage): AsyncGenerator<StreamEvent>
   }
 }
 
-/** Writes a path with its slashes, for an address. */
+/** Encodes a path for a URL, except for its slashes. */
 export function encoded(path: string): string {
   return path.replace(/^\/+/, "").split("/").map(encodeURIComponent).join("/");
 }

@@ -1,15 +1,15 @@
-/** Errors: what was wrong, its kind, and what to do. */
+/** Errors, with their kind and advice. */
 
 import type { components } from "./api.js";
 
-/** A problem as the server tells it (RFC 9457). */
+/** A problem that the server reports (RFC 9457). */
 export type Problem = components["schemas"]["Problem"];
 /** The outcome of a call. */
 export type CallOutcome = components["schemas"]["CallOutcome"];
 
 /**
- * An error of foldspace. `kind` is that of the problem (`not_found`, `refused`, `conflict`, ...), the reason of a call
- * that failed, or one of `start` and `connection`.
+ * An error of foldspace. `kind` is the problem's kind (`not_found`, `refused`, `conflict`, ...), the reason of a failed
+ * call, or `start` or `connection`.
  */
 export class FoldspaceError extends Error {
   override readonly name: string = "FoldspaceError";
@@ -23,7 +23,7 @@ export class FoldspaceError extends Error {
     super(hint ? `${detail} (${hint})` : detail);
   }
 
-  /** Tells whether the store, the workspace or its backend failed, and not what was asked for. */
+  /** True if the store, the workspace or its backend failed, not the request. */
   get isInfrastructure(): boolean {
     return INFRASTRUCTURE.has(this.kind);
   }
@@ -31,7 +31,7 @@ export class FoldspaceError extends Error {
 
 const INFRASTRUCTURE = new Set(["failed", "abandoned", "backend", "broken", "full", "ending", "other_host", "too_slow", "start", "connection"]);
 
-/** A command that failed, where the caller asked for success. */
+/** A failed command with `check`. */
 export class CommandFailedError extends FoldspaceError {
   override readonly name = "CommandFailedError";
 
@@ -46,7 +46,7 @@ export function ofProblem(problem: Partial<Problem>, status = 0): FoldspaceError
   return new FoldspaceError(problem.kind ?? "error", problem.detail ?? `the server answered with ${status}`, problem.hint);
 }
 
-/** Returns the outcome of a success, and throws that of a failure. */
+/** Returns a successful outcome, or throws the error of a failed one. */
 export function succeeded(outcome: CallOutcome): CallOutcome {
   if (outcome.status === "ok") return outcome;
   throw new FoldspaceError(outcome.reason ?? outcome.status, outcome.text, undefined, outcome);

@@ -7,7 +7,7 @@ import { FoldspaceError, succeeded, type CallOutcome } from "./errors.js";
 
 /** An entry of a workspace. */
 export type Entry = components["schemas"]["EntryAtPath"];
-/** A position: an event's number, or text such as `-5`, `10m` or `tag:NAME`. */
+/** A position: an event number, or text such as `-5`, `10m` or `tag:NAME`. */
 export type Position = number | string;
 /** A change below a directory. */
 export interface Change {
@@ -16,7 +16,7 @@ export interface Change {
   seq: number;
 }
 
-/** Files that are only read. */
+/** Read-only files. */
 export class ReadFiles {
   constructor(
     protected readonly connection: Connection,
@@ -39,24 +39,24 @@ export class ReadFiles {
     return `${this.session}/files/${encoded(path)}`;
   }
 
-  /** Gives the contents of a file piece by piece. */
+  /** Streams the contents of a file. */
   async stream(path: string, { signal }: Cancel = {}): Promise<ReadableStream<Uint8Array>> {
     const response = await this.connection.response("GET", this.#file(path), { query: { at: this.at }, signal });
     return Readable.toWeb(response) as ReadableStream<Uint8Array>;
   }
 
-  /** Lists the entries of a directory; more levels of it with `depth`. */
+  /** Lists the entries of a directory, `depth` levels deep. */
   list(path = "", { depth = 1, signal }: { depth?: number } & Cancel = {}): Promise<Entry[]> {
     const query = { at: this.at, below: path.replace(/^\/+/, "") || undefined, depth };
     return this.connection.document("GET", `${this.session}/files`, { query, signal });
   }
 
-  /** Tells of an entry; a link itself. */
+  /** Returns the metadata of an entry. Does not follow a link. */
   stat(path: string): Promise<Entry> {
     return this.connection.document("GET", `${this.session}/stat/${encoded(path)}`, { query: { at: this.at } });
   }
 
-  /** Tells whether an entry is there. */
+  /** Returns true if an entry exists. */
   async exists(path: string): Promise<boolean> {
     try {
       await this.stat(path);
@@ -67,7 +67,7 @@ export class ReadFiles {
     }
   }
 
-  /** Gives a directory as a tar archive. */
+  /** Streams a directory as a tar archive. */
   async tar(below?: string, { signal }: Cancel = {}): Promise<ReadableStream<Uint8Array>> {
     const asked = { body: { at: this.at, below }, signal };
     const response = await this.connection.response("POST", `${this.session}/materialise`, asked);
@@ -75,31 +75,31 @@ export class ReadFiles {
   }
 }
 
-/** Files as they are now. Each change is a recorded call. */
+/** The present files. Each change is a recorded call. */
 export class Files extends ReadFiles {
   constructor(connection: Connection, session: string, private readonly agent?: string) {
     super(connection, session);
   }
 
-  /** Writes a file, at most 1 GiB; `create` fails where something is. */
+  /** Writes a file of at most 1 GiB. With `create`, fails if the path exists. */
   async write(path: string, data: Data, options: { executable?: boolean; create?: boolean } & Cancel = {}): Promise<CallOutcome> {
     const { signal, ...rest } = options;
     const asked = { query: { ...rest, agent: this.agent }, content: data, signal };
     return succeeded(await this.connection.document("PUT", `${this.session}/files/${encoded(path)}`, asked));
   }
 
-  /** Removes an entry; a directory that is not empty with `recursive`. */
+  /** Removes an entry; a directory with entries only if `recursive` is set. */
   async remove(path: string, { recursive }: { recursive?: boolean } = {}): Promise<CallOutcome> {
     const asked = { query: { recursive, agent: this.agent } };
     return succeeded(await this.connection.document("DELETE", `${this.session}/files/${encoded(path)}`, asked));
   }
 
-  /** Moves an entry, with what is below it. */
+  /** Moves an entry, with everything below it. */
   async move(from: string, to: string, { replace }: { replace?: boolean } = {}): Promise<CallOutcome> {
     return succeeded(await this.connection.document("POST", `${this.session}/move`, { body: { from, to, replace, agent: this.agent } }));
   }
 
-  /** Makes a directory; one that is there stays. */
+  /** Creates a directory. The directory may exist. */
   async mkdir(path: string): Promise<CallOutcome> {
     return succeeded(await this.connection.document("POST", `${this.session}/directories`, { body: { path, agent: this.agent } }));
   }
@@ -110,7 +110,7 @@ export class Files extends ReadFiles {
     return succeeded(await this.connection.document("PUT", `${this.session}/tar`, asked));
   }
 
-  /** Tells of changes below a directory as they come. */
+  /** Yields the changes below a directory as they come. */
   async *watch(below?: string, options: { recursive?: boolean; signal?: AbortSignal } = {}): AsyncGenerator<Change> {
     const { recursive, signal } = options;
     for await (const event of this.connection.resumed(`${this.session}/watch`, { query: { below, recursive }, signal }, "end")) {

@@ -1,5 +1,5 @@
 /**
- * foldspace: sessions of the sandboxes in which AI agents work.
+ * foldspace: sessions of the sandboxes of AI agents.
  *
  * @module
  */
@@ -15,26 +15,26 @@ export { Files, ReadFiles, type Change, type Entry, type Position } from "./file
 export { CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
 export { Session, Snapshot, type Answer, type Command, type Event, type NewSession, type Rules, type RunOptions, type SessionStatus } from "./session.js";
 
-/** A client of a server, which is started where none runs: its sessions. */
+/** A client of a server and its sessions. Starts the server if none runs. */
 export class Client implements Disposable {
   readonly #connection: Connection;
 
-  /** `data` is the directory of the data, `url` and `token` a server over TCP; by default that of the command line. */
+  /** `data` is the data directory, by default the command line's; `url` and `token` select a server over TCP. */
   constructor(place: Place = {}) {
     this.#connection = new Connection(place);
   }
 
-  /** Begins a session. */
+  /** Starts a session. */
   create(wishes: NewSession = {}): Promise<Session> {
     return create(this.#connection, wishes, false);
   }
 
-  /** Returns a session that is there, by its name or the beginning of its id. */
+  /** Opens an existing session, by its name or the beginning of its id. */
   open(session: string, rules: Rules = {}): Promise<Session> {
     return open(this.#connection, session, rules, false);
   }
 
-  /** Lists all sessions, the oldest first. */
+  /** Lists all sessions, oldest first. */
   async sessions(): Promise<SessionStatus[]> {
     const found: SessionStatus[] = [];
     for (;;) {
@@ -45,13 +45,13 @@ export class Client implements Disposable {
     }
   }
 
-  /** Ends the server: calls in flight get some time. */
+  /** Ends the server, after a grace period for calls in flight. */
   async stopServer(): Promise<void> {
     await this.#connection.document("POST", "/v1/server/stop");
     this.close();
   }
 
-  /** Lets the server end when nobody else uses it. */
+  /** Closes the connection. The server ends when it is unused. */
   close(): void {
     this.#connection.close();
   }
@@ -61,13 +61,13 @@ export class Client implements Disposable {
   }
 }
 
-/** Begins a session with a connection of its own: `await using s = await session({ backend: "podman" })`. */
+/** Starts a session with its own connection: `await using s = await session({ backend: "podman" })`. */
 export async function session(wishes: NewSession & Place = {}): Promise<Session> {
   const { data, url, token, ...rest } = wishes;
   return create(new Connection({ data, url, token }), rest, true);
 }
 
-/** Opens a session that is there, by its name or the beginning of its id, with a connection of its own. */
+/** Opens an existing session, by its name or the beginning of its id, with its own connection. */
 export async function attach(session: string, wishes: Rules & Place = {}): Promise<Session> {
   const { data, url, token, ...rules } = wishes;
   return open(new Connection({ data, url, token }), session, rules, true);

@@ -15,14 +15,14 @@ const TAKEN = 4;
 
 const pause = () => new Promise((done) => setTimeout(done, PAUSE));
 
-/** Returns the directory of the data, as the command line chooses it. */
+/** Returns the data directory, by the command line's rules. */
 export function dataDirectory(data?: string): string {
   const named = data ?? process.env.FOLDSPACE_DATA;
   if (named) return resolve(named);
   return join(process.env.XDG_DATA_HOME || join(homedir(), ".local", "share"), "foldspace");
 }
 
-/** Connects to the server of the data, which is started where none runs. The connection keeps it from ending. */
+/** Connects to the server of the data directory, and starts it if none runs. The connection keeps it running. */
 export async function attend(directory: string): Promise<Socket> {
   const until = Date.now() + PATIENCE;
   for (;;) {
@@ -41,7 +41,7 @@ function greet(socketPath: string): Promise<Socket | undefined> {
     const headers = { connection: "upgrade", upgrade: "foldspace-attend", "content-type": "application/json" };
     const asked = request({ socketPath, method: "POST", path: "/v1/attend", headers, timeout: 10_000 });
     asked.on("upgrade", (_, socket: Socket) => {
-      // It does not keep this process from ending.
+      // The socket must not keep this process running.
       socket.unref();
       socket.on("error", () => socket.destroy());
       done(socket);
@@ -49,11 +49,11 @@ function greet(socketPath: string): Promise<Socket | undefined> {
     asked.on("response", (response) => {
       response.resume();
       if (response.statusCode === 503) done(undefined);
-      else failed(new FoldspaceError("start", `the server refused to be attended: ${response.statusCode}`));
+      else failed(new FoldspaceError("start", `the server refused the connection: ${response.statusCode}`));
     });
     asked.on("timeout", () => asked.destroy(new FoldspaceError("start", "the server has not answered for 10 s")));
     asked.on("error", (error: NodeJS.ErrnoException) => {
-      // It is not there, or ends at this moment.
+      // The server is not running, or is just ending.
       const isGone = ["ENOENT", "ECONNREFUSED", "ECONNRESET", "ENOTDIR", "EPIPE"].includes(error.code ?? "");
       if (isGone) done(undefined);
       else failed(new FoldspaceError("start", `the server can't be reached: ${error.message}`));
@@ -65,7 +65,7 @@ function greet(socketPath: string): Promise<Socket | undefined> {
 type Words = "ready" | { failed: { exit: number; message: string; hint?: string | null } };
 
 async function start(directory: string, until: number): Promise<void> {
-  // Rules come with each call, and the server has other clients, too.
+  // Rules come with each call, since the server has other clients, too.
   const { FOLDSPACE_AUTO_CONFIRM: _confirm, FOLDSPACE_MAX_TIMEOUT: _most, ...env } = process.env;
   const program = findFoldspaceBin();
   const child = spawn(program, ["--data", directory, "serve", "--background"], {
@@ -79,7 +79,7 @@ async function start(directory: string, until: number): Promise<void> {
     child.stdout.setEncoding("utf8").on("data", (piece: string) => (text += piece));
     child.stdout.on("close", () => done(text));
     child.on("error", (error) =>
-      failed(new FoldspaceError("start", `${program} could not be started: ${error.message}`, "FOLDSPACE_BIN names the program")),
+      failed(new FoldspaceError("start", `failed to start ${program}: ${error.message}`, "FOLDSPACE_BIN names the program")),
     );
   });
   child.unref();

@@ -4,9 +4,9 @@ import type { components } from "./api.js";
 import type { Connection } from "./connection.js";
 import { FoldspaceError } from "./errors.js";
 
-/** A process as the server tells of it. */
+/** The server's description of a process. */
 export type ProcessStatus = components["schemas"]["Process"];
-/** Takes a piece of output. */
+/** Receives a piece of output. */
 export type OnOutput = (stream: "stdout" | "stderr", bytes: Uint8Array) => void;
 
 /** The end of a command. */
@@ -34,13 +34,13 @@ export class CommandResult {
     return new TextDecoder().decode(this.stderrBytes);
   }
 
-  /** Tells whether it ended with 0. */
+  /** True if it ended with 0 and did not time out. */
   get ok(): boolean {
     return this.exitCode === 0 && !this.timedOut;
   }
 }
 
-/** Collects output by streams. */
+/** Collects output by stream. */
 export class Collected {
   readonly #pieces: Record<"stdout" | "stderr", Uint8Array[]> = { stdout: [], stderr: [] };
 
@@ -57,12 +57,12 @@ export class Collected {
   }
 }
 
-/** A process that runs in the background, or has ended. */
+/** A background process, running or ended. */
 export class Process {
   constructor(
     private readonly connection: Connection,
     private readonly session: string,
-    /** As it was when it was asked for last. */
+    /** The description from the last request. */
     public status: ProcessStatus,
   ) {}
 
@@ -75,18 +75,18 @@ export class Process {
     return `${this.session}/processes/${this.number}`;
   }
 
-  /** Tells of it as it is now. */
+  /** Returns its present description. */
   async show(): Promise<ProcessStatus> {
     return (this.status = await this.connection.document("GET", this.#path));
   }
 
-  /** Waits for its end, or for so many seconds, and tells of it. */
+  /** Waits for its end, or for `timeout` seconds, and returns its description. */
   async wait(timeout?: number, signal?: AbortSignal): Promise<ProcessStatus> {
     const asked = { body: { timeout_seconds: timeout }, signal };
     return (this.status = await this.connection.document("POST", `${this.#path}/wait`, asked));
   }
 
-  /** Sends standard input, and ends it with `end`. */
+  /** Sends standard input, and closes it if `end` is true. */
   async send(data: string | Uint8Array, { end = false }: { end?: boolean } = {}): Promise<void> {
     const base64 = Buffer.from(data as Uint8Array).toString("base64");
     await this.connection.document("POST", `${this.#path}/input`, { body: { base64, end } });
@@ -107,7 +107,7 @@ export class Process {
     await this.signal("KILL");
   }
 
-  /** Gives what it prints: what is kept of it, then what comes, until it ends. */
+  /** Yields its output: the stored output, then new output, until it ends. */
   async *output(options: { from?: number; signal?: AbortSignal } = {}): AsyncGenerator<{ stream: "stdout" | "stderr"; bytes: Uint8Array }> {
     const asked = { query: { from: options.from }, signal: options.signal };
     for await (const event of this.connection.resumed(`${this.#path}/output`, asked, "ended")) {
@@ -118,7 +118,7 @@ export class Process {
     }
   }
 
-  /** Waits for its end, and returns what it printed. */
+  /** Waits for its end, and returns its result with all output. */
   async collect(options: { onOutput?: OnOutput; signal?: AbortSignal } = {}): Promise<CommandResult> {
     const collected = new Collected(options.onOutput);
     for await (const { stream, bytes } of this.output({ signal: options.signal })) {

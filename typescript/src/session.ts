@@ -10,38 +10,38 @@ import { Collected, CommandResult, Process, type OnOutput, type ProcessStatus } 
 type Schemas = components["schemas"];
 /** An event of a session. */
 export type Event = Schemas["Event"];
-/** A session as the server tells of it. */
+/** The server's description of a session. */
 export type SessionStatus = Schemas["Session"];
-/** A text for `/bin/sh -c`, or a program with its arguments. */
+/** A command line for `/bin/sh -c`, or a program with its arguments. */
 export type Command = string | string[];
 
-/** The rules of a client for its commands. */
+/** The rules for a client's commands. */
 export interface Rules {
-  /** Programs, or programs with their first words, that may run without a question. */
+  /** Programs, or programs with their first arguments, that may run without a question. */
   allow?: string[];
-  /** Programs, or programs with their first words, that may not run. */
+  /** Programs, or programs with their first arguments, that may not run. */
   deny?: string[];
   /** Answers every question with yes. */
   autoConfirm?: boolean;
   /** Answers the question about a command. */
   onQuestion?: (question: { command: Command; programs: string[]; call: number }) => Answer | Promise<Answer>;
-  /** The agent in whose name it works. */
+  /** The client's agent name. */
   agent?: string;
 }
 
-/** An answer to the question whether a command may run. */
+/** An answer to the question about a command. */
 export type Answer = "once" | "session" | "everything" | "refuse";
 
-/** The wishes of a command. */
+/** The options of a command. */
 export interface RunOptions {
   cwd?: string;
   env?: Record<string, string>;
   stdin?: string;
-  /** Seconds; no limit by default. */
+  /** The time limit in seconds; none by default. */
   timeout?: number;
-  /** Throws when it fails. */
+  /** True to throw if it fails. */
   check?: boolean;
-  /** Takes output as it comes, of both streams or of one. */
+  /** Receives output as it comes, of both streams or of one. */
   onOutput?: OnOutput;
   onStdout?: (bytes: Uint8Array) => void;
   onStderr?: (bytes: Uint8Array) => void;
@@ -65,7 +65,7 @@ export class Snapshot {
     return new ReadFiles(this.connection, this.path, this.at);
   }
 
-  /** The state as it was: its slices, or one of them. */
+  /** The state as it was: all slices, one slice, or a part of one. */
   state(slice?: string, pointer?: string): Promise<any> {
     return this.connection.document("GET", `${this.path}/state`, { query: { slice, pointer, at: this.at } });
   }
@@ -75,13 +75,13 @@ export class Snapshot {
 export class Session implements AsyncDisposable {
   constructor(
     private readonly connection: Connection,
-    /** As it was when it was asked for last. */
+    /** The description from the last request. */
     public status: SessionStatus,
     private readonly rules: Rules = {},
     private readonly disposes = false,
   ) {}
 
-  /** Its identity: 32 hexadecimal digits. */
+  /** Its id: 32 hexadecimal digits. */
   get id(): string {
     return this.status.session;
   }
@@ -104,7 +104,7 @@ export class Session implements AsyncDisposable {
     return this.connection.document("POST", `${this.#path}/${path}`, { body, signal });
   }
 
-  /** Its files as they are now. */
+  /** Its present files. */
   get files(): Files {
     return new Files(this.connection, this.#path, this.rules.agent);
   }
@@ -114,14 +114,14 @@ export class Session implements AsyncDisposable {
     return new Snapshot(this.connection, this.#path, position);
   }
 
-  /** Tells of it as it is now. */
+  /** Returns its present description. */
   async show(): Promise<SessionStatus> {
     return (this.status = await this.connection.document("GET", this.#path));
   }
 
   /**
-   * Runs a command to its end. One that fails has a result; a failure that is not its own throws, with
-   * `isInfrastructure`. `signal` cancels it.
+   * Runs a command to its end. A failed command has a result; a failure of the infrastructure throws, with
+   * `isInfrastructure`. `signal` cancels the command.
    */
   async run(command: Command, options: RunOptions = {}): Promise<CommandResult> {
     const { cwd = "", env = {}, stdin = "", timeout, check, signal } = options;
@@ -144,7 +144,7 @@ export class Session implements AsyncDisposable {
     return result;
   }
 
-  /** Makes a tool call, and throws when it fails. */
+  /** Makes a tool call, and throws if it fails. */
   async call(tool: string, params: object = {}, options: { onOutput?: OnOutput; signal?: AbortSignal } = {}): Promise<CallOutcome> {
     return succeeded(await this.#call({ tool, params }, new Collected(options.onOutput), options.signal));
   }
@@ -161,15 +161,15 @@ export class Session implements AsyncDisposable {
   }
 
   async #answer(question: { command: Command; programs: string[]; call: number }): Promise<void> {
-    const reason = "the client asks nobody: give allow, autoConfirm or onQuestion";
+    const reason = "the client does not ask: pass allow, autoConfirm or onQuestion";
     const answer = (await this.rules.onQuestion?.(question)) ?? "refuse";
     await this.#post(`calls/${question.call}/answer`, answer === "refuse" ? { answer, reason } : { answer }).catch((error) => {
-      // Another client may have answered first, and the call may have ended.
+      // Another client may have answered first, or the call may have ended.
       if (!["conflict", "not_found"].includes(error.kind)) throw error;
     });
   }
 
-  /** Starts a command that runs on in the background. */
+  /** Starts a command in the background. */
   async start(
     command: Command,
     options: { cwd?: string; env?: Record<string, string>; stdin?: string; input?: boolean; window?: { rows: number; columns: number }; timeout?: number } & Cancel = {},
@@ -179,13 +179,13 @@ export class Session implements AsyncDisposable {
     return new Process(this.connection, this.#path, status);
   }
 
-  /** Lists the processes in the background, and those that ended lately. */
+  /** Lists background processes that are running or ended recently. */
   async processes(): Promise<Process[]> {
     const all = await this.connection.document<ProcessStatus[]>("GET", `${this.#path}/processes`);
     return all.map((status) => new Process(this.connection, this.#path, status));
   }
 
-  /** Lists the tools that it has. */
+  /** Lists its tools. */
   tools(): Promise<Schemas["Tool"][]> {
     return this.connection.document("GET", "/v1/tools", { query: { session: this.id } });
   }
@@ -195,7 +195,7 @@ export class Session implements AsyncDisposable {
     await this.connection.document("DELETE", `${this.#path}/calls/${call}`);
   }
 
-  /** Forks it `count` times, as it is now or was at a position: all or none begin. */
+  /** Forks it `count` times, now or at a position: all or none. */
   async fork(options: { count?: number; at?: Position; name?: string; agent?: string; limits?: object; createId?: string } & Cancel = {}): Promise<Session[]> {
     const { createId, signal, ...rest } = options;
     const { children } = await this.#post<Schemas["Forks"]>("forks", { ...rest, create_id: createId }, signal);
@@ -208,13 +208,13 @@ export class Session implements AsyncDisposable {
     return new Session(this.connection, status, { ...this.rules, agent: child.agent || this.rules.agent });
   }
 
-  /** Clones it: a `fork`, its mounts afresh (`full`), or itself for another agent (`shared`). */
+  /** Clones it: as a `fork`, from the same mounts (`full`), or itself for another agent (`shared`). */
   async clone(options: { isolation?: "fork" | "full" | "shared"; at?: Position; name?: string; agent?: string } & Cancel = {}): Promise<Session> {
     const { signal, ...rest } = options;
     return this.#child(await this.#post("children", { isolation: "fork", ...rest }, signal));
   }
 
-  /** Merges what it changed into the directory of the host that it began from, or another; all or none. Rules as in `merge`. */
+  /** Merges its changes into the host directory that it started from, or another: all or none. See `merge` for rules. */
   apply(
     options: { to?: string; take?: string[]; keep?: string[]; generated?: string[]; dryRun?: boolean } & Cancel = {},
   ): Promise<Schemas["Applied"]> {
@@ -222,15 +222,16 @@ export class Session implements AsyncDisposable {
     return this.#post("apply", { ...rest, dry_run: dryRun, agent: this.rules.agent }, signal);
   }
 
-  /** Folds it again from its events, and compares with everything that is stored. */
+  /** Folds its history again, and compares with everything stored. */
   verify(options: Cancel = {}): Promise<Schemas["Verification"]> {
     return this.#post("verify", undefined, options.signal);
   }
 
   /**
-   * Merges what a child changed. `theirs` and `ours` are paths and globs (`src`, `*.lock`) at or below which conflicts are
-   * decided for that side; one that fits no entry is an error. Generated files don't conflict: the session's own stay. They
-   * are `__pycache__` and other caches of tools, what `.gitignore` files ignore, and what the globs of `generated` fit.
+   * Merges a child's changes. `theirs` and `ours` are paths and globs (`src`, `*.lock`) that resolve conflicts at or
+   * below them for that side; a path or glob without a match is an error. Generated files don't conflict: the session's
+   * version stays. They are `__pycache__` and other caches of tools, files that `.gitignore` files ignore, and files
+   * that match the globs of `generated`.
    */
   merge(
     child: Session | string,
@@ -242,9 +243,9 @@ export class Session implements AsyncDisposable {
   }
 
   /**
-   * Takes back what calls changed in the files, and keeps what others changed: one call, those of an agent's run, or all
-   * after a position; without any the latest call that is not undone. `external` takes changes from outside of any call,
-   * `redo` the latest undo. What stays is listed in `left`, each path with its reason.
+   * Takes back changes that calls made to files, and keeps all other changes: one call, the calls of an agent's run, or
+   * all calls after a position; by default the latest call that is not undone. `external` takes back changes made
+   * outside of any call, `redo` the latest undo. `left` lists changes that stay, with the reason for each path.
    */
   undo(
     options: {
@@ -262,7 +263,7 @@ export class Session implements AsyncDisposable {
     return this.#post("undo", { ...rest, dry_run: dryRun }, signal);
   }
 
-  /** Gives paths, and all below them, the entries that they had at a position. What is there only now stays. */
+  /** Restores paths, and everything below them, as of a position. Newer entries stay. */
   revert(
     paths: string[],
     at: Position,
@@ -271,7 +272,7 @@ export class Session implements AsyncDisposable {
     return this.#post("undo", { paths, to: at, force: options.force, dry_run: options.dryRun }, options.signal);
   }
 
-  /** Takes log and files back to a position. The rewind is an event, and can be undone. */
+  /** Rewinds log and files to a position. The rewind is an event, and can be undone. */
   rewind(to: Position, options: { force?: boolean; dryRun?: boolean } & Cancel = {}): Promise<Schemas["Rewind"]> {
     return this.#post("rewind", { to, force: options.force, dry_run: options.dryRun }, options.signal);
   }
@@ -283,7 +284,7 @@ export class Session implements AsyncDisposable {
     return this.#post("bisect", { ...rest, timeout_seconds: timeout, allow, auto_confirm }, signal);
   }
 
-  /** Runs its recorded calls again in a fresh session, kept as `keep`, and tells every difference. */
+  /** Reruns its recorded calls in a fresh session, kept as `keep`, and returns every difference. */
   rerun(options: { until?: Position; backend?: string; options?: object; keep?: string; rules?: object } & Cancel = {}): Promise<Schemas["Rerun"]> {
     const { signal, ...rest } = options;
     const { allow, auto_confirm } = this.#rules;
@@ -300,7 +301,7 @@ export class Session implements AsyncDisposable {
     }
   }
 
-  /** Lists its calls from a position on: those that fit every wish. */
+  /** Lists its calls from a position on that match all filters. */
   async calls(wishes: { from?: number; tool?: string; agent?: string; failed?: boolean; changed?: boolean; path?: string; text?: string } = {}): Promise<Schemas["ListedCall"][]> {
     const calls: Schemas["ListedCall"][] = [];
     for (let from: number | null | undefined = wishes.from ?? 1; from !== null && from !== undefined; ) {
@@ -311,28 +312,28 @@ export class Session implements AsyncDisposable {
     return calls;
   }
 
-  /** Lists what changed between two positions, without contents. */
+  /** Lists the changes between two positions, without contents. */
   changes(options: { from?: Position; to?: Position } = {}): Promise<Schemas["ChangeList"]> {
     return this.connection.document("GET", `${this.#path}/changes`, { query: options });
   }
 
-  /** Tells which change wrote each line of a file. */
+  /** Returns the change that wrote each line of a file. */
   blame(path: string, at?: Position): Promise<Schemas["Blame"]> {
     return this.connection.document("GET", `${this.#path}/blame/${encoded(path)}`, { query: { at } });
   }
 
-  /** Puts its calls beside those of another session. */
+  /** Aligns its calls with the calls of another session. */
   align(other: Session | string, options: { to?: Position; otherTo?: Position } = {}): Promise<Schemas["Alignment"]> {
     const query = { other: typeof other === "string" ? other : other.id, to: options.to, other_to: options.otherTo };
     return this.connection.document("GET", `${this.#path}/alignment`, { query });
   }
 
-  /** Lists the sessions that it comes from and that come from it, with their merges. */
+  /** Lists its ancestors and descendants, with their merges. */
   family(): Promise<Schemas["Family"]> {
     return this.connection.document("GET", `${this.#path}/family`);
   }
 
-  /** Shows what changed between two positions: by default from the beginning to now. */
+  /** Returns the changes between two positions, by default from the start to now. */
   diff(options: { from?: Position; to?: Position; path?: string } = {}): Promise<Schemas["Diff"]> {
     return this.connection.document("GET", `${this.#path}/diff`, { query: options });
   }
@@ -348,7 +349,7 @@ export class Session implements AsyncDisposable {
     return events;
   }
 
-  /** Gives its events from a position on, and those that come, until it is removed. It reconnects. */
+  /** Yields its events from a position on, then new events until it is removed. Reconnects if necessary. */
   async *events(options: { from?: Position; signal?: AbortSignal } = {}): AsyncGenerator<Event> {
     const asked = { query: { from: options.from }, signal: options.signal };
     for await (const event of this.connection.resumed(`${this.#path}/events/stream`, asked, "end")) {
@@ -357,12 +358,12 @@ export class Session implements AsyncDisposable {
     }
   }
 
-  /** Its state: its slices, or one of them, or a part of one. */
+  /** Its state: all slices, one slice, or a part of one. */
   state(slice?: string, pointer?: string): Promise<any> {
     return this.connection.document("GET", `${this.#path}/state`, { query: { slice, pointer } });
   }
 
-  /** Records a score, a note or a value for a position, and returns the position of that. */
+  /** Records a score, a note or a value for a position, and returns the annotation's own position. */
   async annotate(name: string, what: { score?: number; note?: string; value?: unknown; at?: Position }): Promise<number> {
     return (await this.#post("annotations", { name, ...what, agent: this.rules.agent })).seq;
   }
@@ -372,7 +373,7 @@ export class Session implements AsyncDisposable {
     return this.connection.document("GET", `${this.#path}/annotations`, { query: { name } });
   }
 
-  /** Names a position; `tag:NAME` is a position from then on. */
+  /** Names a position; then `tag:NAME` works as a position. */
   async tag(name: string, at?: Position): Promise<number> {
     return (await this.#post("tags", { name, at })).seq;
   }
@@ -392,31 +393,31 @@ export class Session implements AsyncDisposable {
     await this.connection.document("DELETE", this.#path);
   }
 
-  /** Lets the server end when nobody else uses it, where this session came with a connection of its own. */
+  /** Closes the connection, if this session has its own. The server ends when it is unused. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.disposes) this.connection.close();
   }
 }
 
-/** The wishes of a new session. */
+/** The options of a new session. */
 export interface NewSession extends Rules {
   name?: string;
-  /** `memory` (the default, where nothing can run), `host`, `podman`, `docker`, `mock` or `container`. */
+  /** `memory` (the default, which runs no commands), `host`, `podman`, `docker`, `mock` or `container`. */
   backend?: string;
-  /** A directory of this machine that is copied into it. */
+  /** A directory of this machine to copy into it. */
   mount?: string;
-  /** A directory of this machine in which it works itself. */
+  /** A directory of this machine to work in. */
   directory?: string;
   image?: string;
   env?: Record<string, string>;
   workdir?: string;
   /** Other options of the backend. */
   options?: Record<string, unknown>;
-  /** The same again gives the session that has begun by it. */
+  /** An id of this request: the same id again returns the session that was started with it. */
   createId?: string;
 }
 
-/** Begins a session. */
+/** Starts a session. */
 export async function create(connection: Connection, wishes: NewSession, disposes: boolean): Promise<Session> {
   const { name, backend, mount, directory, image, env, workdir, options = {}, createId, ...rules } = wishes;
   const roots = [mount, directory].filter((each) => each !== undefined).map((each) => resolve(each));
@@ -427,7 +428,7 @@ export async function create(connection: Connection, wishes: NewSession, dispose
   return new Session(connection, await connection.document("POST", "/v1/sessions", { body }), rules, disposes);
 }
 
-/** Opens a session that is there. */
+/** Opens an existing session. */
 export async function open(connection: Connection, session: string, rules: Rules, disposes: boolean): Promise<Session> {
   const status = await connection.document<SessionStatus>("GET", `/v1/sessions/${encodeURIComponent(session)}`);
   return new Session(connection, status, rules, disposes);

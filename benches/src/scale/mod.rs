@@ -33,7 +33,7 @@ fn most(counts: impl IntoIterator<Item = u32>) -> f64 {
 }
 
 fn steady(inputs: &Inputs, placement: &Placement) -> Table {
-    let mut table = Table::new("What runs all the time", &["what", "figure", "limit", "used"]);
+    let mut table = Table::new("Steady state", &["what", "figure", "limit", "used"]);
     let mut row = |what: &str, figure: String| table.row([what.to_owned(), figure, String::new(), String::new()]);
     let fullest = most(placement.on_hosts());
     let per_host = inputs.events / inputs.hosts as f64;
@@ -42,14 +42,14 @@ fn steady(inputs: &Inputs, placement: &Placement) -> Table {
     let bytes = inputs.events * costs::CALL_BYTES / costs::CALL_EVENTS + messages * costs::MESSAGE_BYTES;
     let subjects = inputs.sessions as f64 * copies;
     row("sessions of a host", number(inputs.sessions as f64 / inputs.hosts as f64));
-    row("of the fullest, each placed on a random host", number(most(placement.at_random.iter().copied())));
-    row("of the fullest, each on the emptier of two random hosts", number(fullest));
+    row("sessions of the fullest host, random placement", number(most(placement.at_random.iter().copied())));
+    row("sessions of the fullest host, emptier of two random hosts", number(fullest));
     row("memory of its server", size(fullest * costs::SESSION_MEMORY));
     row("disk of a host's cache", size(per_host * costs::CALL_STORE / costs::CALL_EVENTS));
     row("nodes of the cluster", inputs.nodes().to_string());
     row("memory of a node, at least", size(costs::NODE_MEMORY + subjects * costs::SUBJECT_MEMORY));
     row("disk of a node", size(bytes * copies));
-    row("a node that lost its disk has it again after", duration(messages * copies / costs::STREAM_READS));
+    row("recovery time of a node that lost its disk", duration(messages * copies / costs::STREAM_READS));
     row("commits of all sessions, a second", number(inputs.commits()));
     let mut rate = |what: &str, figure: f64, limit: f64| {
         let used = format!("{} %", number(figure / limit * 100.0));
@@ -58,16 +58,16 @@ fn steady(inputs: &Inputs, placement: &Placement) -> Table {
     let share = most(placement.on_stream.iter().copied()) / inputs.sessions as f64;
     let (hosts, heartbeats) = (inputs.hosts as f64, inputs.heartbeats());
     rate("commits of the fullest stream, a second", inputs.commits() * share, costs::STREAM_COMMITS);
-    rate("heartbeats in one bucket, one of each host, a second", heartbeats, costs::STREAM_COMMITS);
-    rate("ends of sessions that hosts tell for the list, a second", hosts * costs::ENDS_TOLD, costs::STREAM_COMMITS);
+    rate("heartbeats of all hosts, in one bucket, a second", heartbeats, costs::STREAM_COMMITS);
+    rate("session heads published for the list, a second", hosts * costs::ENDS_TOLD, costs::STREAM_COMMITS);
     rate("if each session had a lease", heartbeats / hosts * inputs.sessions as f64, costs::STREAM_COMMITS);
     rate("if each host read all heartbeats", heartbeats * hosts, costs::STREAM_READS);
     table
 }
 
 fn failures(inputs: &Inputs, placement: &Placement, noise: &mut Noise) -> Table {
-    let head = ["what fails", "sessions", "half go on after", "99 of 100", "all"];
-    let mut table = Table::new("What fails, and when its sessions go on", &head);
+    let head = ["failure", "sessions", "half continue after", "99 of 100", "all"];
+    let mut table = Table::new("Failures and recovery", &head);
     let all_lead = vec![0; inputs.streams];
     let single = one_by_one(inputs, placement, noise);
     let a_day = number(inputs.hosts as f64 / inputs.mtbf_days);
@@ -111,7 +111,7 @@ fn one_by_one(inputs: &Inputs, placement: &Placement, noise: &mut Noise) -> Vec<
 }
 
 fn forks(inputs: &Inputs) -> Table {
-    let mut table = Table::new("What a fork costs", &["fork", "ms", "MB from the cluster"]);
+    let mut table = Table::new("The cost of a fork", &["fork", "ms", "MB from the cluster"]);
     let mut row = |what: &str, milliseconds: f64, bytes: f64| {
         table.row([what.to_owned(), number(milliseconds), number(bytes / 1e6)]);
     };

@@ -1,4 +1,4 @@
-//! Lists the answers that a right shell gives to what this suite asks of one that answers from a list.
+//! The answers of a correct shell to the commands of this suite, for shells that answer from a list.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use super::{commands, endings, output, refusals};
 use crate::backends::{MockAnswer, MockRule, ShellCommand};
 use crate::engine::event::CommandLine;
 
-/// A time that no check waits for.
+/// Longer than any check waits.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// The commands that the checks of [`Means::Canned`](super::Means::Canned) use, with the answers that a
-/// right shell would give. A program without an answer is not there.
+/// Returns the commands of the checks with [`Means::Canned`](super::Means::Canned), with the answers of a correct
+/// shell. A program without an answer does not exist.
 ///
 /// ```
 /// use foldspace::{backends::MockWorkspace, backends::compliance::canned_answers};
@@ -42,6 +42,6 @@ pub fn canned_answers() -> Vec<MockRule> {
 }
 
 fn literal(text: &str) -> String {
-    // What escapes wildcards leaves backslashes, which escape too.
+    // Escaping wildcards leaves backslashes as they are, which escape too.
     globset::escape(&text.replace('\\', r"\\"))
 }

@@ -1,4 +1,4 @@
-//! Checks how commands are run: texts, lists, scripts; where programs are; how commands end by themselves.
+//! Checks of running commands: command lines, argument lists, scripts, `which`, and regular ends.
 
 use super::rig::{CheckFinding, Rig, Suite, ensure, ensure_printed, seen, shown};
 use crate::backends::{MAX_TIMEOUT, MIN_TIMEOUT, ShellCommand};
@@ -11,7 +11,7 @@ pub(super) const TEXT: (&str, &str) =
 pub(super) const LITERAL: [&str; 9] =
     ["printf", "%s|", "$HOME", "*", ";", "two words", "", "`id`", "it's \"quoted\" \\n"];
 pub(super) const LITERAL_PRINTED: &str = "$HOME|*|;|two words||`id`|it's \"quoted\" \\n|";
-/// A script that can't be quoted easily, and its output.
+/// A script that is hard to quote, and its output.
 pub(super) const SCRIPT: (&str, &str) = (
     "name='it'\"'\"'s'\nprintf '%s\\n' \"$name\" '$HOME' '\"'\ncat <<'END'\na `here` document\nEND\n",
     "it's\n$HOME\n\"\na `here` document\n",
@@ -33,16 +33,16 @@ pub(super) fn script() -> ShellCommand {
 
 pub(super) async fn check(suite: &mut Suite<Rig>) {
     suite.check("properties", "a name, and a default time within the limits", properties).await;
-    suite.check("texts", "a text is run by a shell, with loops, pipes and arithmetic", texts).await;
-    suite.check("lists", "no shell sees a list of arguments: `$HOME`, `*`, `;` stay as they are", lists).await;
-    suite.check("scripts", "an interpreter runs a script from a file, whatever quotes are in it", scripts).await;
-    suite.check("scripts-vanish", "a script's file is gone when the script has ended", scripts_vanish).await;
-    suite.check("as-given", "a result has the command and the directory as they were given", as_given).await;
-    suite.check("which", "`which` finds the program that commands find", which).await;
-    suite.check("which-nothing", "`which` finds nothing where nothing is, and that is no error", which_nothing).await;
-    suite.check("exit-codes", "an exit code is the command's; only 0 is a success", exit_codes).await;
-    suite.check("no-program", "a program that is not there gives 127, and no error", no_program).await;
-    suite.check("signals", "a signal that ended a command is told; the exit code is 128 more", signals).await;
+    suite.check("texts", "a shell runs a command line, with loops, pipes and arithmetic", texts).await;
+    suite.check("lists", "a list of arguments bypasses the shell: `$HOME`, `*`, `;` are literal", lists).await;
+    suite.check("scripts", "an interpreter runs a script from a file, with any quotes in it", scripts).await;
+    suite.check("scripts-vanish", "a script's file is removed after the script has ended", scripts_vanish).await;
+    suite.check("as-given", "a result has the command and the directory as given", as_given).await;
+    suite.check("which", "`which` finds the same program as commands", which).await;
+    suite.check("which-nothing", "`which` of a missing program finds nothing, without an error", which_nothing).await;
+    suite.check("exit-codes", "an exit code is the command's; only 0 is success", exit_codes).await;
+    suite.check("no-program", "a missing program returns 127, not an error", no_program).await;
+    suite.check("signals", "a fatal signal is reported; the exit code is 128 more", signals).await;
 }
 
 async fn properties(rig: Rig) -> CheckFinding {
@@ -70,7 +70,7 @@ async fn scripts_vanish(rig: Rig) -> CheckFinding {
     let result = rig.run(ShellCommand::script(SH, text)).await?;
     let file = String::from_utf8_lossy(&result.stdout.kept).into_owned();
     ensure(result.success() && file.starts_with('/'), || {
-        format!("while it runs, `$0` is no file with a whole path: {}", shown(&result))
+        format!("while it runs, `$0` is not a file with an absolute path: {}", shown(&result))
     })?;
     let looked = rig.run(ShellCommand::args(["test", "-e", &file])).await?;
     ensure(looked.exit_code == 1, || format!("{file} is still there"))
@@ -91,7 +91,7 @@ async fn which(rig: Rig) -> CheckFinding {
         Err(error) => return seen(format!("an error: {error}")),
     };
     let Some(path) = which.path.filter(|path| path.starts_with('/') && which.command == "cat") else {
-        return seen("no whole path for `cat`, or another name");
+        return seen("no absolute path for `cat`, or another name");
     };
     if rig.processes().is_ok() {
         rig.sh(&format!("test -x {path} && test \"$(command -v cat)\" -ef {path}")).await?;

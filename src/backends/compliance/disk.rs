@@ -1,4 +1,4 @@
-//! Checks that a workspace finds what commands did on its disk.
+//! Checks that a workspace detects the changes of commands on its disk.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use crate::backends::{DirtyPath, Observed};
 use crate::engine::event::{FileMode, Special};
 use crate::engine::path::EntryPath;
 
-/// Deeds of commands, each a name and a text. They run one after the other, in the suite's directory.
+/// Changes by commands, each with a description. They run one after the other, in the suite's directory.
 const DEEDS: [(&str, &str); 18] = [
     ("a file is made", "mkdir -p t && echo one > t/a"),
     ("a file is changed to one of the same size", "echo two > t/a"),
     ("a file is appended to", "echo three >> t/a"),
     (
-        "a file is changed and its time set back",
+        "a file is changed and its time is restored",
         "echo owt > t/b; touch -d @1000000000 t/b; echo xxx > t/b; touch -d @1000000000 t/b",
     ),
     ("a file becomes executable", "chmod +x t/a"),
@@ -34,15 +34,13 @@ const DEEDS: [(&str, &str); 18] = [
 ];
 
 pub(super) async fn check(suite: &mut Suite<FileRig>) {
-    suite.check("observes", "what a command made is seen as what it is", observes).await;
-    suite.check("special-files", "special files are noted, and never waited for", special).await;
-    suite.check("odd-names", "whatever name a command gave a file, it is found", odd_names).await;
-    suite.check("touched", "whatever a command changes is named, maybe with more", touched).await;
-    suite.check("touched-again", "what was named and not settled is named again", again).await;
-    suite
-        .check("settled", "what comes after a look is seen by the next one, though that look was settled", later)
-        .await;
-    suite.check("projected", "a command's change of what was projected is named", projected).await;
+    suite.check("observes", "entries made by a command are observed with their kinds", observes).await;
+    suite.check("special-files", "special files are noticed, and never block", special).await;
+    suite.check("odd-names", "files with any name are found", odd_names).await;
+    suite.check("touched", "every change of a command is reported, perhaps with more", touched).await;
+    suite.check("touched-again", "a reported path is reported again until it is settled", again).await;
+    suite.check("settled", "a change after a scan is found by the next one, even if the scan was settled", later).await;
+    suite.check("projected", "a command's change of a projected file is reported", projected).await;
 }
 
 async fn ready(rig: &FileRig) -> CheckFinding {
@@ -65,7 +63,7 @@ async fn observes(rig: FileRig) -> CheckFinding {
         below.push((at(name)?, observed));
     }
     let found = rig.below(at("o")?).await?;
-    ensure(found == below, || format!("below {PLACE}/o there is {found:?}"))?;
+    ensure(found == below, || format!("{PLACE}/o has {found:?}"))?;
     rig.ensure_observed("o/nothing", None).await?;
     rig.ensure_observed("o/f/below", None).await?;
     rig.ensure_file("o/f", b"abc", false).await?;
@@ -84,7 +82,7 @@ async fn special(rig: FileRig) -> CheckFinding {
     ensure_named(&rig, "a pipe is made", &[at("s/pipe")?]).await?;
     let read = rig.read(at("s/pipe")?).await?;
     ensure(read.is_err(), || "a pipe was read as a file".to_owned())?;
-    // One can be replaced all the same.
+    // It can still be replaced.
     rig.project(vec![file("s/pipe", "a file", false)?]).await?;
     rig.ensure_file("s/pipe", b"a file", false).await
 }
@@ -123,7 +121,7 @@ async fn world(rig: &FileRig) -> CheckFinding<DiskWorld> {
     Ok(world)
 }
 
-/// Tells whether a named place stands for a path. A directory's entry does not stand for what it holds now.
+/// Returns true if a reported place covers a path. The entry of a directory does not cover the current contents.
 fn covers(touched: &[DirtyPath], path: &EntryPath, now: &DiskWorld) -> bool {
     let is_directory = |path: &EntryPath| now.get(path).is_some_and(|(observed, _)| observed.is_directory());
     touched.iter().any(|touched| match touched {
@@ -140,12 +138,12 @@ async fn touched(rig: FileRig) -> CheckFinding {
         rig.sh(text).await?;
         let touched = rig.dirty().await?;
         let after = world(&rig).await?;
-        ensure(before != after, || format!("when {what}, nothing is different"))?;
+        ensure(before != after, || format!("after {what:?}, nothing is different"))?;
         let missed = before
             .keys()
             .chain(after.keys())
             .find(|path| before.get(*path) != after.get(*path) && !covers(&touched, path, &after));
-        ensure(missed.is_none(), || format!("when {what}, {missed:?} is not named, only {touched:?}"))?;
+        ensure(missed.is_none(), || format!("after {what:?}, {missed:?} is not reported, only {touched:?}"))?;
     }
     Ok(())
 }
@@ -154,14 +152,14 @@ async fn ensure_named(rig: &FileRig, what: &str, paths: &[EntryPath]) -> CheckFi
     let touched = rig.dirty().await?;
     let now = world(rig).await?;
     let missed = paths.iter().find(|path| !covers(&touched, path, &now));
-    ensure(missed.is_none(), || format!("when {what}, {missed:?} is not named, only {touched:?}"))
+    ensure(missed.is_none(), || format!("after {what:?}, {missed:?} is not reported, only {touched:?}"))
 }
 
 async fn again(rig: FileRig) -> CheckFinding {
     ready(&rig).await?;
     rig.mark_clean().await?;
     rig.sh("echo again > again").await?;
-    for what in ["a file is made", "the same is looked for again", "and once more"] {
+    for what in ["a file is made", "the disk is scanned again", "it is scanned once more"] {
         ensure_named(&rig, what, &[at("again")?]).await?;
     }
     Ok(())
@@ -172,9 +170,9 @@ async fn later(rig: FileRig) -> CheckFinding {
     rig.sh("mkdir -p later && echo 1 > later/a").await?;
     rig.dirty().await?;
     rig.sh("echo 2 > later/a; echo 2 > later/b").await?;
-    // Not a look, only what the last one saw.
+    // Settles the last scan without a new one.
     rig.settle_only().await?;
-    ensure_named(&rig, "files are written between a look and its settling", &[at("later/a")?, at("later/b")?]).await
+    ensure_named(&rig, "files are written between scan and settling", &[at("later/a")?, at("later/b")?]).await
 }
 
 async fn projected(rig: FileRig) -> CheckFinding {

@@ -1,4 +1,4 @@
-//! Checks how commands are ended: for time, by cancelling, and by dropping.
+//! Checks of ending commands: by time-out, cancellation and drop.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use super::rig::{CheckFinding, Rig, Suite, ensure, shown};
 use crate::backends::{MIN_TIMEOUT, ShellCommand, ShellResult, unwatched};
 
 pub(super) const SLOW: (&str, &str) = ("echo begun; sleep 60", "begun\n");
-/// Enough for a program to begin on a slow machine, and not too long to wait for.
+/// Long enough for a program to start on a slow machine, and short enough to wait for.
 pub(super) const SOON: Duration = Duration::from_secs(2);
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 
 pub(super) async fn check(suite: &mut Suite<Rig>) {
-    suite.check("timeout", "a time-out is a result with what was printed until then", timeout).await;
-    suite.check("timeout-shortest", "a command that may run for the shortest time is ended", shortest).await;
-    suite.check("timeout-polite", "a command is asked to end first, and what it prints then is kept", polite).await;
-    suite.check("timeout-stubborn", "a command that does not end when asked is killed", stubborn).await;
-    suite.check("cancelled", "a cancelled command gives a result with what it printed", cancelled).await;
-    suite.check("cancelled-before", "a command that is cancelled before it runs comes to an end", before).await;
-    suite.check("afterwards", "a shell works on after a command was ended", afterwards).await;
+    suite.check("timeout", "a time-out is a result with the output so far", timeout).await;
+    suite.check("timeout-shortest", "a command with the minimum time limit is ended", shortest).await;
+    suite.check("timeout-polite", "a command first gets SIGTERM, and its output after that is retained", polite).await;
+    suite.check("timeout-stubborn", "a command that ignores SIGTERM is killed", stubborn).await;
+    suite.check("cancelled", "a cancelled command returns a result with the output so far", cancelled).await;
+    suite.check("cancelled-before", "a command that is cancelled before it runs ends", before).await;
+    suite.check("afterwards", "a shell continues to work after a command was ended", afterwards).await;
 }
 
 fn ensure_timed_out(result: &ShellResult, stdout: &str) -> CheckFinding {
@@ -48,7 +48,7 @@ async fn polite(rig: Rig) -> CheckFinding {
     rig.processes()?;
     let text = "trap 'echo asked; exit 0' TERM; echo begun; while :; do sleep 0.05; done";
     let result = rig.run(ShellCommand { timeout: Some(SOON), ..ShellCommand::shell(text) }).await?;
-    // It ended by itself, with 0, and all the same it is no success.
+    // It exited with 0 on its own, but that is no success.
     ensure(result.timed_out && !result.success(), || format!("{} instead of a time-out", shown(&result)))?;
     ensure(result.stdout.kept == b"begun\nasked\n".as_slice(), || shown(&result))
 }
@@ -71,7 +71,7 @@ async fn cancelled(rig: Rig) -> CheckFinding {
         }
     };
     let is_so = result.cancelled && !result.timed_out && !result.success();
-    ensure(is_so, || format!("{} instead of a result that is cancelled", shown(&result)))?;
+    ensure(is_so, || format!("{} instead of a cancelled result", shown(&result)))?;
     ensure(result.stdout.kept == SLOW.1.as_bytes(), || format!("{} instead of {:?}", shown(&result), SLOW.1))
 }
 

@@ -1,4 +1,4 @@
-//! Checks what commands find: variables, standard input, the directory in which they begin.
+//! Checks of the environment of commands: variables, standard input, working directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,17 +9,17 @@ use crate::backends::{EnvMode, MAX_STDIN_BYTES, MAX_VARIABLES, ShellCommand, She
 use crate::engine::path::EntryPath;
 
 pub(super) async fn check(suite: &mut Suite<Rig>) {
-    suite.check("environment", "`env` tells of PATH, the directory and the shell, as commands find them", told).await;
-    suite.check("variables-extend", "given variables are added to the backend's, and win", extend).await;
-    suite.check("variables-replace", "with `replace` only the given variables and PATH are there", replace).await;
-    suite.check("variables-any-text", "a variable's value may be any text", any_text).await;
-    suite.check("variables-many", "as many variables as are allowed arrive", many).await;
-    suite.check("stdin", "standard input arrives byte by byte, and then ends", stdin).await;
-    suite.check("stdin-nothing", "where none is given, standard input is at its end", stdin_nothing).await;
-    suite.check("stdin-large", "as much standard input as is allowed arrives", stdin_large).await;
-    suite.check("stdin-unread", "a program that reads no standard input does not suffer", stdin_unread).await;
-    suite.check("cwd", "a command begins in the directory that was given", cwd).await;
-    suite.check("cwd-missing", "a directory that is not there is an error", cwd_missing).await;
+    suite.check("environment", "`env` returns PATH, the directory and the shell of commands", told).await;
+    suite.check("variables-extend", "given variables are added to the backend's, and take precedence", extend).await;
+    suite.check("variables-replace", "with `replace` commands get only the given variables and PATH", replace).await;
+    suite.check("variables-any-text", "a variable's value can be any text", any_text).await;
+    suite.check("variables-many", "the maximum number of variables arrives", many).await;
+    suite.check("stdin", "standard input arrives unchanged, and then ends", stdin).await;
+    suite.check("stdin-nothing", "by default, standard input is empty", stdin_nothing).await;
+    suite.check("stdin-large", "the maximum standard input arrives", stdin_large).await;
+    suite.check("stdin-unread", "a program need not read its standard input", stdin_unread).await;
+    suite.check("cwd", "a command starts in the given directory", cwd).await;
+    suite.check("cwd-missing", "a missing directory is an error", cwd_missing).await;
     suite.check("cwd-through-links", "no link leads a command's directory out of the workspace", cwd_links).await;
 }
 
@@ -44,7 +44,7 @@ fn with(command: ShellCommand, variables: &[(&str, &str)], env_mode: EnvMode) ->
     ShellCommand { env: variables.iter().map(own).collect(), env_mode, ..command }
 }
 
-/// Returns the variables that the program `env` prints: no shell has added to them.
+/// Returns the variables that the program `env` prints, so without those of a shell.
 async fn variables(rig: &Rig, given: &[(&str, &str)], mode: EnvMode) -> CheckFinding<BTreeMap<String, String>> {
     let result = rig.run(with(ShellCommand::args(["env"]), given, mode)).await?;
     ensure(result.success(), || format!("`env` ended with {}", shown(&result)))?;
@@ -107,7 +107,7 @@ async fn stdin_nothing(rig: Rig) -> CheckFinding {
 async fn stdin_large(rig: Rig) -> CheckFinding {
     rig.processes()?;
     let given = Bytes::from("0123456789abcde\n".repeat(MAX_STDIN_BYTES / 16));
-    // A reader that comes late: a pipe holds not all of it on every machine.
+    // A late reader, because a pipe may not hold all of it.
     let mut command = ShellCommand::shell("sleep 0.2; cat");
     command.stdin = given.clone();
     let result = rig.run(command).await?;
@@ -137,7 +137,7 @@ async fn cwd(rig: Rig) -> CheckFinding {
     command.cwd = directory.clone();
     let result = rig.run(command).await?;
     ensure_printed(&result, &expected, "")?;
-    ensure(result.cwd == directory, || format!("the result tells of {}", result.cwd.rooted()))
+    ensure(result.cwd == directory, || format!("the result has {}", result.cwd.rooted()))
 }
 
 fn at(directory: EntryPath) -> ShellCommand {

@@ -1,4 +1,4 @@
-//! The workspace as the checks of files use it.
+//! The workspace, as used by the checks of files.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl FileRig {
     pub(super) fn visible(&self) -> CheckFinding {
         match self.workspace.capture() {
             Some(_) => Ok(()),
-            None => Err(Fault::NotApplicable("it has no files but those in the journal".to_owned())),
+            None => Err(Fault::NotApplicable("its files are only in the journal".to_owned())),
         }
     }
 
@@ -97,16 +97,16 @@ impl FileRig {
 
     pub(super) async fn project(&self, changes: Vec<FileChange>) -> CheckFinding {
         let projected = self.blocking(move |workspace| workspace.apply(&changes)).await?;
-        projected.or_else(|error| seen(format!("changes were not made: {error}")))
+        projected.or_else(|error| seen(format!("changes failed: {error}")))
     }
 
     pub(super) async fn refuse(&self, what: &str, changes: Vec<FileChange>) -> CheckFinding {
         let projected = self.blocking(move |workspace| workspace.apply(&changes)).await?;
-        ensure(projected.is_err(), || format!("{what} was no error"))
+        ensure(projected.is_err(), || format!("{what} was not an error"))
     }
 
     pub(super) async fn dirty(&self) -> CheckFinding<Vec<DirtyPath>> {
-        self.looking("looking for changes", |disk| disk.dirty()).await
+        self.looking("scanning for changes", |disk| disk.dirty()).await
     }
 
     pub(super) async fn mark_clean(&self) -> CheckFinding {
@@ -119,16 +119,16 @@ impl FileRig {
     }
 
     pub(super) async fn observe(&self, path: EntryPath) -> CheckFinding<Option<Observed>> {
-        self.looking("looking at an entry", move |disk| disk.observe(&path)).await
+        self.looking("reading an entry", move |disk| disk.observe(&path)).await
     }
 
     pub(super) async fn below(&self, path: EntryPath) -> CheckFinding<Vec<(EntryPath, Observed)>> {
-        let mut below = self.looking("looking below", move |disk| disk.below(&path)).await?;
+        let mut below = self.looking("listing a directory", move |disk| disk.below(&path)).await?;
         below.entries.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(below.entries)
     }
 
-    /// Reads a file; gives the reason where it can't be opened or read.
+    /// Reads a file; if it can't be opened or read, returns the reason.
     pub(super) async fn read(&self, path: EntryPath) -> CheckFinding<Result<Vec<u8>, String>> {
         self.looking("reading", move |disk| {
             let mut bytes = Vec::new();
@@ -148,7 +148,7 @@ impl FileRig {
         match self.read(at(name)?).await? {
             Ok(read) => ensure(read == bytes, || {
                 let show = |bytes: &[u8]| super::rig::short(&String::from_utf8_lossy(bytes));
-                format!("{name} holds {:?} instead of {:?}", show(&read), show(bytes))
+                format!("{name} has {:?} instead of {:?}", show(&read), show(bytes))
             }),
             Err(error) => seen(format!("{name} can't be read: {error}")),
         }
@@ -156,12 +156,12 @@ impl FileRig {
 
     pub(super) async fn ensure_observed(&self, name: &str, expected: Option<Observed>) -> CheckFinding {
         let found = self.observe(at(name)?).await?;
-        ensure(found == expected, || format!("at {name} there is {found:?} instead of {expected:?}"))
+        ensure(found == expected, || format!("{name} is {found:?} instead of {expected:?}"))
     }
 
     pub(super) async fn clear(&self) {
         if let Ok(path) = path(PLACE) {
-            // What can't be removed shows in the checks.
+            // Remains show up in the checks.
             drop(self.project(vec![FileChange::Delete { path }]).await);
         }
         if let Ok(rig) = self.shell() {

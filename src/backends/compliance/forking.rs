@@ -7,11 +7,11 @@ use super::files::{FileRig, delete, file, link};
 use super::rig::{CheckFinding, Fault, ensure, seen};
 use crate::backends::{BackendError, Observed, Workspace};
 
-/// Scans after which nothing may be dirty any more, and the pause between two.
+/// The maximum number of scans until nothing is dirty any more, and the pause between two.
 const LOOKS: (u32, Duration) = (200, Duration::from_millis(5));
 
-/// Forks a workspace's files to a session that is new, and opens the workspace of that. None where
-/// [`Workspace::fork_to`] says that it can't be done.
+/// Forks a workspace's files to a new session, and opens the workspace of that session. `None` if
+/// [`Workspace::fork_to`] reports that it is not supported.
 pub type Fork = Arc<dyn Fn(&dyn Workspace) -> Result<Option<Arc<dyn Workspace>>, BackendError> + Send + Sync>;
 
 #[derive(Clone)]
@@ -26,8 +26,8 @@ impl ForkRig {
         let fork = Arc::clone(&self.fork);
         match of.blocking(move |workspace| fork(workspace)).await? {
             Ok(Some(child)) => Ok(FileRig::new(child, of.means)),
-            Ok(None) => Err(Fault::NotApplicable("its children are filled from their history".to_owned())),
-            Err(error) => seen(format!("its files could not be forked: {error}")),
+            Ok(None) => Err(Fault::NotApplicable("its children are populated from their history".to_owned())),
+            Err(error) => seen(format!("failed to fork its files: {error}")),
         }
     }
 }
@@ -41,7 +41,7 @@ async fn rest(files: &FileRig) -> CheckFinding {
         }
         tokio::time::sleep(LOOKS.1).await;
     }
-    seen("there is always something that may have changed")
+    seen("every scan finds possible changes")
 }
 
 async fn close(child: FileRig) -> CheckFinding {
@@ -63,7 +63,7 @@ pub(super) async fn files(rig: ForkRig) -> CheckFinding {
     let child = rig.child(parent).await?;
     ensure(!child.workspace().is_blank(), || "the child's workspace is blank".to_owned())?;
     let touched = child.dirty().await?;
-    ensure(touched.is_empty(), || format!("{touched:?} may be otherwise in the child"))?;
+    ensure(touched.is_empty(), || format!("{touched:?} may differ in the child"))?;
     child.ensure_file("f/a", b"a", false).await?;
     child.ensure_file("f/x", b"x", true).await?;
     child.ensure_observed("f/link", Some(Observed::Symlink { target: b"a".to_vec() })).await?;

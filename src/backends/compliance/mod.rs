@@ -1,9 +1,9 @@
-//! Checks of the promises that every backend keeps, for your own backend too.
+//! Checks of the guarantees of every backend, for your own backend too.
 //!
-//! [`check_shell`] tries a [`Shell`], [`check_workspace`] the files of a [`Workspace`] and its
-//! [`ChangeDetector`](crate::backends::ChangeDetector), where it has one. Both give a [`ComplianceReport`] with one
-//! [`ComplianceCheck`] per promise, and neither panics. They run on any tokio runtime with time enabled and take a minute
-//! at most. They use the directory `foldspace-compliance` of the workspace, which they remove before and afterwards. A
+//! [`check_shell`] checks a [`Shell`]. [`check_workspace`] checks the files of a [`Workspace`] and its
+//! [`ChangeDetector`](crate::backends::ChangeDetector), if it has one. Both return a [`ComplianceReport`] with one
+//! [`ComplianceCheck`] per guarantee, and neither panics. They run on any tokio runtime with time enabled and take at
+//! most a minute. They use the workspace's directory `foldspace-compliance`, and remove it before and afterwards. A
 //! shell needs `/bin/sh` and the usual small programs: `cat`, `head`, `mkfifo`, `mv`, `setsid`, ...
 //!
 //! ```no_run
@@ -51,19 +51,19 @@ use files::FileRig;
 use forking::ForkRig;
 use rig::{Rig, Suite};
 
-/// The means behind a shell.
+/// The kind of a shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Means {
-    /// Commands are really run, on the workspace's files.
+    /// Commands run as processes, on the workspace's files.
     Processes,
-    /// Commands are answered from [`canned_answers`], and touch nothing.
+    /// Commands are answered from [`canned_answers`], and change nothing.
     Canned,
 }
 
 /// Checks a shell.
 ///
-/// A shell that answers from a list, as a mock does, is given [`canned_answers`] before; what only real processes can
-/// show does then not apply.
+/// A shell that answers from a list, such as a mock, needs [`canned_answers`] first; checks that need real processes do
+/// not apply to it.
 pub async fn check_shell(shell: Arc<dyn Shell>, means: Means) -> ComplianceReport {
     let backend = shell.properties().backend_name;
     let mut suite = Suite::new(backend, Rig::new(shell, means));
@@ -78,10 +78,10 @@ pub async fn check_shell(shell: Arc<dyn Shell>, means: Means) -> ComplianceRepor
     suite.finish()
 }
 
-/// Checks a workspace's files: what is applied to them, and what a [`ChangeDetector`](crate::backends::ChangeDetector)
-/// finds of changes that commands made.
+/// Checks a workspace's files: the changes applied to them, and the changes of commands that a
+/// [`ChangeDetector`](crate::backends::ChangeDetector) finds.
 ///
-/// `means` says what is behind the workspace's shell, if it has one. No one else may use the workspace meanwhile.
+/// `means` is the kind of the workspace's shell, if it has one. Nothing else may use the workspace during the checks.
 pub async fn check_workspace(workspace: Arc<dyn Workspace>, means: Means) -> ComplianceReport {
     let backend = workspace.backend_name();
     let mut suite = Suite::new(backend, FileRig::new(workspace, means));
@@ -94,15 +94,15 @@ pub async fn check_workspace(workspace: Arc<dyn Workspace>, means: Means) -> Com
 
 /// Checks the files of a workspace's children, and that neither sees the other's changes.
 ///
-/// `fork` makes a child each time: of the given workspace, or of an earlier child. The caller removes what they leave.
-/// The checks do not apply to a workspace that can't share its files.
+/// `fork` creates a child on each call: of the given workspace, or of an earlier child. The caller removes their
+/// remains. The checks do not apply to a workspace that can't share its files.
 pub async fn check_forks(workspace: Arc<dyn Workspace>, fork: Fork, means: Means) -> ComplianceReport {
     let backend = workspace.backend_name();
     let mut suite = Suite::new(backend, ForkRig { files: FileRig::new(workspace, means), fork });
     suite.rig().files.clear().await;
-    suite.check("fork-files", "a child has the files, and nothing of them has changed", forking::files).await;
-    suite.check("fork-apart", "neither sees what the other changes", forking::apart).await;
-    suite.check("fork-nested", "a child's child keeps the files when the child is closed", forking::nested).await;
+    suite.check("fork-files", "a child has the files, and none has changed", forking::files).await;
+    suite.check("fork-apart", "neither sees the other's changes", forking::apart).await;
+    suite.check("fork-nested", "a grandchild keeps the files when the child is closed", forking::nested).await;
     suite.rig().files.clear().await;
     suite.finish()
 }

@@ -1,4 +1,4 @@
-//! Checks the output of commands: both streams, any bytes, within bounds, and as it comes.
+//! Checks of the output of commands: both streams, any bytes, bounded, and live.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,22 +10,22 @@ use crate::engine::lock::lock;
 use crate::engine::session::output_stream::OutputStream;
 
 pub(super) const BOTH: &str = "echo out; echo err >&2";
-/// Prints this many bytes, between `BEGIN` and `END`.
+/// A command that prints this many bytes, between `BEGIN` and `END`.
 pub(super) const LONG: (&str, usize) = ("printf BEGIN; head -c 299992 /dev/zero | tr '\\0' x; printf END", 300_000);
 pub(super) const BINARY: (&str, &str) = ("printf '\\177ELF\\000\\001\\002\\000'", "\x7fELF\0\x01\x02\0");
 const KEEP: usize = 1000;
 
 pub(super) async fn check(suite: &mut Suite<Rig>) {
-    suite.check("streams", "output and complaints are kept apart", streams).await;
-    suite.check("output-bounded", "of a long output both ends are kept, and all bytes counted", bounded).await;
-    suite.check("output-whole", "an output that is not longer than what is kept is whole", whole).await;
-    suite.check("output-binary", "binary output arrives as it is, and is recognised", binary).await;
-    suite.check("output-invalid", "invalid UTF-8 arrives as it is, and is replaced in the text", invalid).await;
+    suite.check("streams", "standard output and standard error are separate", streams).await;
+    suite.check("output-bounded", "both ends of a long output are retained, and all bytes counted", bounded).await;
+    suite.check("output-whole", "an output within the limit is retained in full", whole).await;
+    suite.check("output-binary", "binary output arrives unchanged, and is detected", binary).await;
+    suite.check("output-invalid", "invalid UTF-8 arrives unchanged, and is replaced in the text", invalid).await;
     suite
-        .check("output-disregarded", "nothing is kept, counted or shown with `capture_output = false`", disregarded)
+        .check("output-disregarded", "nothing is retained, counted or shown with `capture_output = false`", disregarded)
         .await;
-    suite.check("output-watched", "what is printed is shown to the watcher, stream by stream", watched).await;
-    suite.check("output-live", "it is shown before the command ends", live).await;
+    suite.check("output-watched", "the output is passed to the watcher, stream by stream", watched).await;
+    suite.check("output-live", "the output is passed on before the command ends", live).await;
 }
 
 async fn streams(rig: Rig) -> CheckFinding {
@@ -37,11 +37,11 @@ async fn bounded(rig: Rig) -> CheckFinding {
     let result = rig.run(command).await?;
     let stdout = &result.stdout;
     ensure(stdout.bytes == LONG.1 as u64, || format!("{} of {} bytes are counted", stdout.bytes, LONG.1))?;
-    ensure(stdout.kept.len() <= KEEP, || format!("{} bytes are kept, not {KEEP}", stdout.kept.len()))?;
-    ensure(result.success() && result.truncated(), || "the result does not say that it was cut".to_owned())?;
+    ensure(stdout.kept.len() <= KEEP, || format!("{} bytes are retained, not {KEEP}", stdout.kept.len()))?;
+    ensure(result.success() && result.truncated(), || "the result is not marked as cut".to_owned())?;
     let whole_in_one_piece = stdout.kept.get(..stdout.cut_at).zip(stdout.kept.get(stdout.cut_at..));
     let both_ends = whole_in_one_piece.is_some_and(|(head, tail)| head.starts_with(b"BEGIN") && tail.ends_with(b"END"));
-    ensure(both_ends, || format!("not both ends are kept, cut at {}: {:?}", stdout.cut_at, stdout.text(100).0))?;
+    ensure(both_ends, || format!("not both ends are retained, cut at {}: {:?}", stdout.cut_at, stdout.text(100).0))?;
     let (text, cut) = stdout.text(500);
     ensure(cut && text.len() <= 500 && text.contains("left out"), || format!("as text it is {text:?}"))
 }
@@ -50,9 +50,9 @@ async fn whole(rig: Rig) -> CheckFinding {
     let command = ShellCommand { keep: LONG.1, ..ShellCommand::shell(LONG.0) };
     let result = rig.run(command).await?;
     let is_whole = result.stdout.kept.len() == LONG.1 && !result.truncated();
-    ensure(is_whole, || format!("{} of {} bytes are kept", result.stdout.kept.len(), LONG.1))?;
+    ensure(is_whole, || format!("{} of {} bytes are retained", result.stdout.kept.len(), LONG.1))?;
     let middle = result.stdout.kept.get(5..LONG.1 - 3).unwrap_or_default();
-    ensure(middle.iter().all(|byte| *byte == b'x'), || "the middle is not what was printed".to_owned())
+    ensure(middle.iter().all(|byte| *byte == b'x'), || "the middle differs from the output".to_owned())
 }
 
 async fn binary(rig: Rig) -> CheckFinding {
@@ -78,7 +78,7 @@ async fn disregarded(rig: Rig) -> CheckFinding {
     let uncounted = result.stdout.bytes == 0 && result.stderr.bytes == 0 && !result.truncated();
     ensure(result.success() && nothing && uncounted, || shown(&result))?;
     let seen = lock(&seen);
-    ensure(seen.stdout.is_empty() && seen.stderr.is_empty(), || "the watcher was shown something".to_owned())
+    ensure(seen.stdout.is_empty() && seen.stderr.is_empty(), || "the watcher received output".to_owned())
 }
 
 #[derive(Default)]
@@ -121,10 +121,10 @@ pub(super) fn cancelling(cancel: &CancellationToken) -> OutputWatch {
 
 async fn live(rig: Rig) -> CheckFinding {
     rig.processes()?;
-    // It ends early only when the watcher has seen what it prints.
+    // It ends early only if the watcher has seen its output.
     let cancel = CancellationToken::new();
     let mut command = ShellCommand::shell("echo first; sleep 60");
     command.timeout = Some(std::time::Duration::from_secs(30));
     let result = rig.run_watched(command, cancelling(&cancel), cancel).await?;
-    ensure(result.cancelled && !result.timed_out, || format!("nothing was seen until it ended: {}", shown(&result)))
+    ensure(result.cancelled && !result.timed_out, || format!("no output was seen until it ended: {}", shown(&result)))
 }

@@ -1,4 +1,4 @@
-//! Checks the changes that are applied to a workspace's files.
+//! Checks of applying changes to a workspace's files.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -12,22 +12,22 @@ use crate::engine::path::EntryPath;
 
 pub(super) async fn check(suite: &mut Suite<FileRig>) {
     suite.check("named", "a workspace has a name", named).await;
-    suite.check("accepts", "changes that can be made are no error, nor are none", accepts).await;
-    suite.check("creates", "a file comes with the directories above it", creates).await;
+    suite.check("accepts", "valid changes are no error, nor is an empty list", accepts).await;
+    suite.check("creates", "a file is created with its parent directories", creates).await;
     suite.check("overwrites", "a file's contents are replaced, by shorter and by longer ones", overwrites).await;
-    suite.check("executable", "the bit that lets a file be executed is set and cleared", executable).await;
-    suite.check("modes", "the permission bits are those of the node, of files and of directories", modes).await;
-    suite.check("deletes", "an entry is removed, a directory with all below it", deletes).await;
+    suite.check("executable", "the executable bit is set and cleared", executable).await;
+    suite.check("modes", "files and directories get the permission bits of the node", modes).await;
+    suite.check("deletes", "an entry is removed, a directory with everything below it", deletes).await;
     suite.check("pipes", "a named pipe is made", pipes).await;
-    suite.check("links", "a link is stored as it is, wherever it points", links).await;
-    suite.check("replaces-kinds", "what is put at a path takes the place of whatever was there", replaces).await;
-    suite.check("any-name", "names may hold any bytes", any_name).await;
+    suite.check("links", "a link is stored unchanged, wherever it points", links).await;
+    suite.check("replaces-kinds", "an entry replaces any kind of entry at its path", replaces).await;
+    suite.check("any-name", "names may have any bytes", any_name).await;
     suite.check("large", "a file of some megabytes arrives whole", large).await;
     suite.check("in-order", "changes are made in their order", in_order).await;
-    suite.check("all-or-none", "when one change can't be made, none is", all_or_none).await;
+    suite.check("all-or-none", "if one change fails, none is made", all_or_none).await;
     suite.check("root-stays", "the root can be neither replaced nor removed", root_stays).await;
     suite.check("stays-inside", "no change follows a link out of the workspace", stays_inside).await;
-    suite.check("seen-by-commands", "commands see what was projected, and may change it", seen_by_commands).await;
+    suite.check("seen-by-commands", "commands see projected files, and may change them", seen_by_commands).await;
 }
 
 async fn named(rig: FileRig) -> CheckFinding {
@@ -39,7 +39,7 @@ async fn accepts(rig: FileRig) -> CheckFinding {
     rig.project(vec![file("accepts/a.txt", "a", false)?, directory("accepts/d")?, link("accepts/l", b"a.txt")?])
         .await?;
     rig.project(vec![delete("accepts")?]).await?;
-    // What is not there need not be removed.
+    // Removing a missing entry is no error.
     rig.project(vec![delete("accepts")?]).await
 }
 
@@ -111,7 +111,7 @@ async fn replaces(rig: FileRig) -> CheckFinding {
     rig.ensure_observed("replaces", Some(Observed::Symlink { target: b"elsewhere".to_vec() })).await?;
     rig.project(vec![directory("replaces")?, file("replaces/b", "b", true)?]).await?;
     rig.ensure_file("replaces/b", b"b", true).await?;
-    // A directory that is there stays as it is.
+    // An existing directory is left unchanged.
     rig.project(vec![directory("replaces")?]).await?;
     rig.ensure_file("replaces/b", b"b", true).await
 }
@@ -121,7 +121,7 @@ async fn any_name(rig: FileRig) -> CheckFinding {
     let names = [&b"two words"[..], b"-rf", b"*", b"new\nline", b"\xff\xfe", b"\xc3\xa4", b".hidden", &[b'x'; 255]];
     let parent = at("names")?;
     for name in names {
-        let Ok(path) = parent.join(name) else { return seen("a name is no name") };
+        let Ok(path) = parent.join(name) else { return seen("a name is invalid") };
         let change = FileChange::Write {
             path: path.clone(),
             node: Node::file(name, false),
@@ -130,7 +130,7 @@ async fn any_name(rig: FileRig) -> CheckFinding {
         };
         rig.project(vec![change]).await?;
         let read = rig.read(path.clone()).await?;
-        ensure(read.as_deref() == Ok(name), || format!("{path} holds {read:?}"))?;
+        ensure(read.as_deref() == Ok(name), || format!("{path} has {read:?}"))?;
     }
     let found = rig.below(parent).await?.len();
     ensure(found == names.len(), || format!("{found} entries instead of {}", names.len()))
@@ -213,10 +213,10 @@ async fn root_stays(rig: FileRig) -> CheckFinding {
 async fn stays_inside(rig: FileRig) -> CheckFinding {
     rig.visible()?;
     let Ok(outside) = tempfile::Builder::new().prefix("foldspace-outside-").tempdir() else {
-        return seen("no directory could be made outside of the workspace");
+        return seen("failed to create a directory outside of the workspace");
     };
     let Ok(secret) = tempfile::Builder::new().prefix("secret-").tempfile_in(outside.path()) else {
-        return seen("no file could be made outside of the workspace");
+        return seen("failed to create a file outside of the workspace");
     };
     let name = secret.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
     rig.project(vec![link("out", outside.path().as_os_str().as_bytes())?, directory("in")?, link("in/up", b"..")?])
@@ -226,14 +226,14 @@ async fn stays_inside(rig: FileRig) -> CheckFinding {
         rig.ensure_observed(&through, None).await?;
         let read = rig.read(at(&through)?).await?;
         ensure(read.is_err(), || format!("{through} was read"))?;
-        // Nothing is there as far as the workspace goes, so there is nothing to remove.
+        // In the workspace nothing exists there, so either result is right.
         drop(rig.project(vec![delete(&through)?]).await);
         ensure(secret.path().exists(), || format!("{through} was removed"))?;
     }
     let listed = rig.below(at("out")?).await?;
-    ensure(listed.is_empty(), || format!("below the link there is {listed:?}"))?;
+    ensure(listed.is_empty(), || format!("below the link are {listed:?}"))?;
     rig.project(vec![delete("out")?]).await?;
-    ensure(secret.path().exists(), || "removing a link has removed what it points to".to_owned())
+    ensure(secret.path().exists(), || "removing a link has removed its target".to_owned())
 }
 
 async fn seen_by_commands(rig: FileRig) -> CheckFinding {
@@ -247,11 +247,11 @@ async fn seen_by_commands(rig: FileRig) -> CheckFinding {
     rig.project(vec![file("seen/a.txt", "two", false)?, delete("seen/l")?]).await?;
     let printed = rig.sh("cat seen/a.txt; test ! -e seen/l").await?;
     ensure(printed == "two", || format!("after a change commands see {printed:?}"))?;
-    // And the other way round, also what belongs to another user after a command made it.
+    // And the other way round, also with entries that belong to another user because a command made them.
     rig.sh("printf more >> seen/a.txt; chmod -x seen/tool; mkdir -p seen/made/deep; echo b > seen/made/deep/b").await?;
     rig.ensure_file("seen/a.txt", b"twomore", false).await?;
     rig.ensure_file("seen/tool", tool.as_bytes(), false).await?;
     rig.project(vec![file("seen/made/deep/b", "c\n", false)?, file("seen/made/new", "", false)?]).await?;
     let printed = rig.sh("cat seen/made/deep/b; rm -r seen; ls").await?;
-    ensure(printed.starts_with("c\n") && !printed.contains("seen"), || format!("{PLACE} holds {printed:?}"))
+    ensure(printed.starts_with("c\n") && !printed.contains("seen"), || format!("{PLACE} has {printed:?}"))
 }

@@ -1,4 +1,4 @@
-//! Checks what is refused before anything runs, and what is just allowed.
+//! Checks of commands that are refused before anything runs, and of commands just within the limits.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use crate::backends::{
     MAX_COMMAND_BYTES, MAX_STDIN_BYTES, MAX_TIMEOUT, MAX_VARIABLES, MIN_TIMEOUT, ShellCommand, ShellError, unwatched,
 };
 
-/// A command for which a shell that answers from a list is not available.
+/// A command that makes a shell that answers from a list unavailable.
 pub(super) const BROKEN: &str = "foldspace-broken-shell";
 
 pub(super) async fn check(suite: &mut Suite<Rig>) {
-    suite.check("refuses-long", "more bytes than Linux takes in an argument are an error", long).await;
-    suite.check("refuses-no-command", "a command that names no program is an error", no_command).await;
+    suite.check("refuses-long", "an argument above the limit of Linux is an error", long).await;
+    suite.check("refuses-no-command", "a command without a program is an error", no_command).await;
     suite.check("refuses-nul", "a NUL character is an error", nul).await;
     suite.check("refuses-timeouts", "a time-out outside of the limits is an error", timeouts).await;
     suite
         .check("refuses-variables", "too many or too long variables, and names with `=`, are an error", variables)
         .await;
-    suite.check("refuses-stdin", "more standard input than is allowed is an error", stdin).await;
-    suite.check("refused-not-run", "nothing of a command that is refused is run", not_run).await;
-    suite.check("just-allowed", "what is just within the limits is run", just_allowed).await;
-    suite.check("unavailable", "a shell that fails says that it is not available", unavailable).await;
+    suite.check("refuses-stdin", "too much standard input is an error", stdin).await;
+    suite.check("refused-not-run", "no part of a refused command is run", not_run).await;
+    suite.check("just-allowed", "a command just within the limits is run", just_allowed).await;
+    suite.check("unavailable", "a failing shell reports that it is unavailable", unavailable).await;
 }
 
 fn named(what: &str) -> String {
@@ -91,7 +91,7 @@ async fn not_run(rig: Rig) -> CheckFinding {
     command.timeout = Some(Duration::ZERO);
     rig.invalid("a bad time-out", command).await?;
     let left = rig.sh(&format!("ls {PLACE}/refused")).await?;
-    ensure(left.is_empty(), || format!("it has made {left:?}"))
+    ensure(left.is_empty(), || format!("it has created {left:?}"))
 }
 
 pub(super) fn longest() -> String {
@@ -104,7 +104,7 @@ async fn just_allowed(rig: Rig) -> CheckFinding {
         let result = rig.run(ShellCommand { timeout, ..ShellCommand::shell(longest()) }).await?;
         ensure(result.success(), || format!("the longest text ended with {}", shown(&result)))?;
     }
-    // It may be too short to end in, but it is no error.
+    // It may time out, but that is no error.
     let command = ShellCommand { timeout: Some(MIN_TIMEOUT), ..ShellCommand::shell(longest()) };
     rig.run(command).await.map(drop)
 }

@@ -4,19 +4,19 @@ use std::fmt;
 
 /// The results of all checks.
 ///
-/// Printed, it has a line for each check and, of a failed one, what was expected and seen.
+/// It is displayed with a line per check, and for a failed check with the expectation and the observation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ComplianceReport {
     /// The backend's name.
     pub backend: &'static str,
-    /// The checks, in the order in which they were made.
+    /// The checks, in the order they were made.
     pub checks: Vec<ComplianceCheck>,
 }
 
-/// A promise of a backend and the result of its check.
+/// A guarantee of a backend and the result of its check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ComplianceCheck {
-    /// A short name, which no other check has.
+    /// A short, unique name.
     pub name: &'static str,
     /// The backend's duty.
     pub expects: &'static str,
@@ -27,14 +27,14 @@ pub struct ComplianceCheck {
 /// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CheckOutcome {
-    /// The promise is kept.
+    /// The guarantee holds.
     Passed,
-    /// It is not.
+    /// The guarantee does not hold.
     Failed {
         /// The observation.
         seen: String,
     },
-    /// It is not this backend's to keep.
+    /// The guarantee does not apply to this backend.
     NotApplicable {
         /// The reason.
         reason: String,
@@ -42,17 +42,17 @@ pub enum CheckOutcome {
 }
 
 impl ComplianceReport {
-    /// Tells whether every promise that is the backend's is kept, and it has made one at all.
+    /// Returns true if no check failed and at least one passed.
     pub fn passed(&self) -> bool {
         self.failed().next().is_none() && self.checks.iter().any(|check| check.outcome == CheckOutcome::Passed)
     }
 
-    /// The promises that are not kept.
+    /// Returns the failed checks.
     pub fn failed(&self) -> impl Iterator<Item = &ComplianceCheck> {
         self.checks.iter().filter(|check| matches!(check.outcome, CheckOutcome::Failed { .. }))
     }
 
-    /// The check of that name; none when there is none.
+    /// Returns the check of that name, if there is one.
     pub fn check(&self, name: &str) -> Option<&ComplianceCheck> {
         self.checks.iter().find(|check| check.name == name)
     }

@@ -1,4 +1,4 @@
-//! The runs of checks, and the shell as checks use it.
+//! The runner of checks, and the shell as used by the checks.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::backends::{OutputWatch, Shell, ShellCommand, ShellError, ShellResult,
 use crate::engine::path::EntryPath;
 
 pub(super) const PLACE: &str = "foldspace-compliance";
-/// The limit of one check. None that passes needs a tenth of it, but on a very slow machine.
+/// The time limit of one check. A passing check needs less than a tenth of it, except on a very slow machine.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// The time limit of commands that end by themselves.
+/// The time limit of commands that end on their own.
 pub(super) const LONG: Duration = Duration::from_secs(60);
 const SHOWN: usize = 300;
 
@@ -54,7 +54,7 @@ impl<R: Clone> Suite<R> {
         ComplianceReport { backend: self.backend, checks: self.checks }
     }
 
-    /// Makes one check. One that panics has failed, and so has one that does not come to an end.
+    /// Runs one check. It fails if it panics or does not end in time.
     pub(super) async fn check<F>(&mut self, name: &'static str, expects: &'static str, run: impl FnOnce(R) -> F)
     where
         F: Future<Output = CheckFinding> + Send + 'static,
@@ -66,8 +66,8 @@ impl<R: Clone> Suite<R> {
             Ok(Some(Ok(Err(Fault::Seen(seen))))) => CheckOutcome::Failed { seen },
             Ok(Some(Ok(Err(Fault::NotApplicable(reason))))) => CheckOutcome::NotApplicable { reason },
             Ok(Some(Err(error))) => CheckOutcome::Failed { seen: format!("it panicked: {error}") },
-            Ok(None) => CheckOutcome::Failed { seen: "it came to no end".to_owned() },
-            Err(_) => CheckOutcome::Failed { seen: format!("no end after {} s", PATIENCE.as_secs()) },
+            Ok(None) => CheckOutcome::Failed { seen: "it did not end".to_owned() },
+            Err(_) => CheckOutcome::Failed { seen: format!("it did not end within {} s", PATIENCE.as_secs()) },
         };
         self.checks.push(ComplianceCheck { name, expects, outcome });
     }
@@ -91,14 +91,14 @@ impl Rig {
     pub(super) fn processes(&self) -> CheckFinding {
         match self.means {
             Means::Processes => Ok(()),
-            Means::Canned => Err(Fault::NotApplicable("nothing is really run".to_owned())),
+            Means::Canned => Err(Fault::NotApplicable("no processes are run".to_owned())),
         }
     }
 
     pub(super) fn canned(&self) -> CheckFinding {
         match self.means {
             Means::Canned => Ok(()),
-            Means::Processes => Err(Fault::NotApplicable("there is nothing to make it fail with".to_owned())),
+            Means::Processes => Err(Fault::NotApplicable("it can't be made to fail".to_owned())),
         }
     }
 
@@ -116,7 +116,7 @@ impl Rig {
         let text = command.command.to_string();
         match self.shell.execute(command, watch, cancel).await {
             Ok(result) => Ok(result),
-            Err(error) => seen(format!("`{}` gave an error: {error}", short(&text))),
+            Err(error) => seen(format!("`{}` returned an error: {error}", short(&text))),
         }
     }
 
@@ -135,21 +135,21 @@ impl Rig {
     pub(super) async fn invalid(&self, what: &str, command: ShellCommand) -> CheckFinding {
         match self.shell.execute(command, unwatched(), CancellationToken::new()).await {
             Err(ShellError::Invalid(_)) => Ok(()),
-            Err(other) => seen(format!("{what} gave another error: {other}")),
+            Err(other) => seen(format!("{what} returned another error: {other}")),
             Ok(result) => seen(format!("{what} was run: {}", shown(&result))),
         }
     }
 
     pub(super) async fn clear(&self) {
         if self.processes().is_ok() {
-            // What can't be removed shows in the checks that need the directory.
+            // Remains show up in the checks that need the directory.
             drop(self.sh(&format!("rm -rf {PLACE}")).await);
         }
     }
 }
 
 pub(super) fn path(text: &str) -> CheckFinding<EntryPath> {
-    EntryPath::lookup(text).or_else(|error| seen(format!("{text} is no path: {error}")))
+    EntryPath::lookup(text).or_else(|error| seen(format!("{text} is not a path: {error}")))
 }
 
 pub(super) fn shown(result: &ShellResult) -> String {

@@ -1,7 +1,7 @@
-//! Checks that nothing that a command started lives on when it has ended.
+//! Checks that all processes of a command end with it.
 //!
-//! A survivor writes a line every moment to a file of the workspace, and is waited for before the command ends. A shell
-//! that keeps its promise can't fail these checks, however slow the machine is.
+//! A survivor keeps appending lines to a file of the workspace, and the command waits for the first line before it
+//! ends. A correct shell passes these checks however slow the machine is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,31 +18,31 @@ use crate::engine::path::EntryPath;
 /// The time without a sign of life that counts as an end.
 const SILENCE: Duration = Duration::from_millis(1500);
 const LOOKS: usize = 10;
-/// Gives signs of life. It ends by itself when the suite's directory is gone.
+/// Appends signs of life. It ends when the suite's directory is removed.
 const LIVING: &str = "trap '' HUP; while echo alive >> signs; do sleep 0.05; done 2>/dev/null";
 const SEEN: &str = "while ! test -s signs; do sleep 0.01; done";
 
 pub(super) async fn check(suite: &mut Suite<Rig>) {
-    suite.check("survivors-none", "what a command left in the background ends with it", background).await;
-    suite.check("survivors-output", "a background program that holds its output open delays no result", held).await;
-    suite.check("survivors-setsid", "nor does anything live on in a session of its own", setsid).await;
-    suite.check("survivors-timeout", "a time-out ends the whole group, stubborn programs too", timeout).await;
-    suite.check("survivors-timeout-setsid", "and what is in a session of its own", timeout_setsid).await;
-    suite.check("survivors-cancelled", "so does cancelling", cancelled).await;
+    suite.check("survivors-none", "a background process ends with its command", background).await;
+    suite.check("survivors-output", "a background process with an open output delays no result", held).await;
+    suite.check("survivors-setsid", "a process in its own session ends with its command", setsid).await;
+    suite.check("survivors-timeout", "a time-out ends the whole group, even without SIGTERM", timeout).await;
+    suite.check("survivors-timeout-setsid", "a time-out ends a process in its own session", timeout_setsid).await;
+    suite.check("survivors-cancelled", "cancelling ends background processes", cancelled).await;
     suite.check("dropped", "a dropped command is ended", dropped).await;
 }
 
-/// Gives a text that starts a program in the background. It closes its output, which would be waited for.
+/// Returns a script that starts a background program with its output closed, or the shell would wait for it.
 fn in_background() -> String {
     format!("({LIVING}) >/dev/null 2>&1 </dev/null & {SEEN}")
 }
 
-/// A program whose parent is gone and whose session is its own.
+/// A program without a parent, in its own session.
 async fn escaped(rig: &Rig) -> CheckFinding<String> {
     let program = format!("({}) &", LIVING.replace('\'', "\""));
     let find = "command -v setsid || command -v python3 || true";
     let escaping = match rig.sh(find).await?.trim() {
-        "" => return Err(Fault::NotApplicable("there is neither `setsid` nor `python3`".to_owned())),
+        "" => return Err(Fault::NotApplicable("neither `setsid` nor `python3` was found".to_owned())),
         found if found.ends_with("setsid") => "setsid sh -c",
         _ => "python3 -c 'import os, sys; os.setsid(); os.execvp(\"sh\", [\"sh\", \"-c\", sys.argv[1]])'",
     };
@@ -61,7 +61,7 @@ async fn is_silent(rig: &Rig, name: &str) -> CheckFinding<bool> {
 }
 
 async fn ensure_silent(rig: &Rig, name: &str) -> CheckFinding {
-    ensure(is_silent(rig, name).await?, || "something lives on and writes files".to_owned())
+    ensure(is_silent(rig, name).await?, || "a process survives and writes files".to_owned())
 }
 
 fn at(directory: EntryPath, text: String) -> ShellCommand {
@@ -100,7 +100,7 @@ async fn timeout_setsid(rig: Rig) -> CheckFinding {
 
 async fn ensure_ended_in_time(rig: &Rig, name: &str, survivor: String) -> CheckFinding {
     let directory = rig.directory(name).await?;
-    // What is to survive ignores the signal, too: so it inherits it.
+    // The survivor inherits the ignored signal.
     let mut command = at(directory, format!("trap '' TERM; {survivor}; while :; do sleep 0.05; done"));
     command.timeout = Some(2 * SOON);
     let result = rig.run(command).await?;
@@ -133,5 +133,5 @@ async fn dropped(rig: Rig) -> CheckFinding {
             return Ok(());
         }
     }
-    seen("it lives on and writes files")
+    seen("it survives and writes files")
 }

@@ -1,4 +1,4 @@
-//! The definition of a session's workspace, as it is recorded with the session.
+//! The definition of a session's workspace, as recorded with the session.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use super::{BackendError, ProgressWatch, Workspace};
 use crate::engine::event::SessionStarted;
 use crate::engine::id::SessionId;
 
-/// The directory of all workspaces that were not given one.
+/// The parent directory of all workspaces without a given directory.
 const WORKSPACES: &str = "workspaces";
-/// The stat index of a session's directory, beside its files if they are here.
+/// The stat index of a session's directory, next to its files if they are here.
 const INDEX: &str = "index";
-/// Processors that a container has at least: the kernel counts no less.
+/// The minimum of a container's processors: the kernel's resolution.
 const CPUS_MIN: f64 = 0.01;
 
-/// The definition of a session's workspace, recorded when the session begins: a process that resumes it opens the same.
+/// The definition of a session's workspace, recorded at its start, so that a resuming process opens the same one.
 ///
 /// ```
 /// use foldspace::{WorkspaceSpec, backends::HostOptions, event::SessionStarted};
@@ -36,12 +36,12 @@ const CPUS_MIN: f64 = 0.01;
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum WorkspaceSpec {
-    /// The files are in the journal only, and there is no shell.
+    /// The files are only in the journal, and there is no shell.
     #[default]
     Memory,
     /// A directory of this machine; not sandboxed.
     Host(HostOptions),
-    /// A container, of the engine that its options name.
+    /// A container of the engine in its options.
     Podman(PodmanOptions),
     /// Commands are answered from a list.
     Mock(MockOptions),
@@ -51,19 +51,19 @@ pub enum WorkspaceSpec {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MockOptions {
-    /// The answers; the first that fits is given.
+    /// The answers; the first match is used.
     #[serde(default)]
     pub answers: Vec<MockRule>,
-    /// Options of all its commands; variables are of no use to it.
+    /// Options of all its commands; variables have no effect.
     #[serde(skip)]
     pub commands: CommandOptions,
 }
 
-/// An answer for commands that fit a pattern.
+/// An answer for commands that match a pattern.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 pub struct MockRule {
-    /// A glob over the command's text, in which `*` fits anything.
+    /// A glob over the command's text; `*` matches anything.
     pub command: String,
     /// The mock's answer.
     #[serde(flatten)]
@@ -73,7 +73,7 @@ pub struct MockRule {
 impl TryFrom<Map<String, Value>> for MockRule {
     type Error = serde_json::Error;
 
-    /// Refuses unknown fields, which serde can't do beside a flattened one.
+    /// Rejects unknown fields, which serde can't do with a flattened field.
     fn try_from(mut fields: Map<String, Value>) -> Result<Self, Self::Error> {
         let command = fields.remove("command").ok_or_else(|| Self::Error::missing_field("command"))?;
         Ok(Self { command: serde_json::from_value(command)?, answer: serde_json::from_value(fields.into())? })
@@ -81,7 +81,7 @@ impl TryFrom<Map<String, Value>> for MockRule {
 }
 
 impl WorkspaceSpec {
-    /// The backend's name.
+    /// Returns the backend's name.
     pub fn backend_name(&self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -91,7 +91,7 @@ impl WorkspaceSpec {
         }
     }
 
-    /// Returns the options of all its commands; none where nothing can run.
+    /// Returns the options of all its commands; `None` if nothing can run.
     pub fn commands(&self) -> Option<&CommandOptions> {
         match self {
             Self::Memory => None,
@@ -110,12 +110,12 @@ impl WorkspaceSpec {
         }
     }
 
-    /// Returns what is recorded of it beside the name. Of variables it has the digests, unless they may be recorded.
+    /// Returns the options to be recorded. Variables appear by their digests, unless their values may be recorded.
     pub fn options(&self) -> Value {
         self.options_as(false)
     }
 
-    /// Returns what another program is told to open the same: with the values of variables.
+    /// Returns the options with the values of variables, for a program that opens the same workspace.
     pub fn options_with_values(&self) -> Value {
         self.options_as(true)
     }
@@ -127,7 +127,7 @@ impl WorkspaceSpec {
             Self::Podman(options) => serde_json::to_value(options),
             Self::Mock(options) => serde_json::to_value(options),
         };
-        // Plain structs of texts, bytes and numbers have a JSON form.
+        // Plain structs of texts, bytes and numbers always serialize.
         let mut options = options.unwrap_or_default();
         if let Some(commands) = self.commands() {
             commands.put(&mut options, with_values);
@@ -135,7 +135,7 @@ impl WorkspaceSpec {
         options
     }
 
-    /// Takes up the values of variables that are kept for a session; its forks, and copies of it, need them.
+    /// Loads the stored values of a session's variables, which its forks and copies need.
     #[must_use]
     pub fn with_values_of(mut self, session: SessionId, home: &Path) -> Self {
         if let Some(commands) = self.commands_mut() {
@@ -144,21 +144,21 @@ impl WorkspaceSpec {
         self
     }
 
-    /// Keeps the values of variables that are not recorded, in a file that only its owner may read.
+    /// Stores the values of variables that are not recorded in a file that only its owner may read.
     pub fn keep_values(&self, session: SessionId, home: &Path) -> Result<(), BackendError> {
         let directory = home.join(WORKSPACES).join(session.to_string());
         let kept = self.commands().map_or(Ok(()), |commands| commands.keep_values(&directory));
-        let reason = |error| format!("can't keep the environment in {}: {error}", directory.display());
+        let reason = |error| format!("failed to store the environment in {}: {error}", directory.display());
         kept.map_err(|error| BackendError { backend: self.backend_name(), reason: reason(error) })
     }
 
-    /// Reads what was recorded. Fails for an unknown backend, and for options that are wrong or out of range.
+    /// Parses recorded options. Fails for an unknown backend, and for options that are invalid or out of range.
     pub fn parse(backend: &str, options: &Value) -> Result<Self, BackendError> {
         let mut options = if options.is_null() { Value::Object(Default::default()) } else { options.clone() };
         let wrong =
             |backend| move |error: serde_json::Error| BackendError { backend, reason: format!("its options: {error}") };
         if let ("podman", Some(fields)) = (backend, options.as_object_mut()) {
-            // Older programs recorded it; now the runner runs all commands.
+            // Recorded by older programs; now the runner runs all commands.
             fields.remove("runner");
         }
         let commands = CommandOptions::take(&mut options)
@@ -170,7 +170,7 @@ impl WorkspaceSpec {
         let mut spec = match backend {
             "memory" if commands != CommandOptions::default() => Err(BackendError {
                 backend: "memory",
-                reason: "its options are about commands, which it does not run; choose another backend".to_owned(),
+                reason: "its options are for commands, which it does not run; choose another backend".to_owned(),
             }),
             "memory" => Ok(Self::Memory),
             "host" => serde_json::from_value(options).map(Self::Host).map_err(wrong("host")),
@@ -178,7 +178,7 @@ impl WorkspaceSpec {
             "docker" => container(EngineKind::Docker, options),
             "mock" => serde_json::from_value(options).map(Self::Mock).map_err(wrong("mock")),
             other => {
-                let reason = format!("there is no backend {other:?}; there are memory, host, podman, docker and mock");
+                let reason = format!("unknown backend {other:?}; use memory, host, podman, docker or mock");
                 Err(BackendError { backend: "requested", reason })
             }
         }?;
@@ -189,16 +189,15 @@ impl WorkspaceSpec {
         Ok(spec)
     }
 
-    /// Reads what a new session asks for: an image that it does not name is the environment's, and `container` is
-    /// the engine that works.
+    /// Parses the request of a new session: a missing image comes from the environment, and `container` stands for the
+    /// available engine.
     pub(crate) fn asked_for(backend: &str, options: &Value) -> Result<Self, BackendError> {
         let backend = match backend {
             "container" => podman::find_engine(options["connection"].as_str())?.name(),
             backend => backend,
         };
         if backend == "podman" && options.get("runner").is_some_and(|runner| runner == "never") {
-            let reason =
-                "its options: \"runner\": \"never\" is gone, the resident runner runs all commands; leave it out";
+            let reason = "its options: \"runner\": \"never\" is gone, the resident runner runs all commands; remove it";
             return Err(BackendError { backend: "podman", reason: reason.to_owned() });
         }
         let mut spec = Self::parse(backend, options)?;
@@ -216,7 +215,7 @@ impl WorkspaceSpec {
         Ok(spec)
     }
 
-    /// Beyond these ranges an engine would take a limit for none.
+    /// Checks the options. An engine would treat a value outside of these ranges as no limit.
     fn check(&self) -> Result<(), BackendError> {
         let wrong =
             |what: String| BackendError { backend: self.backend_name(), reason: format!("its options: {what}") };
@@ -224,13 +223,13 @@ impl WorkspaceSpec {
         let Self::Podman(options) = self else { return Ok(()) };
         check_prefix(&options.name_prefix).map_err(wrong)?;
         if options.copy_on_write && options.directory.is_none() {
-            return Err(wrong("copy_on_write is of a directory; name one".to_owned()));
+            return Err(wrong("copy_on_write needs a directory; add one".to_owned()));
         }
         if let Some(place) = &options.also_at {
             check_also_at(place, options.own_directory().is_some()).map_err(wrong)?;
         }
         if options.writable_root && options.engine == EngineKind::Docker {
-            let why = "writable_root takes a user namespace for one container, which Docker has not; use podman";
+            let why = "writable_root needs a user namespace per container, which Docker lacks; use podman";
             return Err(wrong(why.to_owned()));
         }
         let cpus = options.cpus.is_finite() && options.cpus >= CPUS_MIN;
@@ -246,7 +245,7 @@ impl WorkspaceSpec {
         }
     }
 
-    /// Returns the definition for a fork: the same, but for a given directory, which stays this session's alone.
+    /// Returns the definition for a fork: the same, but without a given directory, which only this session uses.
     ///
     /// ```
     /// use foldspace::{WorkspaceSpec, backends::HostOptions};
@@ -265,7 +264,7 @@ impl WorkspaceSpec {
         }
     }
 
-    /// Returns the directory of the user's that it works in.
+    /// Returns the user's directory that the workspace works in.
     pub fn given_directory(&self) -> Option<&Path> {
         match self {
             Self::Host(options) => options.directory.as_deref(),
@@ -274,7 +273,7 @@ impl WorkspaceSpec {
         }
     }
 
-    /// Returns the directory of the user's that a session with this first event works in.
+    /// Returns the user's directory of a session with this first event.
     pub(crate) fn directory_of(started: Option<&SessionStarted>) -> Option<PathBuf> {
         Some(Self::of_session(started?).ok()?.given_directory()?.to_owned())
     }
@@ -285,7 +284,7 @@ impl WorkspaceSpec {
         spec.as_ref().and_then(Self::commands).map(|commands| commands.generated.clone()).unwrap_or_default()
     }
 
-    /// Returns the directory of the user's that it works in, or that it begins with a copy of.
+    /// Returns the user's directory that the workspace works in, or starts with a copy of.
     pub fn named_directory(&self) -> Option<&Path> {
         match self {
             Self::Host(HostOptions { directory, .. }) | Self::Podman(PodmanOptions { directory, .. }) => {
@@ -295,18 +294,18 @@ impl WorkspaceSpec {
         }
     }
 
-    /// Returns true for a directory in which others work, and whose session only records what they do.
+    /// Returns true for a directory where other programs work and the session only records the changes.
     pub fn only_watches(&self) -> bool {
         matches!(self, Self::Host(HostOptions { files_only: true, gitignore: true, .. }))
     }
 
-    /// Checks that a directory of the user's and the one of the data are not in each other.
+    /// Checks that a user's directory and the data directory do not contain each other.
     pub(crate) fn check_apart(&self, directory: &Path, home: &Path) -> Result<(), BackendError> {
         if !overlap(directory, home) {
             return Ok(());
         }
         let shown = directory.display();
-        let reason = format!("can't use {shown}: the data directory is there; give a directory apart from it");
+        let reason = format!("can't use {shown}: the data directory is there; use a separate directory");
         Err(BackendError { backend: self.backend_name(), reason })
     }
 
@@ -319,7 +318,7 @@ impl WorkspaceSpec {
         }
     }
 
-    /// Lists what it reaches of the machine on which it is opened, for a person: directories, engines, networks.
+    /// Lists the parts of its machine that it can access, for a person: directories, engines, networks.
     pub fn reaches(&self) -> Vec<String> {
         let mut reached: Vec<String> =
             self.named_directory().map(|given| format!("the directory {}", given.display())).into_iter().collect();
@@ -341,12 +340,12 @@ impl WorkspaceSpec {
         reached
     }
 
-    /// Returns the workspace that a session's first event names.
+    /// Returns the workspace in a session's first event.
     pub fn of_session(started: &SessionStarted) -> Result<Self, BackendError> {
         Self::parse(&started.backend, &started.options)
     }
 
-    /// Opens the workspace of a session. Directories that were not given are made below `home`; nothing runs yet.
+    /// Opens the workspace of a session. Missing directories are created below `home`; nothing runs yet.
     pub fn open(&self, session: SessionId, home: &Path) -> Result<Arc<dyn Workspace>, BackendError> {
         self.check()?;
         self.keep_values(session, home)?;
@@ -373,9 +372,9 @@ impl WorkspaceSpec {
         })
     }
 
-    /// Opens the workspace of a session and fetches what its commands need, shown to `progress`. It belongs before a
-    /// call, against whose time it would count. A failed fetch is no error: the files are there, and commands say what
-    /// is wrong.
+    /// Opens the workspace of a session and fetches the image of its commands, with progress reports to `progress`.
+    /// Call it before a tool call, whose time limit would include the fetch. A failed fetch is no error: the files are
+    /// available, and commands will report the cause.
     pub fn open_ready(
         &self,
         session: SessionId,
@@ -393,19 +392,19 @@ impl WorkspaceSpec {
         Ok(workspace)
     }
 
-    /// Removes what the workspace of a removed session left on this machine, but for a directory that it was given.
+    /// Removes the data of a removed session's workspace from this machine, except for a given directory.
     pub fn remove(&self, session: SessionId, home: &Path) -> Result<(), BackendError> {
         let own = || remove_path(&home.join(WORKSPACES).join(session.to_string())).map_err(|error| error.to_string());
         let removed = match self {
             // Other sessions may share some of the files.
             Self::Podman(_) => podman::remove_files(session).map_err(|error| error.to_string()).and_then(|()| own()),
-            // A directory that it was given stays.
+            // A given directory stays.
             Self::Host(_) | Self::Memory | Self::Mock(_) => own(),
         };
         removed.map_err(|reason| BackendError { backend: self.backend_name(), reason })
     }
 
-    /// Lists the directories below `home` with files of sessions that are gone.
+    /// Lists the directories below `home` with files of removed sessions.
     pub fn abandoned(home: &Path, is_there: impl Fn(SessionId) -> bool) -> Result<Vec<PathBuf>, BackendError> {
         let place = home.join(WORKSPACES);
         let failed =
@@ -428,13 +427,13 @@ impl WorkspaceSpec {
         Ok(Self::directory(session, home))
     }
 
-    /// Returns the directory of a session's files on this machine, when nothing else was said.
+    /// Returns the default directory of a session's files on this machine.
     pub fn directory(session: SessionId, home: &Path) -> PathBuf {
         home.join(WORKSPACES).join(session.to_string()).join("files")
     }
 }
 
-/// Checks a second place of the workspace. The engine's own mounts can't be there.
+/// Checks a second path of the workspace, which must not overlap the engine's own mounts.
 fn check_also_at(place: &str, is_directory: bool) -> Result<(), String> {
     let path = Path::new(place);
     let taken = ["/workspace", "/run", "/tmp", "/proc", "/sys", "/dev"];
@@ -446,12 +445,12 @@ fn check_also_at(place: &str, is_directory: bool) -> Result<(), String> {
         return Err(format!("also_at is {place}, but {taken} is the container's own; give another place"));
     }
     match is_directory {
-        true => Err("also_at is not for a directory of yours; leave one of them out".to_owned()),
+        true => Err("also_at is not for a directory of yours; remove one of the two".to_owned()),
         false => Ok(()),
     }
 }
 
-/// Checks the beginning of a container's name, as engines have it.
+/// Checks a name prefix by the engines' rules for names.
 fn check_prefix(prefix: &str) -> Result<(), String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
     if prefix.len() <= 60 && prefix.starts_with(|first: char| first.is_ascii_alphanumeric()) && prefix.bytes().all(fits)

@@ -99,7 +99,7 @@ fn backend_container_without_engine_is_refused() {
     for kind in EngineKind::ALL {
         assert!(refused.reason.contains(&format!("the {kind} engine at unix:///nowhere.sock")), "{refused}");
     }
-    assert!(WorkspaceSpec::parse("container", &nowhere).is_err(), "what is recorded is one of them");
+    assert!(WorkspaceSpec::parse("container", &nowhere).is_err(), "only a concrete engine is recorded");
     assert_eq!(WorkspaceSpec::asked_for("docker", &nowhere).unwrap().backend_name(), "docker");
 }
 

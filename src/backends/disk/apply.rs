@@ -1,4 +1,4 @@
-//! Changing what is beneath one directory: all changes of a batch, or none.
+//! Changes below a directory: a batch is applied in full or not at all.
 
 use std::fs::File;
 use std::io::Read;
@@ -24,13 +24,13 @@ use crate::backends::{BackendError, FileChange, Observed};
 use crate::engine::event::{FileMode, Node};
 use crate::engine::path::EntryPath;
 
-/// Attempts at putting an entry in place while others make and remove one there.
+/// The maximum number of attempts at putting an entry in place while others create and remove entries there.
 const RACES_MAX: usize = 16;
-/// Files that a batch keeps open which it has put others over.
+/// The maximum number of replaced lower-layer files that a batch keeps open.
 const COVERED_MAX: usize = 128;
 
 impl DirTree {
-    /// Makes the changes in order, all or none; readers see old contents or new ones. Gives what is at each path then.
+    /// Makes the changes in order, all or none; readers see old or new contents. Returns the stats of changed paths.
     pub(crate) fn apply(&self, changes: &[FileChange]) -> Result<Vec<(EntryPath, MadeStat)>, BackendError> {
         let mut batch = ApplyBatch::of(self);
         let mut made = Vec::with_capacity(changes.len());
@@ -51,24 +51,24 @@ impl DirTree {
     }
 }
 
-/// A change that was made at a path, with what takes it back.
+/// A change that was made at a path, with the data to undo it.
 struct UndoStep {
     path: EntryPath,
     made: Made,
 }
 
 enum Made {
-    /// Something was put where nothing was.
+    /// An entry was placed where there was none.
     Placed,
-    /// Something changed places with what is aside.
+    /// An entry was exchanged with the staged one.
     Swapped(String),
-    /// Something was put over a file of a lower layer, which no path leads to any more.
+    /// An entry replaced a file of a lower layer, which no path leads to any more.
     Covered(OwnedFd),
-    /// Something was moved aside.
+    /// An entry was moved to the staging directory.
     Taken(String),
-    /// The permission bits were others.
+    /// The permission bits were changed from these.
     Moded(u32),
-    /// An empty directory with these bits and owner was removed that could not be taken away whole.
+    /// An empty directory with these bits and owner was removed, because it could not be moved.
     Emptied(u32, (u32, u32)),
 }
 
@@ -87,7 +87,7 @@ impl<'a> ApplyBatch<'a> {
         Self { tree, steps, leftovers, covered: 0, parent: ParentDir::default(), shut: ShutDirs::default() }
     }
 
-    /// Makes a change, and opens directories that are in its way because their owner has shut them.
+    /// Makes a change. Directories that block it because their owner may not enter or write them are opened.
     fn make(&mut self, change: &FileChange) -> Result<MadeStat, MakingError> {
         change.check(self.tree)?;
         match self.attempt(change) {
@@ -96,7 +96,7 @@ impl<'a> ApplyBatch<'a> {
         }
     }
 
-    /// Returns true if it has opened a directory.
+    /// Returns true if it opened a directory.
     fn open_to(&mut self, change: &FileChange) -> bool {
         let opened = self.shut.open_for(self.tree, change);
         let has_opened = !opened.is_empty();
@@ -142,7 +142,7 @@ impl<'a> ApplyBatch<'a> {
             && (mode.bits() != u32::from(stat.stx_mode) & 0o7777 || is_linked(stat))
             && self.holds(path, stat, bytes)?
         {
-            // The times of a file that is equal stay. Another name of the file keeps its mode.
+            // Unchanged contents keep their times. Another name of the file keeps its mode.
             if !is_linked(stat) {
                 return self.mode(path, *mode);
             }
@@ -189,7 +189,7 @@ impl<'a> ApplyBatch<'a> {
         Ok(MadeStat::as_it_is(&stat))
     }
 
-    /// Sets the bits of what is at a path, if they differ.
+    /// Sets the bits of the entry at a path, if they differ.
     fn set_mode(&mut self, path: &EntryPath, present: &Statx, bits: u32) -> Result<(), Errno> {
         let mode = u32::from(present.stx_mode) & 0o7777;
         if mode != bits {
@@ -199,7 +199,7 @@ impl<'a> ApplyBatch<'a> {
         Ok(())
     }
 
-    /// Returns true if a regular file with these contents is at a path.
+    /// Returns true if the path holds a regular file with these contents.
     fn holds(&self, path: &EntryPath, present: &Statx, bytes: &[u8]) -> Result<bool, Errno> {
         if kind_of(present) != FileType::RegularFile || present.stx_size != bytes.len() as u64 {
             return Ok(false);
@@ -214,8 +214,8 @@ impl<'a> ApplyBatch<'a> {
         Ok(found == bytes)
     }
 
-    /// Puts what is ready aside over a file of a lower layer, which an exchange would copy up first. Gives false, and
-    /// has done nothing, where there is no such file, or too many are kept.
+    /// Renames the staged entry over a file of a lower layer, which an exchange would copy up first. Returns false
+    /// without any change if there is no such file, or too many are open.
     fn cover(&mut self, path: &EntryPath, aside: &str) -> Result<bool, Errno> {
         if self.covered >= COVERED_MAX || !self.tree.is_in_lower(path) {
             return Ok(false);
@@ -223,7 +223,7 @@ impl<'a> ApplyBatch<'a> {
         let parent = self.parent.handle()?;
         let old = match open_in(parent, path.name(), OFlags::PATH) {
             Ok(old) if kind_of(&look_at(&old)?) == FileType::RegularFile => old,
-            // It is no file, or was changed since the look.
+            // It is no file, or it has just changed.
             Ok(_) | Err(Errno::NOENT | Errno::MFILE | Errno::NFILE) => return Ok(false),
             Err(error) => return Err(error),
         };
@@ -243,7 +243,7 @@ impl<'a> ApplyBatch<'a> {
         vanished(look(self.parent.handle()?, path.name()))
     }
 
-    /// Puts what is ready aside at its path, and keeps what was there, if `present`.
+    /// Moves the staged entry to its path, and keeps the previous one if `present`.
     fn place(&mut self, path: &EntryPath, aside: String, mut present: bool) -> Result<(), Errno> {
         for _ in 0..RACES_MAX {
             let parent = self.parent.handle()?;
@@ -259,7 +259,7 @@ impl<'a> ApplyBatch<'a> {
                     return Ok(());
                 }
                 Err(Errno::NOENT | Errno::EXIST) => {}
-                // A file system that can't exchange, or a directory of an overlay that can't be moved.
+                // The file system can't exchange, or a directory of an overlay can't be moved.
                 Err(Errno::INVAL | Errno::XDEV | Errno::NOSYS) if present => {
                     self.take(path)?;
                 }
@@ -275,7 +275,7 @@ impl<'a> ApplyBatch<'a> {
         Err(Errno::BUSY)
     }
 
-    /// Moves an entry aside; nothing there is no matter.
+    /// Moves an entry to the staging directory; a missing entry is no error.
     fn take(&mut self, path: &EntryPath) -> Result<(), Errno> {
         let parent = match self.tree.parent(path) {
             Err(error) if super::beneath::leads_nowhere(error) => return Ok(()),
@@ -299,8 +299,8 @@ impl<'a> ApplyBatch<'a> {
         }
     }
 
-    /// Moves a directory aside piece by piece: one of an overlay's lower layer may not be renamed everywhere. What rules
-    /// leave out stays, and so do directories with it.
+    /// Moves a directory to the staging directory piece by piece: not every system can rename a directory of an
+    /// overlay's lower layer. Ignored entries stay, and so do their parent directories.
     fn take_apart(&mut self, top: &EntryPath) -> Result<(), Errno> {
         let (mut files, mut directories) = (Vec::new(), Vec::new());
         let walked = self.tree.walk(top, &mut |path, entry| match entry.kind {
@@ -336,23 +336,23 @@ impl<'a> ApplyBatch<'a> {
         Ok(())
     }
 
-    /// Puts everything back after a failure, and describes it.
+    /// Undoes all changes after a failure, and describes the failure.
     fn give_up(mut self, failure: MakingError) -> BackendError {
         let mut reason = failure.words();
         if let Err(undo) = self.undo() {
-            reason = format!("{reason}; what was done before could not be undone: {}", undo.words());
+            reason = format!("{reason}; earlier changes could not be undone: {}", undo.words());
         }
         self.clear();
         BackendError { backend: self.tree.backend, reason }
     }
 
-    /// Puts everything back, the last step first. A step that fails does not stop the others.
+    /// Undoes all steps, the last one first. A failed step does not stop the others.
     fn undo(&mut self) -> Result<(), MakingError> {
         self.parent.forget();
         let mut first = None;
         while let Some(step) = self.steps.pop() {
             if let Err(mut failure) = self.undo_step(&step) {
-                // What could not be put back is at least not thrown away.
+                // An entry that could not be restored must not be removed with the rest.
                 if let Made::Taken(aside) | Made::Swapped(aside) = &step.made {
                     self.leftovers.retain(|name| name != aside);
                     failure.kept = Some(self.tree.keep_aside(aside));
@@ -369,7 +369,7 @@ impl<'a> ApplyBatch<'a> {
         let parent = self.tree.parent(path).map_err(&failed)?;
         let name = path.name();
         let undone = match made {
-            // Entries that others put below a directory that was made here stay.
+            // If others have added entries to a directory that was created here, it stays.
             Made::Placed => match unlinkat(&parent, name, AtFlags::empty()) {
                 Err(Errno::ISDIR | Errno::PERM) => unlinkat(&parent, name, AtFlags::REMOVEDIR),
                 other => other,
@@ -405,11 +405,11 @@ impl<'a> ApplyBatch<'a> {
         undone.map_err(failed)
     }
 
-    /// Removes what is left aside. What can't be removed now is when the tree is opened again.
+    /// Removes the staged entries. If that fails, they are removed when the tree is opened again.
     fn clear(&mut self) {
         for name in self.leftovers.drain(..) {
             if let Err(error) = remove_all(self.tree.aside.as_fd(), name.as_bytes()) {
-                tracing::debug!(%error, name, "an entry that was replaced could not be removed yet");
+                tracing::debug!(%error, name, "failed to remove a replaced entry; it is removed later");
             }
         }
     }
@@ -417,7 +417,7 @@ impl<'a> ApplyBatch<'a> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::disallowed_methods, reason = "the test looks at files by itself")]
+    #![expect(clippy::disallowed_methods, reason = "the test reads files directly")]
 
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Opening what is below a directory, and nothing else.
+//! Opens entries below a directory, and never outside of it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,17 +8,17 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 
-/// Bytes of a path that are given to the kernel at once; it takes no more than 4,096.
+/// The number of path bytes passed to the kernel at once; its limit is 4,096.
 const PIECE_MAX: usize = 3000;
-/// Looks that the kernel may give up, because something was renamed meanwhile, before the steps are taken one by one.
+/// The number of times that the kernel may fail because of concurrent renames, before the path is walked step by step.
 const RACES_MAX: usize = 8;
 
-/// Opens `name` right in a directory. A link is not followed, and a pipe is not waited for.
+/// Opens `name` directly in a directory. It does not follow links or wait for pipes.
 pub(crate) fn open_in(directory: impl AsFd, name: impl rustix::path::Arg, flags: OFlags) -> Result<OwnedFd, Errno> {
     openat(directory, name, guarded(flags), Mode::empty())
 }
 
-/// Opens a directory below another one; `path` is empty for that one itself. No step follows a link.
+/// Opens a directory below another one, or that directory itself if `path` is empty. No step follows a link.
 pub(super) fn open_directory(top: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::DIRECTORY;
     if path.is_empty() {
@@ -35,7 +35,7 @@ pub(super) fn open_directory(top: BorrowedFd<'_>, path: &[u8], flags: OFlags) ->
     piece(at.as_ref().map_or(top, AsFd::as_fd), rest, flags)
 }
 
-/// Tells whether an error means that a path leads to nothing: no entry, or a parent that is no directory or a link.
+/// Returns true if an error means that the path does not exist: no entry, or a parent that is no directory or a link.
 pub(super) fn leads_nowhere(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG)
 }
@@ -52,7 +52,7 @@ pub(super) fn failed(what: &str, path: &Path) -> impl FnOnce(Errno) -> io::Error
     context(what, &path.display().to_string())
 }
 
-/// A handle that only stands for an entry takes no other flags.
+/// Adds safe flags. An `O_PATH` handle takes fewer.
 fn guarded(flags: OFlags) -> OFlags {
     let waits = if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NONBLOCK | OFlags::NOCTTY };
     flags | waits | OFlags::NOFOLLOW | OFlags::CLOEXEC
@@ -63,7 +63,7 @@ fn piece(from: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Er
     for _ in 0..RACES_MAX {
         match openat2(from, path, guarded(flags), Mode::empty(), resolve) {
             Err(Errno::AGAIN) => {}
-            // An older kernel, or a filter of system calls that does not know it.
+            // An older kernel, or a system call filter without openat2.
             Err(Errno::NOSYS | Errno::PERM) => break,
             other => return other,
         }
@@ -79,7 +79,7 @@ pub(crate) fn open_beneath(top: &OwnedFd, relative: &Path, flags: OFlags) -> Res
     }
 }
 
-/// Does what `openat2` does with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`, on every kernel.
+/// Emulates `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`, on every kernel.
 fn steps(from: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let mut segments = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).peekable();
     let mut at: Option<OwnedFd> = None;

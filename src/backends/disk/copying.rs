@@ -1,4 +1,4 @@
-//! Copies of single entries, with their owner, permissions and times.
+//! Copies of single entries, with owner, permissions and times.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -24,17 +24,17 @@ pub(super) fn copy_directory(from: &OwnedFd, name: &[u8], to: &OwnedFd) -> Resul
     Ok(made)
 }
 
-/// Makes a file with what can be read from another one, whose `stat` it gets.
+/// Creates a file with the contents of another one, and the owner, permissions and times of its `stat`.
 pub(super) fn copy_file(from: File, stat: &Statx, to: &OwnedFd, name: &[u8]) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(openat(to, name, flags, Mode::RUSR | Mode::WUSR)?);
     io::copy(&mut (&from).take(stat.stx_size), &mut file)?;
     copy_attributes(&from, &file)?;
-    // Attributes may hold permissions.
+    // Last, because attributes may include permissions.
     Ok(resemble(&file, stat)?)
 }
 
-/// Makes a link, a pipe, a socket or a device like the one of that name.
+/// Creates a link, pipe, socket or device like the original of that name.
 pub(super) fn copy_other(from: &OwnedFd, stat: &Statx, to: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     let kind = kind_of(stat);
     match kind {
@@ -49,7 +49,7 @@ pub(super) fn copy_other(from: &OwnedFd, stat: &Statx, to: &OwnedFd, name: &[u8]
     utimensat(to, name, &times_of(stat), AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// Gives an entry the attributes of another, but for those by which overlays are told apart.
+/// Copies the extended attributes of an entry, except for those of overlays.
 pub(super) fn copy_attributes(from: impl AsFd, to: impl AsFd) -> Result<(), Errno> {
     let mut names = match flistxattr_query(&from) {
         Ok(0) | Err(Errno::NOTSUP) => return Ok(()),
@@ -70,7 +70,7 @@ pub(super) fn copy_attributes(from: impl AsFd, to: impl AsFd) -> Result<(), Errn
     Ok(())
 }
 
-/// Gives an entry the owner, the permissions and the times of another.
+/// Sets the owner, permissions and times of an entry to those of another.
 pub(super) fn resemble(entry: impl AsFd, stat: &Statx) -> Result<(), Errno> {
     fchown(&entry, Some(Uid::from_raw(stat.stx_uid)), Some(Gid::from_raw(stat.stx_gid)))?;
     fchmod(&entry, mode_of(stat))?;

@@ -1,14 +1,14 @@
-//! A number for the part of the layers below that a directory of an overlay shows.
+//! A number that identifies which part of the lower layers an overlay's directory shows.
 
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 
-/// The kind of directories: an overlay's hide what is in the layers below.
+/// The kind of directories: directories of an overlay can hide parts of the lower layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Forms {
     Plain,
-    /// They are, and these extended attributes say so: one for hiding all, one for another path below.
+    /// Overlay directories, with the extended attributes for hiding everything below and for another path below.
     Overlay {
         opaque: &'static str,
         redirect: &'static str,
@@ -16,7 +16,7 @@ pub(crate) enum Forms {
 }
 
 impl Forms {
-    /// A number that differs when an open directory shows something else of the layers below; 0 for the same path.
+    /// Returns a number that changes when a directory shows another part of the lower layers; 0 for the same path.
     pub(crate) fn of(self, directory: &OwnedFd) -> Result<u32, Errno> {
         let Self::Overlay { opaque, redirect } = self else { return Ok(0) };
         let mut value = [0; 4096];
@@ -25,7 +25,7 @@ impl Forms {
             Err(Errno::NODATA | Errno::NOTSUP) => Ok(None),
             Err(error) => Err(error),
         };
-        // "x" only says that files may be marked as deleted by an attribute of theirs.
+        // The value "x" only means that files may be marked as deleted by an attribute.
         let mark = crc32c::crc32c(b"x");
         let hides = attribute(opaque)?.is_some_and(|value| value != mark);
         let leads = attribute(redirect)?;

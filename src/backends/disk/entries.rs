@@ -1,4 +1,4 @@
-//! Single entries: making directories, telling what entries are.
+//! Single entries: creating directories, and finding the kinds of entries.
 
 use std::ffi::OsStr;
 use std::fs::{DirEntry, File};
@@ -17,28 +17,28 @@ use rustix::io::Errno;
 use super::beneath::failed;
 use crate::engine::path::EntryPath;
 
-/// The mode of directories that are closed to other users.
+/// The mode of directories that other users can't enter.
 pub(super) const PRIVATE: u32 = 0o700;
 
-/// Makes a directory, and those above it, for its owner only; one that is there keeps its mode. Asks ext4 to keep the
-/// subdirectories apart: without a journal it passes one by one over inodes that were freed in the last minutes, so that
-/// files removed from one workspace would slow down the others.
+/// Creates a directory and its parents, for the owner only; an existing one keeps its mode. Asks ext4 to spread the
+/// subdirectories: without a journal it skips recently freed inodes one by one, so removed files of one workspace would
+/// slow down the others.
 #[expect(clippy::disallowed_methods, reason = "a backend makes its own directories")]
 pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(PRIVATE).create(directory);
-    made.map_err(|error| io::Error::new(error.kind(), format!("cannot make {}: {error}", directory.display())))?;
+    made.map_err(|error| io::Error::new(error.kind(), format!("cannot create {}: {error}", directory.display())))?;
     let apart = || {
         let handle = openat(CWD, directory, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let flags = ioctl_getflags(&handle)?;
         if flags.contains(IFlags::TOPDIR) { Ok(()) } else { ioctl_setflags(&handle, flags | IFlags::TOPDIR) }
     };
     if let Err(error) = apart() {
-        tracing::debug!(%error, directory = %directory.display(), "the file system decides where subdirectories lie");
+        tracing::debug!(%error, directory = %directory.display(), "the file system does not spread the subdirectories");
     }
     Ok(())
 }
 
-/// Lists a directory; nothing where there is none.
+/// Lists a directory; empty if it does not exist.
 #[expect(clippy::disallowed_methods, reason = "a backend looks for its own directories")]
 pub(crate) fn entries_in(directory: &Path) -> io::Result<Vec<DirEntry>> {
     match std::fs::read_dir(directory) {
@@ -47,8 +47,8 @@ pub(crate) fn entries_in(directory: &Path) -> io::Result<Vec<DirEntry>> {
     }
 }
 
-/// Returns the status change time of an entry, which programs can't set, in milliseconds since 1970. A removed entry has
-/// that of the nearest directory above.
+/// Returns the status change time of an entry, which programs can't set, in milliseconds since 1970. For a removed
+/// entry it is that of the nearest parent directory.
 pub(crate) fn changed_at(root: &Path, path: &EntryPath) -> Option<i64> {
     let above = std::iter::successors(Some(path.clone()), EntryPath::parent);
     let stats = above.filter_map(|path| lstat(root.join(OsStr::from_bytes(path.as_bytes()))).ok());
@@ -57,8 +57,8 @@ pub(crate) fn changed_at(root: &Path, path: &EntryPath) -> Option<i64> {
     changed.into_iter().next()
 }
 
-/// Locks a file for as long as it is open; none where another has it, or it is missing. With `CREATE` it is made in a
-/// directory that is there.
+/// Locks a file while it is open; `None` if another process has the lock or the file is missing. `CREATE` creates it in
+/// an existing directory.
 pub(crate) fn lock_file(path: &Path, create: OFlags) -> io::Result<Option<File>> {
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | create;
     let file = match openat(CWD, path, flags, Mode::RUSR | Mode::WUSR) {
@@ -69,9 +69,9 @@ pub(crate) fn lock_file(path: &Path, create: OFlags) -> io::Result<Option<File>>
         Err(Errno::WOULDBLOCK) => return Ok(None),
         other => other.map_err(failed("lock", path))?,
     }
-    // The process that had it before may have removed it, and the next one has another lock.
-    let ours = fstat(&file).map_err(failed("look at", path))?;
-    let there = vanished(stat(path)).map_err(failed("look at", path))?;
+    // The previous holder may have removed it, and a new file has another lock.
+    let ours = fstat(&file).map_err(failed("read", path))?;
+    let there = vanished(stat(path)).map_err(failed("read", path))?;
     let is_ours = there.is_some_and(|there| (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino));
     Ok(is_ours.then(|| file.into()))
 }
@@ -84,7 +84,7 @@ pub(super) fn make_directory(parent: impl AsFd, name: impl rustix::path::Arg, mo
     }
 }
 
-/// Sets the permission bits by a handle that only stands for an entry: a link that was swapped in would lead elsewhere.
+/// Sets the permission bits through an `O_PATH` handle: a link swapped in at a path would lead elsewhere.
 pub(super) fn set_bits(handle: &OwnedFd, bits: u32) -> Result<(), Errno> {
     chmod(format!("/proc/self/fd/{}", handle.as_raw_fd()), Mode::from_raw_mode(bits))
 }
@@ -97,7 +97,7 @@ pub(super) fn mount_id(handle: impl AsFd) -> Result<u64, Errno> {
     statx(handle, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).map(|stat| stat.stx_mnt_id)
 }
 
-/// None where the entry is not there any more.
+/// Converts the error of a missing entry into `None`.
 pub(super) fn vanished<T>(result: Result<T, Errno>) -> Result<Option<T>, Errno> {
     match result {
         Ok(value) => Ok(Some(value)),

@@ -1,23 +1,23 @@
-//! Stamps, which tell without reading whether a file is still the same.
+//! File stats, which detect changes of files without reading them.
 
 use rustix::fs::Statx;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 const SECOND: i64 = 1_000_000_000;
-/// File systems that keep whole seconds, or every other one, may take so long to show a change.
+/// The delay after which file systems with whole or even seconds show a change.
 const COARSE_WINDOW: i64 = 2 * SECOND;
 const KIND_MASK: u32 = 0o170_000;
 const DIRECTORY_MODE: u32 = 0o040_000;
-/// A device of characters; that of number 0:0 is no device.
+/// A character device; number 0:0 marks a deleted entry of an overlay.
 const MARK_MODE: u32 = 0o020_000;
 
-/// The part of an entry's stat in which a change of it shows.
+/// The part of an entry's stat that changes with the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileStat {
     device: u64,
     inode: u64,
     size: u64,
-    /// Nanoseconds since 1970, as is the next.
+    /// Nanoseconds since 1970, as is `changed`.
     modified: i64,
     changed: i64,
     mode: u32,
@@ -26,14 +26,14 @@ pub(crate) struct FileStat {
 impl FileStat {
     /// The length of its encoding.
     pub(super) const BYTES: usize = 44;
-    /// The length of its beginning, which tells which entry of which device it is.
+    /// The length of its first part, which identifies the entry and its device.
     pub(super) const ENTRY_BYTES: usize = 16;
-    /// An overlay's mark of something deleted. All of them are one inode, whose times move with each.
+    /// An overlay's mark of a deleted entry. All marks share one inode, whose times change with each mark.
     const MARK: Self = Self { device: 0, inode: 0, size: 0, modified: 0, changed: 0, mode: MARK_MODE };
-    /// Equals the stamp of no entry, so that the next scan names the path.
+    /// Equals the stat of no entry, so that the next scan reports the path.
     pub(super) const UNKNOWN: Self =
         Self { device: u64::MAX, inode: u64::MAX, size: 0, modified: 0, changed: 0, mode: 0 };
-    /// The same where a directory was, or may have been: the next scan names all below the path.
+    /// The same for a known or possible directory: the next scan reports everything below the path.
     pub(super) const UNKNOWN_BELOW: Self = Self { mode: DIRECTORY_MODE, ..Self::UNKNOWN };
 
     pub(super) fn of(stat: &Statx) -> Self {
@@ -59,7 +59,7 @@ impl FileStat {
         *self == Self::MARK
     }
 
-    /// Tells whether both are the same entry of the same kind, whatever has changed about it.
+    /// Returns true if both are the same entry of the same kind, even if it has changed.
     pub(super) fn is_same_entry(&self, other: &Self) -> bool {
         self.device == other.device && self.inode == other.inode && self.kind() == other.kind()
     }
@@ -69,7 +69,7 @@ impl FileStat {
         self.mode == other.mode
     }
 
-    /// Tells whether both are files of one size with the same times and mode, whatever device and inode they say they have.
+    /// Returns true if both have the same size, times and mode, regardless of device and inode.
     pub(super) fn has_same_times(&self, other: &Self) -> bool {
         Self { device: self.device, inode: self.inode, ..*other } == *self
     }
@@ -78,7 +78,7 @@ impl FileStat {
         self.kind() == DIRECTORY_MODE
     }
 
-    /// Tells whether it is what was made here. Coarser times of a file system than the one that was set differ.
+    /// Returns true if it matches an entry made here. It does not if the file system rounded the time.
     pub(super) fn is_as_made(&self, made: MadeStat) -> bool {
         match made {
             MadeStat::Nothing => false,
@@ -90,8 +90,8 @@ impl FileStat {
         }
     }
 
-    /// Tells whether a change after `look` could leave the stamp as it is: file times move in ticks. As in git's index,
-    /// the next scan reads such an entry again.
+    /// Returns true if a change after `look` could leave the stat unchanged: file times move in ticks. As with git's
+    /// index, the next scan reads such an entry again.
     pub(super) fn is_fresh(&self, look: FileTime) -> bool {
         let window = if self.changed.rem_euclid(SECOND) == 0 { COARSE_WINDOW } else { 0 };
         self.changed.saturating_add(window) >= look.0
@@ -134,7 +134,7 @@ impl FileStat {
 pub(crate) enum MadeStat {
     Nothing,
     Directory,
-    /// A file or link of so many bytes, with this modification time.
+    /// A file or link with this number of bytes and this modification time.
     Leaf {
         bytes: u64,
         modified: Timespec,
@@ -142,7 +142,7 @@ pub(crate) enum MadeStat {
 }
 
 impl MadeStat {
-    /// Describes an entry whose mode alone was changed.
+    /// Describes an entry after a change of only its mode.
     pub(super) fn as_it_is(stat: &Statx) -> Self {
         let modified = Timespec { tv_sec: stat.stx_mtime.tv_sec, tv_nsec: stat.stx_mtime.tv_nsec.into() };
         match FileStat::of(stat).is_directory() {
@@ -152,7 +152,7 @@ impl MadeStat {
     }
 }
 
-/// A moment on the clock that the kernel takes files' times from.
+/// A moment on the clock that the kernel uses for file times.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FileTime(i64);
 
@@ -163,7 +163,7 @@ impl FileTime {
     }
 }
 
-/// Wrapping keeps times differing that are far outside of what fits.
+/// Wraps, so that times out of range still differ.
 fn nanos(seconds: i64, nanos: i64) -> i64 {
     seconds.wrapping_mul(SECOND).wrapping_add(nanos)
 }

@@ -1,4 +1,4 @@
-//! Rules for a person's directory: what git ignores there, and what is git's own, is not recorded.
+//! Rules for a person's directory: git's own files, and files that git ignores, are not recorded.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -24,29 +24,29 @@ use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 use crate::engine::path_glob::parse_ignore_rules;
 
-/// Directories with what programs make, where no repository says what is ignored.
+/// Directories with generated files, used where no repository has ignore rules.
 const MADE: &str = "node_modules target .venv venv __pycache__ .mypy_cache .pytest_cache .tox .gradle .cache";
-/// Directories of products and downloads, whose ignored files are not recorded. So is any with `cache` in its name.
+/// Build and download directories. Ignored files are not recorded there, nor in directories with `cache` in the name.
 const BUILT: &str = "build dist out bin obj _build deps vendor coverage htmlcov logs tmp temp Pods DerivedData \
     bower_components .next .nuxt .output .svelte-kit .turbo .terraform .eggs dist-newstyle";
-/// Extensions of products that are made beside their sources.
+/// Extensions of build products that are created next to their sources.
 const PRODUCTS: &str = "o obj a lo so dylib dll class pyc pyo log swp tmp tsbuildinfo";
-/// The size that an ignored file stays below if it is recorded, in bytes.
+/// The size limit of a recorded ignored file, in bytes (exclusive).
 const IGNORED_BYTES: u64 = 1 << 20;
-/// Limits of the ignored entries that are recorded: their number and their bytes. One half is for files outside of
-/// ignored directories.
+/// Limits of the recorded ignored entries: their number and their total bytes. One half is reserved for files outside
+/// of ignored directories.
 const IGNORED_MAX: (usize, u64) = (4000, 128 << 20);
 /// Names of files with keys and passwords.
 const KEYS: [&str; 8] =
     ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", ".netrc", ".git-credentials", "shadow", "gshadow"];
 const GIT: &[u8] = b".git";
 const RULES: &str = ".gitignore";
-/// Bytes of a file of rules that are read.
+/// The number of bytes that are read of a rule file.
 const RULES_MAX: u64 = 4 << 20;
 
 /// The rules of one directory and everything below it.
 ///
-/// They count for entries that are not known yet: what was recorded once stays recorded, whatever a rule says later.
+/// They apply only to unknown entries: an entry that was once recorded stays recorded, even if a later rule ignores it.
 #[derive(Debug)]
 pub(crate) struct IgnoreRules {
     repository: Option<GitRepository>,
@@ -55,14 +55,14 @@ pub(crate) struct IgnoreRules {
     files: Mutex<RuleFiles>,
 }
 
-/// The limits of what is recorded although a rule ignores it.
+/// The limits of recording ignored files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IgnoredLimits {
-    /// Bytes of a file, which it stays below.
+    /// Bytes of a file (exclusive).
     pub file_bytes: u64,
     /// Files and directories; at most half of them are directories or in ignored directories.
     pub entries: u64,
-    /// Bytes of the files together, half of them in ignored directories.
+    /// Total bytes of the files; at most half of them in ignored directories.
     pub bytes: u64,
 }
 
@@ -72,44 +72,44 @@ impl Default for IgnoredLimits {
     }
 }
 
-/// Entries that are recorded beyond the rules.
+/// Entries that are recorded despite the rules.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RecordedBeyond {
-    /// Paths with everything below them.
+    /// Paths, with everything below them.
     pub(crate) included: Vec<EntryPath>,
-    /// Small files that a rule ignores.
+    /// True to record small files that a rule ignores.
     pub(crate) ignored: bool,
-    /// Contents of files that look like secrets, and those files where a rule ignores them.
+    /// True to store the contents of files that look like secrets, also of ignored ones.
     pub(crate) secrets: bool,
 }
 
 #[derive(Debug, Default)]
 struct RuleFiles {
-    /// Those of the repository and of the user; an earlier one decides before a later one.
+    /// Rules of the repository and of the user, in order of precedence.
     outer: Vec<Gitignore>,
     outer_stats: Vec<Option<FileStat>>,
-    /// Tracked files that a rule ignores, by the path of their repository: the root's own and nested ones.
+    /// Tracked files that a rule ignores, by the paths of their repositories: the root's and nested ones.
     tracked: BTreeMap<Vec<u8>, TrackedFiles>,
     place_stats: Vec<Option<FileStat>>,
     /// Ignored entries that are recorded because they are small, with their sizes.
     small: BTreeMap<Vec<u8>, u64>,
-    /// Rules by the directory that has them.
+    /// Rules by their directory.
     parsed: BTreeMap<Vec<u8>, (FileStat, Arc<Gitignore>)>,
 }
 
-/// Tracked files of a repository that a rule ignores.
+/// The tracked files of a repository that a rule ignores.
 #[derive(Debug, Default)]
 struct TrackedFiles {
-    /// State of the entry `.git` when they were listed.
+    /// The stat of the entry `.git` when they were listed.
     git: Option<FileStat>,
     repository: Option<GitRepository>,
     index: Option<FileStat>,
-    /// Their paths below the root, in order.
+    /// Their paths below the root, sorted.
     files: Vec<Vec<u8>>,
 }
 
 impl TrackedFiles {
-    /// Lists them again if the index changed. Returns true if some are new. If git fails, the last list stays.
+    /// Lists them again if the index changed. Returns true if any are new. If git fails, the previous list stays.
     fn refresh(&mut self, above: &[u8], rules: &[PathBuf]) -> bool {
         let Some(repository) = &self.repository else { return false };
         let index = stat(&repository.git_directory.join("index"));
@@ -121,7 +121,7 @@ impl TrackedFiles {
             Ok(listed) => listed,
             Err(error) => {
                 let directory = repository.directory.display();
-                tracing::warn!(%error, %directory, "can't list the tracked files that are ignored");
+                tracing::warn!(%error, %directory, "failed to list tracked files that are ignored");
                 return false;
             }
         };
@@ -132,7 +132,7 @@ impl TrackedFiles {
         is_new
     }
 
-    /// Returns true if they include a path, or one below it.
+    /// Returns true if they include a path, or an entry below it.
     fn include(&self, path: &[u8], is_directory: bool) -> bool {
         let at = self.files.partition_point(|file| &file[..] < path);
         let leads = |file: &Vec<u8>| file.strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"));
@@ -141,16 +141,16 @@ impl TrackedFiles {
     }
 }
 
-/// The rules that count in one directory.
+/// The rules that apply in one directory.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DirRules {
     level: Option<Arc<RuleLevel>>,
-    /// Set if the directory itself is ignored, and with it everything below it.
+    /// True if the directory itself, and thus everything below it, is ignored.
     is_ignored: bool,
 }
 
 impl DirRules {
-    /// Returns those of a directory right in this one, before its own.
+    /// Returns the inherited rules of a direct subdirectory.
     pub(super) fn entered(&self, is_ignored: bool) -> Self {
         Self { level: self.level.clone(), is_ignored }
     }
@@ -159,20 +159,20 @@ impl DirRules {
 #[derive(Debug)]
 struct RuleLevel {
     rules: Arc<Gitignore>,
-    /// The path from the rules' directory to the root, where they are above it.
+    /// The path from the rules' directory to the root, if it is above the root.
     prefix: PathBuf,
-    /// Bytes of a path before the part that the rules are about.
+    /// The number of path bytes before the part that the rules match.
     skip: usize,
     above: Option<Arc<RuleLevel>>,
 }
 
 impl IgnoreRules {
-    /// Reads the rules around a directory.
+    /// Reads the rules of a directory.
     ///
-    /// If git refuses the repository or can't read it, the rules are those of a plain directory.
+    /// If git rejects the repository or can't read it, the rules are those of a plain directory.
     pub(crate) fn of(directory: &Path, asked: RecordedBeyond) -> Self {
         let found = GitRepository::find(directory);
-        let found = found.inspect_err(|error| tracing::warn!(%error, "git can't read the repository of a directory"));
+        let found = found.inspect_err(|error| tracing::warn!(%error, "git failed to read a directory's repository"));
         let (repository, directory) = (found.ok().flatten(), directory.to_owned());
         let rules = Self { repository, directory, asked, files: Mutex::default() };
         rules.refresh();
@@ -183,7 +183,7 @@ impl IgnoreRules {
         self.repository.as_ref()
     }
 
-    /// Returns the worktree's place in its repository's history, if it may be another one than the last time.
+    /// Returns the worktree's place in its repository's history, if it may have changed since the last call.
     pub(super) fn place(&self) -> io::Result<Option<GitPlace>> {
         let Some(repository) = self.repository.as_ref().filter(|known| known.git_directory.exists()) else {
             return Ok(None);
@@ -197,8 +197,8 @@ impl IgnoreRules {
         Ok(Some(place))
     }
 
-    /// Takes up changes of the rules outside of the directory. Returns true if there are any, so that entries may be
-    /// recorded from now on that no change shows. If git's directory is gone, the last known rules stay.
+    /// Loads changes of the rules outside of the directory. Returns true if there are any, since unchanged entries may
+    /// then become recorded. If git's directory is missing, the last rules stay.
     pub(super) fn refresh(&self) -> bool {
         self.forget_small();
         let Some(repository) = self.repository.as_ref().filter(|known| known.git_directory.exists()) else {
@@ -236,7 +236,7 @@ impl IgnoreRules {
         let git = open_in(directory, GIT, OFlags::PATH).ok().and_then(|git| look_at(&git).ok());
         let git = git.map(|stat| FileStat::of(&stat));
         let (Some(outer), Some(stamp)) = (&self.repository, &git) else { return };
-        // A repository that could not be read is read again after a change.
+        // An unreadable repository is read again after a change.
         let is_known = |known: &TrackedFiles| match (&known.git, &known.repository) {
             (Some(known), Some(_)) => known.is_same_entry(stamp),
             (known, _) => *known == git,
@@ -245,14 +245,14 @@ impl IgnoreRules {
             return;
         }
         let found = GitRepository::find(&outer.directory.join(OsStr::from_bytes(path)));
-        let found = found.inspect_err(|error| tracing::warn!(%error, "can't read a nested repository"));
+        let found = found.inspect_err(|error| tracing::warn!(%error, "failed to read a nested repository"));
         let repository = found.ok().flatten();
         let mut tracked = TrackedFiles { git, repository, ..TrackedFiles::default() };
         tracked.refresh(path, &self.rules_above(path));
         lock(&self.files).tracked.insert(path.to_vec(), tracked);
     }
 
-    /// Returns the rules that count in a directory, before its own.
+    /// Returns the rules that a directory inherits.
     pub(super) fn at(&self, root: BorrowedFd<'_>, path: &[u8]) -> DirRules {
         let mut rules = self.above_root();
         let mut walked = 0;
@@ -269,12 +269,11 @@ impl IgnoreRules {
         rules
     }
 
-    /// Returns the directory.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Returns the rules that count at the root, before its own.
+    /// Returns the rules that the root inherits.
     pub(super) fn above_root(&self) -> DirRules {
         let Some(repository) = &self.repository else { return DirRules::default() };
         let mut rules = DirRules::default();
@@ -289,7 +288,7 @@ impl IgnoreRules {
         rules
     }
 
-    /// Adds an open directory's own rules to those that count there.
+    /// Adds an open directory's own rules to the inherited ones.
     pub(super) fn enter(&self, above: &DirRules, directory: BorrowedFd<'_>, path: &[u8]) -> DirRules {
         let mut rules = above.clone();
         if !path.is_empty() && !rules.is_ignored {
@@ -324,7 +323,7 @@ impl IgnoreRules {
             && !self.is_small(path, size, rules.is_ignored)
     }
 
-    /// Returns true if an ignored entry is recorded within the limits: a file that is not a product, or a secret.
+    /// Returns true if an ignored entry is recorded within the limits: it is no build product, or a requested secret.
     pub(super) fn is_wanted(&self, path: &[u8], is_directory: bool) -> bool {
         let name = name(path);
         if is_directory {
@@ -338,7 +337,7 @@ impl IgnoreRules {
         self.asked.ignored && !has(PRODUCTS, extension.as_bytes())
     }
 
-    /// Returns true if an ignored entry is recorded. It takes up room.
+    /// Returns true if an ignored entry is recorded, and counts it.
     fn is_small(&self, path: &[u8], size: Option<u64>, is_in_ignored: bool) -> bool {
         if size.is_some_and(|size| size >= IGNORED_BYTES) || !self.is_wanted(path, size.is_none()) {
             return false;
@@ -357,12 +356,12 @@ impl IgnoreRules {
         has_room
     }
 
-    /// Returns true if a directory is the top of a repository or worktree, which has its own files.
+    /// Returns true if a directory is the top of a separate repository or worktree.
     fn is_repository(&self, path: &[u8]) -> bool {
         self.directory.join(OsStr::from_bytes(path)).join(".git").symlink_metadata().is_ok()
     }
 
-    /// Frees the room of ignored entries that are gone, if much is taken.
+    /// Stops counting removed ignored entries, if many are counted.
     fn forget_small(&self) {
         let small = &mut lock(&self.files).small;
         if small.len() >= IGNORED_MAX.0 / 2 {
@@ -370,12 +369,12 @@ impl IgnoreRules {
         }
     }
 
-    /// Returns true if the contents of files that look like secrets are kept.
+    /// Returns true if the contents of files that look like secrets are stored.
     pub(super) fn keeps_secrets(&self) -> bool {
         self.asked.secrets
     }
 
-    /// Tells whether a rule ignores an entry, or a directory above it.
+    /// Returns true if a rule ignores an entry, or a directory above it.
     pub(super) fn is_ignored(&self, rules: &DirRules, path: &[u8], is_directory: bool) -> bool {
         if rules.is_ignored {
             return true;
@@ -403,7 +402,7 @@ impl IgnoreRules {
         above.unwrap_or(Path::new("")).join(OsStr::from_bytes(path))
     }
 
-    /// Tells whether an ignored entry is recorded all the same.
+    /// Returns true if an ignored entry is recorded anyway.
     pub(super) fn is_kept(&self, path: &[u8], is_directory: bool) -> bool {
         let leads = |to: &[u8]| is_directory && to.strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"));
         self.is_included(path)
@@ -418,19 +417,19 @@ impl IgnoreRules {
         repositories.any(|above| files.tracked.get(above).is_some_and(|tracked| tracked.include(path, is_directory)))
     }
 
-    /// Tells whether a name is one of files with secrets, and the path was not asked for.
+    /// Returns true if the name is typical of a secret, and the path was not included explicitly.
     pub(super) fn is_secret(&self, path: &EntryPath) -> bool {
         is_secret_name(path.name()) && !self.is_included(path.as_bytes())
     }
 
-    /// Tells whether a path was asked for.
+    /// Returns true if a path was included explicitly.
     fn is_included(&self, path: &[u8]) -> bool {
         let is_it = |included: &[u8]| path.strip_prefix(included).is_some_and(|rest| matches!(rest, [] | [b'/', ..]));
         self.asked.included.iter().any(|included| is_it(included.as_bytes()))
     }
 }
 
-/// Returns true if a name is one of files with keys or passwords.
+/// Returns true if a name is typical of files with keys or passwords.
 pub fn is_secret_name(name: &[u8]) -> bool {
     let name = String::from_utf8_lossy(name).to_ascii_lowercase();
     let (stem, extension) = name.rsplit_once('.').unwrap_or((&name, ""));
@@ -442,17 +441,17 @@ pub fn is_secret_name(name: &[u8]) -> bool {
     }
 }
 
-/// Tells whether a path is git's own, or below that.
+/// Returns true if a path is git's own directory, or below it.
 pub(super) fn is_git(path: &[u8]) -> bool {
     path.split(|byte| *byte == b'/').any(|segment| segment == GIT)
 }
 
-/// Tells whether a change of an entry with this name may change the rules.
+/// Returns true if a change of an entry with this name may change the rules.
 pub(super) fn is_rules(name: &[u8]) -> bool {
     name == RULES.as_bytes()
 }
 
-/// Returns true if a list of words has a name.
+/// Returns true if a space-separated list contains a name.
 fn has(words: &str, name: &[u8]) -> bool {
     words.split(' ').any(|word| word.as_bytes() == name)
 }

@@ -1,4 +1,4 @@
-//! Counts ignored entries that a limit leaves out.
+//! Counts the ignored entries that exceed a limit.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -14,8 +14,8 @@ use super::watch::joined;
 use crate::engine::path::EntryPath;
 
 impl IgnoreRules {
-    /// Counts the files and directories that are ignored and would be recorded without the limits. A directory that is
-    /// left out counts as one, whatever is in it. Products and dependencies do not count.
+    /// Counts the ignored files and directories that would be recorded without the limits. A left-out directory counts
+    /// as one. Build products and dependencies do not count.
     pub(crate) fn beyond_limits(&self, is_recorded: impl Fn(&EntryPath) -> bool) -> io::Result<u64> {
         let root = open_in(CWD, self.directory(), OFlags::PATH | OFlags::DIRECTORY)
             .map_err(context("open", &self.directory().display().to_string()))?;

@@ -1,4 +1,4 @@
-//! The entries of a tree as they were last known, directory by directory.
+//! The last known entries of a tree, by directory.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,37 +14,37 @@ use super::listing::{is_linked, look};
 use crate::engine::path::EntryPath;
 
 pub(super) const NONE: u32 = u32::MAX;
-/// Entries of one directory from which on a table of their names is made to find several.
+/// The number of searched names from which a directory's entries are sorted first.
 const MANY: usize = 8;
 
-/// The entries of a tree as they were when they were looked at. The first listing is the root's.
+/// The entries of a tree as of their last scan. The first listing is the root's.
 #[derive(Debug, Default)]
 pub(super) struct StatIndex {
     pub(super) listings: Vec<IndexedListing>,
 }
 
-/// The entries of one directory, in the order in which the file system gave them.
+/// The entries of one directory, in the order of the file system.
 #[derive(Debug, Default)]
 pub(super) struct IndexedListing {
     pub(super) names: Vec<u8>,
     pub(super) entries: Vec<IndexedEntry>,
-    /// A number for the part of the layers below that a directory of an overlay shows.
+    /// The number of the part of the lower layers that an overlay's directory shows.
     pub(super) form: u32,
-    /// Set if it could not be read, or not whole.
+    /// True if it could not be read completely.
     pub(super) doubtful: bool,
-    /// Set if all its entries were read after the stamp that the directory has in its parent's listing.
+    /// True if all its entries were read after the directory's stat in its parent's listing.
     pub(super) is_whole: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IndexedEntry {
     pub(super) stamp: FileStat,
-    /// The end of its name, which begins where the one before ends.
+    /// The end of its name, which begins at the end of the previous one.
     name_end: u32,
     pub(super) child: u32,
-    /// Set if it could change without showing.
+    /// True if it may have changed without a change of its stat.
     pub(super) fresh: bool,
-    /// Set for a file with several names, by each of which it may be changed.
+    /// True for a file with several names, any of which may be used to change it.
     pub(super) is_linked: bool,
 }
 
@@ -64,7 +64,7 @@ impl IndexedListing {
         &self.names[from..self.entries[at].name_end as usize]
     }
 
-    /// Gives the entries of the open directory that are known, as they are now. What vanished is left out.
+    /// Passes the current stats of the open directory's known entries to `give`, except for vanished ones.
     pub(super) fn each_known(
         &self,
         directory: BorrowedFd<'_>,
@@ -80,7 +80,7 @@ impl IndexedListing {
 
     pub(super) fn push(&mut self, name: &[u8], known: IndexedEntry) {
         self.names.extend_from_slice(name);
-        // A directory of 16 million entries, each with the longest name, is beyond this.
+        // Only a directory with 16 million entries of the longest names exceeds this.
         let name_end = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
         self.entries.push(IndexedEntry { name_end, ..known });
     }
@@ -110,7 +110,7 @@ impl IndexedListing {
     }
 }
 
-/// Entries that have become known by other means than a look, with their forms; none for one that is gone.
+/// Entries that became known without a scan, with their forms; `None` for a removed entry.
 pub(super) type Update<'a> = BTreeMap<&'a [u8], Option<(IndexedEntry, u32)>>;
 
 impl StatIndex {
@@ -119,12 +119,12 @@ impl StatIndex {
         self.listings.iter().flat_map(|listing| &listing.entries).any(|entry| entry.is_linked)
     }
 
-    /// Takes all for known: this process made it, and a later change leaves another modification time.
+    /// Marks all entries as certain: this process made them, and later changes have other modification times.
     pub(super) fn trust(&mut self) {
         self.listings.iter_mut().flat_map(|listing| &mut listing.entries).for_each(|entry| entry.fresh = false);
     }
 
-    /// Forgets a path, so that the next scan names it, or all below the first unknown directory on the way.
+    /// Forgets a path, so that the next scan reports it, or everything below the first unknown directory above it.
     pub(super) fn doubt(&mut self, path: &EntryPath, is_deep: bool) {
         if self.listings.is_empty() {
             self.listings.push(IndexedListing::default());
@@ -155,10 +155,10 @@ impl StatIndex {
         self.listings.iter().map(|listing| listing.entries.len()).sum()
     }
 
-    /// Learns what was made at these paths beneath `root`, and the directories that lead to them.
+    /// Adds the changes made at these paths beneath `root`, and their parent directories.
     ///
-    /// Others may have changed it before this look: a file that is not as it was made is fresh, and a path without a
-    /// file is in doubt. What was known below a known directory stays so.
+    /// Others may have changed the entries before they are read here: a file that differs from the one made is fresh,
+    /// and a path without a file is in doubt. Entries below known directories are retained.
     pub(super) fn learn(
         &mut self,
         root: BorrowedFd<'_>,
@@ -173,7 +173,7 @@ impl StatIndex {
             let Some(parent) = path.parent() else { continue };
             by_parent.entry(parent).or_default().insert(path.name(), *made);
         }
-        // Parents sort before what is below them.
+        // Parents sort before their children.
         let mut missing = Vec::new();
         for (parent, entries) in by_parent {
             let directory = match open_directory(root, parent.as_bytes(), OFlags::PATH) {
@@ -182,7 +182,7 @@ impl StatIndex {
             };
             let listing = if directory.is_some() { self.lead_to(root, &parent, forms)? } else { None };
             let (Some(directory), Some(listing)) = (directory, listing) else {
-                // Deletions, too: what is known of a directory that is away is compared with it when it is back.
+                // Deletions, too: when a missing directory returns, its known entries are compared with it.
                 missing.extend(entries.keys().filter_map(|name| parent.join(name).ok()));
                 continue;
             };
@@ -200,7 +200,7 @@ impl StatIndex {
             }
             self.update(listing, update);
         }
-        // What the batch itself made otherwise later is no news.
+        // Entries that the batch itself changed later are not in doubt.
         missing.retain(|path| {
             let last = made.iter().rposition(|(made, _)| made == path).map_or(0, |at| at + 1);
             !made[last..].iter().any(|(later, _)| later.is_below(path) || path.is_below(later))
@@ -209,7 +209,7 @@ impl StatIndex {
         Ok(())
     }
 
-    /// Finds the listing of a directory; unknown directories on the way get empty ones.
+    /// Finds the listing of a directory; unknown parent directories get empty ones.
     fn lead_to(&mut self, root: BorrowedFd<'_>, path: &EntryPath, forms: Forms) -> Result<Option<usize>, Errno> {
         let mut at = 0;
         let mut walked = EntryPath::root();
@@ -257,7 +257,7 @@ impl StatIndex {
         listing.places(names.map(Vec::as_slice)).into_iter().map(|at| at.map(|at| listing.entries[at])).collect()
     }
 
-    /// Puts what was scanned below a directory in the place of what was known of it.
+    /// Replaces the known entries below a directory with scanned ones.
     pub(super) fn graft(&mut self, listing: usize, scanned: StatIndex) {
         let Ok(shift) = u32::try_from(self.listings.len().saturating_sub(1)) else { return };
         let mut scanned = scanned.listings.into_iter().map(|mut listing| {
@@ -294,7 +294,7 @@ impl StatIndex {
         }
     }
 
-    /// Gives a directory the listing that it had, unless it has become another directory.
+    /// Returns the previous listing of a directory, unless it has become another directory.
     fn child(&mut self, before: Option<IndexedEntry>, now: &IndexedEntry, form: u32) -> u32 {
         if !now.stamp.is_directory() {
             return NONE;
@@ -309,7 +309,7 @@ impl StatIndex {
         };
         if let Some(listing) = self.listings.get_mut(child as usize) {
             listing.form = form;
-            // The stamp is newer than what was read.
+            // The stat is newer than the entries.
             listing.is_whole = false;
         }
         child
@@ -326,7 +326,7 @@ impl StatIndex {
     }
 }
 
-/// Looks at an entry that was just made. It is not fresh while it has the modification time that was set.
+/// Reads an entry that was just made. It is not fresh while it has the modification time that was set.
 fn known_now(
     directory: BorrowedFd<'_>,
     name: &[u8],

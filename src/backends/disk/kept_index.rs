@@ -1,7 +1,6 @@
-//! The stat index of a plain directory, kept in a file for a later process.
+//! The stat index of a plain directory, stored in a file for later processes.
 //!
-//! The file is a cache: where anything about it is odd, everything is read. It is not synced, and counts until the
-//! machine starts again.
+//! The file is a cache: on any inconsistency everything is read. It is not synced, and is valid until the next boot.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -23,7 +22,7 @@ use crate::engine::id::SessionId;
 
 const MAGIC: &[u8] = b"foldspace stat index 1\n";
 const DIGEST_BYTES: usize = 32;
-/// Bytes of the largest file that is read: about eight million entries.
+/// The maximum size of a file that is read: about eight million entries.
 const BYTES_MAX: u64 = 1 << 30;
 const FRESH: u8 = 1;
 const LINKED: u8 = 2;
@@ -36,12 +35,12 @@ pub(crate) struct KeptIndex {
 }
 
 impl KeptIndex {
-    /// It may not be there yet.
+    /// Creates a handle; the file need not exist.
     pub(crate) fn at(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// Reads what was kept of the open directory `root`; none where nothing that counts is there.
+    /// Reads the stored index of the open directory `root`; `None` if there is no valid one.
     pub(super) fn read(&self, root: impl AsFd) -> Option<(KeptAt, StatIndex)> {
         let read = || {
             let mut bytes = Vec::new();
@@ -52,14 +51,14 @@ impl KeptIndex {
         match read() {
             Ok((bytes, bound)) => decode(&bytes, &bound),
             Err(error) => {
-                tracing::debug!(%error, "every file is read, for no index is kept");
+                tracing::debug!(%error, "no stat index is stored; reading every file");
                 None
             }
         }
     }
 
-    /// Keeps what is known of the open directory `root`.
-    #[expect(clippy::disallowed_methods, reason = "the index is a file of the backend's own")]
+    /// Stores the index of the open directory `root`.
+    #[expect(clippy::disallowed_methods, reason = "the index is the backend's own file")]
     pub(super) fn write(&self, root: impl AsFd, at: &KeptAt, index: &StatIndex) -> io::Result<()> {
         let bytes = encode(&bound_to(root)?, at, index);
         make_private(self.path.parent().unwrap_or_else(|| Path::new("/")))?;
@@ -69,14 +68,14 @@ impl KeptIndex {
     }
 }
 
-/// Gives what an index is good for: this start of the machine, and this directory.
+/// Returns the validity of an index: this boot of the machine, and this directory.
 fn bound_to(root: impl AsFd) -> io::Result<Vec<u8>> {
     let mut bound = boot_id()?;
     bound.extend_from_slice(&FileStat::of(&look_at(root)?).to_bytes()[..FileStat::ENTRY_BYTES]);
     Ok(bound)
 }
 
-/// Lists directories in the order in which the ones above name them, so that their numbers need not be written.
+/// Lists directories in the order of their entries in their parents, which makes their numbers implicit.
 fn encode(bound: &[u8], at: &KeptAt, index: &StatIndex) -> Vec<u8> {
     let mut body = at.session.as_bytes().to_vec();
     body.extend_from_slice(&at.seq.to_le_bytes());
@@ -169,7 +168,7 @@ mod tests {
     fn kept_index_reads_as_written() {
         let bytes = encode(b"here", &at(), &index());
         let (read_at, read) = decode(&bytes, b"here").unwrap();
-        assert_eq!((read_at, read.listings.len()), (at(), 2), "a listing that is in no other is left out");
+        assert_eq!((read_at, read.listings.len()), (at(), 2), "a listing without a parent is left out");
         let (top, below) = (&read.listings[0], &read.listings[1]);
         assert_eq!((top.name(0), top.name(1), below.name(0)), (&b"directory"[..], &b"\xff\n"[..], &b"below"[..]));
         assert_eq!((top.entries[0].child, top.entries[1].child, below.doubtful), (1, NONE, true));
@@ -191,7 +190,7 @@ mod tests {
         assert!(decode(&[&bytes[..], b"x"].concat(), b"here").is_none());
     }
 
-    /// With a right digest, as no accident has it.
+    /// With a valid digest, which accidental damage never has.
     #[test]
     fn kept_index_of_nonsense_does_not_panic() {
         let bytes = encode(b"", &at(), &index());

@@ -1,14 +1,14 @@
-//! Entries of a directory that are not the workspace's.
+//! Entries of a directory that do not belong to the workspace.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use super::ignore_rules::{DirRules, IgnoreRules, is_git, is_rules};
 
-/// Entries that no look finds, and that no change touches.
+/// Entries that no scan finds and no change touches.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LeftOut {
-    /// A name right in the root.
+    /// A direct entry of the root.
     pub(super) hidden: Option<&'static str>,
     pub(super) rules: Option<Arc<IgnoreRules>>,
 }
@@ -18,18 +18,18 @@ impl LeftOut {
         self.hidden.is_none() && self.rules.is_none()
     }
 
-    /// Tells whether nothing may ever be at a path, known or not.
+    /// Returns true if a path must stay empty, known or not.
     pub(super) fn hides(&self, path: &[u8]) -> bool {
         let is_first = |hidden: &str| path.split(|byte| *byte == b'/').next() == Some(hidden.as_bytes());
         self.hidden.is_some_and(is_first) || self.rules.is_some() && is_git(path)
     }
 
-    /// Returns the rules that count in a directory, before its own.
+    /// Returns the rules that a directory inherits.
     pub(super) fn at(&self, root: BorrowedFd<'_>, path: &[u8]) -> DirRules {
         self.rules.as_ref().map_or_else(DirRules::default, |rules| rules.at(root, path))
     }
 
-    /// Adds an open directory's own rules to those that count there.
+    /// Adds an open directory's own rules to the inherited ones.
     pub(super) fn enter(&self, above: &DirRules, directory: BorrowedFd<'_>, path: &[u8]) -> DirRules {
         self.rules.as_ref().map_or_else(DirRules::default, |rules| rules.enter(above, directory, path))
     }
@@ -39,13 +39,13 @@ impl LeftOut {
         self.hides(path) || self.rules.as_ref().is_some_and(|all| all.leaves_out(rules, path, size))
     }
 
-    /// Returns the rules that count in a directory that is entered, before its own.
+    /// Returns the rules that an entered subdirectory inherits.
     pub(super) fn below(&self, rules: &DirRules, path: &[u8]) -> DirRules {
         let is_ignored = self.rules.as_ref().is_some_and(|all| all.is_ignored(rules, path, true));
         rules.entered(is_ignored)
     }
 
-    /// Tells whether a change of an entry with this name may change what is left out.
+    /// Returns true if a change of an entry with this name may change what is left out.
     pub(super) fn depends_on(&self, name: &[u8]) -> bool {
         self.rules.is_some() && is_rules(name)
     }

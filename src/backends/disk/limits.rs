@@ -1,16 +1,16 @@
-//! Bounds of one scan or walk.
+//! Limits of a scan or walk.
 
 use std::io;
 
-/// Bytes of a directory's path beyond which a scan does not enter it: time and memory grow with the depth's square.
+/// The maximum length of a directory's path that a scan enters: time and memory grow with the square of the depth.
 pub(super) const PATH_BYTES_MAX: usize = 16 << 10;
-/// Bytes that the paths have together which one scan holds: those of eight million files, where a path has 64.
+/// The maximum total length of the paths in one scan: enough for eight million files with paths of 64 bytes.
 pub(super) const SCAN_BYTES_MAX: usize = 512 << 20;
 
-/// Says that a scan would hold more than that, and below which directory it came to it.
+/// Reports that a scan exceeds the limit, with the directory where it did.
 pub(super) fn too_much(path: &[u8]) -> io::Error {
     let shown = String::from_utf8_lossy(&path[..path.len().min(200)]).into_owned();
     let more = if path.len() > 200 { "..." } else { "" };
-    let words = format!("there are too many entries with too long paths, the last below /{shown}{more}; remove some");
+    let words = format!("too many entries with too long paths, the last below /{shown}{more}; remove some");
     io::Error::other(words)
 }

@@ -1,4 +1,4 @@
-//! Reading a directory with what stat says of each entry.
+//! Reads a directory with the stats of its entries.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ use crate::engine::path::{EntryPath, parent_bytes};
 const BUFFER_BYTES: usize = 64 * 1024;
 
 pub(super) struct Lister {
-    /// Stays empty: only its capacity is written to.
+    /// Stays empty: only its spare capacity is used.
     buffer: Vec<u8>,
 }
 
@@ -22,7 +22,7 @@ impl Lister {
         Self { buffer: Vec::with_capacity(BUFFER_BYTES) }
     }
 
-    /// Gives every entry of a directory that is open for reading from its start. What vanishes meanwhile is left out.
+    /// Passes every entry of a directory that was just opened for reading to `give`, except for vanished ones.
     pub(super) fn each(
         &mut self,
         directory: BorrowedFd<'_>,
@@ -58,18 +58,18 @@ pub(super) fn names(directory: &OwnedFd) -> Result<Vec<CString>, Errno> {
     Ok(names)
 }
 
-/// Stats an entry right in a directory; a link is not followed.
+/// Stats an entry directly in a directory without following a link.
 pub(super) fn look(directory: impl AsFd, name: impl rustix::path::Arg) -> Result<Statx, Errno> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     statx(directory, name, flags, StatxFlags::BASIC_STATS)
 }
 
-/// Returns the size of an entry. A directory has none.
+/// Returns the size of an entry; `None` for a directory.
 pub(super) fn file_size(stat: &Statx) -> Option<u64> {
     (kind_of(stat) != FileType::Directory).then_some(stat.stx_size)
 }
 
-/// Tells whether a file has several names.
+/// Returns true if a file has several names.
 pub(super) fn is_linked(stat: &Statx) -> bool {
     stat.stx_nlink > 1 && kind_of(stat) != FileType::Directory
 }

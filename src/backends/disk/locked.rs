@@ -1,4 +1,4 @@
-//! Files on a disk as workspaces have them: one caller at a time, errors with the backend's name.
+//! The files of a workspace on a disk: one caller at a time, and errors with the backend's name.
 
 use std::io::Read;
 use std::path::Path;
@@ -28,7 +28,7 @@ impl OnDisk {
         Self { backend, is_overlay: disk.is_overlay(), disk: Mutex::new(disk) }
     }
 
-    /// Tells whether what changes lies in a small upper layer. Else it is found by looking at everything.
+    /// Returns true if changes are in a small upper layer. If not, finding them takes a full scan.
     pub(crate) fn is_overlay(&self) -> bool {
         self.is_overlay
     }
@@ -57,11 +57,11 @@ impl ChangeDetector for OnDisk {
     }
 
     fn dirty(&self) -> Result<Vec<DirtyPath>, BackendError> {
-        self.lock().dirty().map_err(|error| self.failed("look through", None, &error))
+        self.lock().dirty().map_err(|error| self.failed("scan", None, &error))
     }
 
     fn walk(&self) -> Result<Walked, BackendError> {
-        self.lock().walk().map_err(|error| self.failed("look through", None, &error))
+        self.lock().walk().map_err(|error| self.failed("scan", None, &error))
     }
 
     fn is_walk_due(&self) -> bool {
@@ -73,17 +73,17 @@ impl ChangeDetector for OnDisk {
     }
 
     fn mark_clean(&self) -> Result<(), BackendError> {
-        self.lock().mark_clean().map_err(|error| self.failed("look through", None, &error))
+        self.lock().mark_clean().map_err(|error| self.failed("scan", None, &error))
     }
 
     fn adopt(&self) -> Result<(), BackendError> {
-        self.lock().adopt().map_err(|error| self.failed("look through", None, &error))
+        self.lock().adopt().map_err(|error| self.failed("scan", None, &error))
     }
 
     fn observe(&self, path: &EntryPath) -> Result<Option<Observed>, BackendError> {
         let mut disk = self.lock();
         let observed = disk.tree().and_then(|tree| tree.observe(path));
-        let observed = observed.map_err(|error| self.failed("look at", Some(path), &error))?;
+        let observed = observed.map_err(|error| self.failed("read", Some(path), &error))?;
         if let Some(pending) = &mut disk.known().pending {
             pending.shown(path, observed.as_ref().map(|observed| &observed.identity));
         }
@@ -106,7 +106,7 @@ impl ChangeDetector for OnDisk {
             pending.shown_below(path, &entries, closed);
         }
         disk.known().pending = pending;
-        let closed = walked.map_err(|error| self.failed("look through", Some(path), &error))?;
+        let closed = walked.map_err(|error| self.failed("scan", Some(path), &error))?;
         let entries = entries.into_iter().filter(|(found, _)| found != path);
         Ok(Below { entries: entries.map(|(path, found)| (path, found.kind)).collect(), closed })
     }
@@ -127,9 +127,9 @@ impl ChangeDetector for OnDisk {
     fn has_others(&self, directory: &EntryPath, is_known: &dyn Fn(&EntryPath) -> bool) -> Result<bool, BackendError> {
         match self.lock().tree().and_then(|tree| tree.entries_in(directory)) {
             Ok(found) => Ok(found.iter().any(|path| !is_known(path))),
-            // It may have any.
+            // A closed directory may have any.
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(true),
-            Err(error) => Err(self.failed("look through", Some(directory), &error)),
+            Err(error) => Err(self.failed("scan", Some(directory), &error)),
         }
     }
 
@@ -147,7 +147,7 @@ impl ChangeDetector for OnDisk {
 
     fn git_place(&self) -> Result<Option<GitPlace>, BackendError> {
         let place = self.lock().rules().map_or(Ok(None), IgnoreRules::place);
-        place.map_err(|error| self.failed("look at the git worktree of", None, &error))
+        place.map_err(|error| self.failed("read the git worktree of", None, &error))
     }
 
     fn borrowed(&self, path: &EntryPath) -> Option<Digest> {
@@ -175,7 +175,7 @@ impl ChangeDetector for OnDisk {
         let mut disk = self.lock();
         let found = disk.tree().and_then(|tree| tree.regular_file(path));
         if let Some(pending) = &mut disk.known().pending {
-            // The caller may go on without a file that is not there.
+            // The caller may continue without a missing file.
             pending.shown(path, found.as_ref().ok().map(|(stamp, _)| stamp));
         }
         match found.and_then(|(_, file)| file.open(path)) {

@@ -1,4 +1,4 @@
-//! Making single entries, and the directories that lead to them.
+//! Creation of single entries and their parent directories.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -38,16 +38,16 @@ impl MakingError {
         move |error| Self { what, path: path.clone(), error, kept: None }
     }
 
-    /// Returns true if a directory that its owner has shut may be the cause.
+    /// Returns true if a directory that its owner may not enter or write may be the cause.
     pub(super) fn is_denied(&self) -> bool {
         matches!(self.error, Errno::ACCESS | Errno::PERM)
     }
 
     pub(super) fn words(&self) -> String {
         let error = match self.error {
-            Errno::NOTDIR | Errno::LOOP => "a parent of it is no directory".to_owned(),
+            Errno::NOTDIR | Errno::LOOP => "a parent is not a directory".to_owned(),
             Errno::XDEV => "it is in another mount or volume than the workspace's root".to_owned(),
-            _ if self.path.is_root() => "the root stays a directory; name an entry below it".to_owned(),
+            _ if self.path.is_root() => "the root must stay a directory; use an entry below it".to_owned(),
             error => std::io::Error::from(error).to_string(),
         };
         let kept = self.kept.as_ref().map(|kept| format!("; it is kept as {}", kept.display())).unwrap_or_default();
@@ -55,7 +55,7 @@ impl MakingError {
     }
 }
 
-/// The directory that entries were made in last: they mostly come directory by directory.
+/// The directory of the last made entry: entries mostly come directory by directory.
 #[derive(Default)]
 pub(super) struct ParentDir {
     known: Option<(EntryPath, OwnedFd)>,
@@ -70,7 +70,7 @@ impl ParentDir {
         self.known = None;
     }
 
-    /// Opens the directory that an entry is in; `made` is told of each one that had to be made.
+    /// Opens the parent directory of an entry, and reports each created directory to `made`.
     pub(super) fn lead_to(
         &mut self,
         tree: &DirTree,
@@ -92,7 +92,7 @@ impl ParentDir {
         let mut at = EntryPath::root();
         for segment in parent.segments() {
             at = at.join(segment).map_err(|_| MakingError::at("write", path)(Errno::INVAL))?;
-            let failed = MakingError::at("make the directory", &at);
+            let failed = MakingError::at("create the directory", &at);
             let is_new = make_directory(&handle, segment, DIRECTORY_MODE).map_err(&failed)?;
             if is_new {
                 made(at.clone());
@@ -118,7 +118,7 @@ impl FileChange {
         }
     }
 
-    /// Returns the error of a change that can't be made.
+    /// Returns the error of a failed change.
     pub(super) fn failed(&self, error: Errno) -> MakingError {
         let what = match self {
             Self::Write { .. } => "write",
@@ -131,8 +131,8 @@ impl FileChange {
 }
 
 impl DirTree {
-    /// Makes `name` in `directory` a name of the file at `to`. Returns false if `present`, which it is to replace at `path`,
-    /// is that file already, or if that can't be done. Names in a lower layer come apart at a write, so they are not yet.
+    /// Creates `name` in `directory` as a name of the file at `to`. Returns false if `present`, which it replaces,
+    /// is already that file, or if links are not possible. Names in a lower layer do not count: a write separates them.
     pub(super) fn link(
         &self,
         (path, to): (&EntryPath, &EntryPath),
@@ -149,19 +149,19 @@ impl DirTree {
         }
         match linkat(&parent, to.name(), directory, name, AtFlags::empty()) {
             Ok(()) => {
-                // A build may use this name: the time of the file must not go back there.
+                // A build may use this name, so its file time must not go back.
                 if times_of(present).last_modification > times_of(&file).last_modification {
                     utimensat(directory, name, &times_of(present), AtFlags::SYMLINK_NOFOLLOW)?;
                 }
                 Ok(true)
             }
-            // Another mount, no links here, too many, or a file of someone else.
+            // Another mount, no support for links, too many links, or another user's file.
             Err(Errno::XDEV | Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Returns the times of directories. One that can't be looked at is left out.
+    /// Returns the times of directories, except for unreadable ones.
     pub(super) fn directory_times(&self, paths: BTreeSet<EntryPath>) -> Vec<(EntryPath, Timestamps)> {
         let times = |path: EntryPath| {
             let handle = open_directory(self.root.as_fd(), path.as_bytes(), OFlags::PATH).ok()?;
@@ -175,12 +175,12 @@ impl DirTree {
         for (path, times) in times {
             let opened = open_directory(self.root.as_fd(), path.as_bytes(), OFlags::RDONLY);
             if let Err(error) = opened.and_then(|directory| futimens(&directory, &times)) {
-                tracing::debug!(%error, %path, "a directory has a new time");
+                tracing::debug!(%error, %path, "failed to restore a directory's time");
             }
         }
     }
 
-    /// Makes an entry where nothing is; `present` is what it takes the place of.
+    /// Creates an entry at a free name; `present` is the entry that it will replace.
     pub(super) fn make(
         &self,
         (directory, name): (BorrowedFd<'_>, &[u8]),
@@ -214,7 +214,7 @@ impl DirTree {
                 Ok(MadeStat::Directory)
             }
             Node::Special { special: Special::Fifo } => {
-                // Its bits are not recorded, so no one but its owner gets in.
+                // Its bits are not recorded, so only its owner gets access.
                 mknodat(directory, name, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
                 self.own_at(directory, name)?;
                 utimensat(directory, name, &times, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -238,8 +238,8 @@ impl DirTree {
     }
 }
 
-/// Returns the permission bits for an entry. If they are unknown, a present entry of that kind keeps its bits, except
-/// that a file's execute bits follow the mode. A new one gets the usual bits within the umask.
+/// Returns the permission bits for an entry. If they are unknown, an existing entry of that kind keeps its bits, except
+/// that a file's execute bits follow the mode. A new entry gets the usual bits within the umask.
 pub(super) fn bits_for(mode: FileMode, kind: FileType, present: Option<&Statx>) -> u32 {
     match present.filter(|stat| kind_of(stat) == kind) {
         _ if !mode.is_unknown() => mode.bits(),
@@ -261,7 +261,7 @@ pub(super) fn set_mode(parent: impl AsFd, name: &[u8], bits: u32) -> Result<(), 
     set_bits(&open_in(parent, name, OFlags::PATH)?, bits)
 }
 
-/// Returns the umask of this process, as it was at the first call.
+/// Returns the umask of this process as of the first call.
 pub(crate) fn umask() -> u32 {
     static UMASK: OnceLock<u32> = OnceLock::new();
     *UMASK.get_or_init(|| {
@@ -275,7 +275,7 @@ pub(crate) fn umask() -> u32 {
     })
 }
 
-/// Returns the wanted modification time, else now to the nanosecond: a change by others, in ticks, shows as another.
+/// Returns the given modification time, by default now in nanoseconds: later changes, in ticks, then have another time.
 pub(super) fn times(modified: Option<Timestamp>) -> Timestamps {
     let wanted = |Timestamp(millis): Timestamp| Timespec {
         tv_sec: millis.div_euclid(1000),
@@ -286,7 +286,7 @@ pub(super) fn times(modified: Option<Timestamp>) -> Timestamps {
     Timestamps { last_access: omit, last_modification }
 }
 
-/// Returns the modification time that an entry has.
+/// Returns the modification time of an entry.
 pub(super) fn times_of(stat: &Statx) -> Timestamps {
     let last_modification = Timespec { tv_sec: stat.stx_mtime.tv_sec, tv_nsec: stat.stx_mtime.tv_nsec.into() };
     Timestamps { last_modification, ..times(None) }

@@ -1,4 +1,4 @@
-//! A directory of this machine shown in a container with its owner as the container's user, by an id-mapped mount.
+//! A directory of this machine shown in a container under the container's user, by an id-mapped mount.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -12,10 +12,10 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use super::beneath::open_in;
 use super::overlay::MountPoint;
 
-/// A mount in which two owners are swapped: what belongs to the one on the disk belongs to the other in a container.
+/// A mount that swaps two owners: files of one on the disk belong to the other in a container.
 #[derive(Debug)]
 pub(crate) struct MappedMount {
-    /// None where both are the same.
+    /// `None` if both are the same.
     swap: Option<OwnedFd>,
     places: Vec<MountPoint>,
 }
@@ -26,7 +26,7 @@ impl MappedMount {
         Ok(Self { swap: swap.transpose()?, places: Vec::new() })
     }
 
-    /// Makes a mount of the directory that is attached nowhere. Mounts below it are not in it.
+    /// Creates a detached mount of the directory, without the mounts below it.
     fn mount(&self, directory: impl AsFd) -> io::Result<OwnedFd> {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
         let mount = open_tree(directory, c"", flags)?;
@@ -34,7 +34,7 @@ impl MappedMount {
         Ok(mount)
     }
 
-    /// Makes such a mount of a directory and lets go of it.
+    /// Checks that a directory can be mounted that way.
     pub(crate) fn check(&self, directory: &Path) -> io::Result<()> {
         self.mount(open_in(CWD, directory, OFlags::PATH | OFlags::DIRECTORY)?).map(drop)
     }
@@ -53,7 +53,7 @@ impl MappedMount {
     }
 }
 
-/// Lists the lines of an id map that swaps two ids and leaves all others: first inside, first outside, count.
+/// Returns the lines of an id map that swaps two ids and leaves all others: first inside, first outside, count.
 fn extents(one: u32, other: u32) -> String {
     let (low, high) = (one.min(other), one.max(other));
     let same = |from: u32, until: u32| (from, from, until - from);
@@ -65,14 +65,14 @@ fn extents(one: u32, other: u32) -> String {
     lines.map(|(inside, outside, count)| format!("{inside} {outside} {count}\n")).collect()
 }
 
-/// Makes a user namespace with these maps. The process that it is made with ends at once.
+/// Creates a user namespace with these maps. The process that is needed for it ends immediately.
 fn user_namespace(uids: &str, gids: &str) -> io::Result<OwnedFd> {
     let pid = sleeper()?;
     let place = format!("/proc/{}", pid.as_raw_nonzero());
     let open = |name: &str, flags| openat(CWD, format!("{place}/{name}"), flags | OFlags::CLOEXEC, Mode::empty());
     let made = || {
         for (name, map) in [("uid_map", uids), ("gid_map", gids)] {
-            // The kernel takes a map in one piece only.
+            // The kernel takes a map only in a single write.
             rustix::io::write(open(name, OFlags::WRONLY)?, map.as_bytes())?;
         }
         open("ns/user", OFlags::RDONLY)
@@ -83,7 +83,7 @@ fn user_namespace(uids: &str, gids: &str) -> io::Result<OwnedFd> {
     Ok(made?)
 }
 
-/// Starts a process in a user namespace of its own, which waits until it is killed.
+/// Starts a process in a new user namespace, which waits until it is killed.
 #[expect(unsafe_code, reason = "no crate makes a process without a program")]
 fn sleeper() -> io::Result<Pid> {
     let flags = libc::CLONE_NEWUSER | libc::SIGCHLD;
@@ -105,7 +105,7 @@ fn sleeper() -> io::Result<Pid> {
     }
 }
 
-/// Maps the owners in a detached mount, and takes away what a container needs none of.
+/// Maps the owners in a detached mount, and removes rights that a container does not need.
 #[expect(unsafe_code, reason = "no crate wraps this call")]
 fn set_attributes(mount: &OwnedFd, namespace: Option<&OwnedFd>) -> io::Result<()> {
     let mut attributes = libc::mount_attr {

@@ -1,5 +1,4 @@
-//! A session's files on a disk of this machine: safe operations beneath a directory, and finding out
-//! what has changed there.
+//! A session's files on a disk of this machine: safe operations beneath a directory, and detection of changes.
 
 mod apply;
 pub(crate) mod beneath;

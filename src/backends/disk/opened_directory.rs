@@ -1,4 +1,4 @@
-//! A directory of this machine as a session's files, with what was in it.
+//! A directory of this machine as a session's files, including its existing contents.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,35 +15,35 @@ use super::staging_dir::{StagingDir, WITHIN};
 use super::tree::DirTree;
 use crate::backends::BackendError;
 
-/// Set to 0, it keeps this process from asking the kernel for changes.
+/// If it is 0, this process does not ask the kernel for changes.
 const INOTIFY_VARIABLE: &str = "FOLDSPACE_INOTIFY";
 
-/// An open directory, made when it was missing. While it is open, `.foldspace-NAME` beside it is foldspace's own, or
-/// `.foldspace` within it where that can't be.
+/// An open directory, created if missing. While it is open, foldspace uses `.foldspace-NAME` next to it, or
+/// `.foldspace` within it if that is not possible.
 pub(crate) struct OpenedDirectory {
     pub(crate) directory: PathBuf,
     pub(crate) files: OnDisk,
     pub(crate) marker: PopulateMarker,
     pub(crate) anchor: Option<Anchor>,
-    /// The place where entries are made ready and kept for a while; gone when this is dropped.
+    /// The directory where entries are staged and temporarily stored; removed when this is dropped.
     pub(crate) aside: StagingDir,
 }
 
 impl OpenedDirectory {
-    /// For root the new entries get the directory's owner.
+    /// Opens a directory. For root, new entries get the directory's owner.
     pub(crate) fn open(backend: &'static str, directory: &Path, options: PlainOptions) -> Result<Self, BackendError> {
         let failed = |action: &str, error: &dyn std::fmt::Display| BackendError {
             backend,
             reason: format!("can't {action} {}: {error}", directory.display()),
         };
-        make(directory).map_err(|error| failed("make", &error))?;
+        make(directory).map_err(|error| failed("create", &error))?;
         let directory = directory.canonicalize().map_err(|error| failed("open", &error))?;
         if directory.parent().is_none() {
-            return Err(failed("use", &"it is the root of the file system; give a directory below it"));
+            return Err(failed("use", &"it is the root of the file system; use a directory below it"));
         }
         let is_new = is_empty(&directory).map_err(|error| failed("read", &error))?;
         let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let owner = owner_of(&directory).map_err(|error| failed("look at", &error))?;
+        let owner = owner_of(&directory).map_err(|error| failed("read", &error))?;
         let owner = (own.0 == 0 && owner != own).then_some(owner);
         let aside = StagingDir::of(&directory).map_err(|error| failed("use", &error))?;
         let tree =
@@ -58,25 +58,25 @@ impl OpenedDirectory {
     }
 }
 
-/// Returns the user and the group that a directory belongs to.
+/// Returns the user and the group of a directory.
 pub(crate) fn owner_of(directory: &Path) -> io::Result<(u32, u32)> {
     let stat = look_at(open_in(CWD, directory, OFlags::PATH | OFlags::DIRECTORY)?)?;
     Ok((stat.stx_uid, stat.stx_gid))
 }
 
-/// Tells whether one of two places is in the other.
+/// Returns true if one of two paths is inside of the other.
 pub(crate) fn overlap(one: &Path, other: &Path) -> bool {
     let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let (one, other) = (resolved(one), resolved(other));
     one.starts_with(&other) || other.starts_with(&one)
 }
 
-#[expect(clippy::disallowed_methods, reason = "a workspace's directory is made here")]
+#[expect(clippy::disallowed_methods, reason = "a workspace's directory is created here")]
 fn make(directory: &Path) -> io::Result<()> {
     std::fs::create_dir_all(directory)
 }
 
-#[expect(clippy::disallowed_methods, reason = "whether a workspace's directory is new is found out here")]
+#[expect(clippy::disallowed_methods, reason = "detects a new workspace directory")]
 fn is_empty(directory: &Path) -> io::Result<bool> {
     for entry in std::fs::read_dir(directory)? {
         if entry?.file_name() != WITHIN {

@@ -1,8 +1,8 @@
-//! A scan that is not settled yet, held against what its caller is shown afterwards.
+//! A scan that is not settled yet, compared with the entries that its caller reads afterwards.
 //!
-//! Others may change the files between a scan and the reading of what it named. So each handle that is read is looked at
-//! before its first byte, and what it says is compared with what the scan saw. Where both differ, the index forgets the
-//! path: the next scan names it, even if it is by then as the scan saw it, for the caller knows something else.
+//! Others may change the files between a scan and the reads of its findings. So each handle's stat is read before its
+//! first byte and compared with the scan's. If they differ, the index forgets the path: the next scan reports it, even
+//! if it then matches this scan again, because the caller has read something else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,28 +17,28 @@ use super::tree::TreeEntry;
 use crate::backends::DirtyPath;
 use crate::engine::path::{EntryPath, parent_bytes};
 
-/// Entries of one directory from which on they are put in order to find several.
+/// The number of entries in a directory from which they are sorted first.
 const MANY: usize = 8;
 
 #[derive(Debug)]
 pub(super) enum ScannedFiles {
     Tree,
     /// The upper layer of an overlay, if it had any files. Its devices and inodes differ from the tree's, and it has
-    /// marks of what is gone.
+    /// marks of deleted entries.
     Upper(Option<OwnedFd>),
 }
 
-/// The files of a disk as they are known, and the scan that is to become known when it is settled.
+/// The known files of a disk, and the scan that will replace them when settled.
 #[derive(Debug, Default)]
 pub(crate) struct KnownFiles {
     pub(super) index: StatIndex,
     pub(super) pending: Option<PendingScan>,
-    /// Paths that the next scan names, whatever it finds.
+    /// Paths that the next scan reports regardless of its findings.
     pub(super) carried: Vec<DirtyPath>,
 }
 
 impl KnownFiles {
-    /// Takes up a scan. Gives what it names.
+    /// Takes over a scan. Returns its findings.
     pub(super) fn scanned(&mut self, outcome: ScanOutcome, files: ScannedFiles) -> Vec<DirtyPath> {
         let ScanOutcome { index, mut touched, started } = outcome;
         touched.extend(self.carried.iter().cloned());
@@ -50,7 +50,7 @@ impl KnownFiles {
         let pending = self.pending.as_mut().map(PendingScan::index_mut);
         for index in std::iter::once(&mut self.index).chain(pending) {
             if let Err(error) = index.learn(root, made, forms) {
-                tracing::debug!(%error, "what was made will be looked at again");
+                tracing::debug!(%error, "the changes made will be scanned again");
             }
         }
     }
@@ -63,7 +63,7 @@ impl KnownFiles {
     }
 }
 
-/// An index that becomes the known one when the scan is settled.
+/// An index that replaces the known one when the scan is settled.
 #[derive(Debug)]
 pub(crate) struct PendingScan {
     pub(super) index: StatIndex,
@@ -71,7 +71,7 @@ pub(crate) struct PendingScan {
     started: FileTime,
     orders: BTreeMap<u32, Vec<u32>>,
     last: Option<(Vec<u8>, u32)>,
-    /// Paths at which the caller was shown something else.
+    /// Paths where the caller read something else.
     pub(super) doubted: Vec<EntryPath>,
 }
 
@@ -86,7 +86,7 @@ impl PendingScan {
         &mut self.index
     }
 
-    /// Takes up what the caller was shown at a path: the stamp of the handle, or none where nothing was.
+    /// Compares the stat that the caller read at a path with the scan; `None` if there was no entry.
     pub(super) fn shown(&mut self, path: &EntryPath, shown: Option<&FileStat>) {
         let scanned = self.at(path).map(|entry| entry.stamp).filter(|scanned| !self.is_nothing(scanned));
         let agrees = match (&scanned, shown) {
@@ -96,7 +96,7 @@ impl PendingScan {
             (Some(scanned), Some(shown)) => self.is_same(scanned, shown),
         };
         if !agrees && !path.is_root() {
-            // With a directory goes, and comes, what is below it, and of that a scan names nothing that is as it was.
+            // Everything below a directory comes and goes with it, and a scan does not report unchanged entries.
             let is_deep = [scanned.as_ref(), shown].into_iter().flatten().any(FileStat::is_directory);
             self.doubt(path, is_deep);
         }
@@ -107,7 +107,7 @@ impl PendingScan {
         self.doubted.push(path.clone());
     }
 
-    /// The same for a directory and everything below it, but for what is in those that are `closed`.
+    /// Compares a directory and everything below it, except for the contents of `closed` directories.
     pub(super) fn shown_below(&mut self, path: &EntryPath, shown: &[(EntryPath, TreeEntry)], closed: &[EntryPath]) {
         shown.iter().for_each(|(path, entry)| self.shown(path, Some(&entry.identity)));
         for closed in closed.iter().filter(|closed| closed.as_bytes().len() <= PATH_BYTES_MAX) {
@@ -120,7 +120,7 @@ impl PendingScan {
         }
     }
 
-    /// Gives what the scan saw below a directory and the caller was not shown.
+    /// Returns the scan's entries below a directory that the caller did not find.
     fn missing(&mut self, top: &EntryPath, shown: &[(EntryPath, TreeEntry)], closed: &[EntryPath]) -> Vec<EntryPath> {
         let shown: BTreeSet<&EntryPath> = shown.iter().map(|(path, _)| path).collect();
         let closed: BTreeSet<&EntryPath> = closed.iter().collect();
@@ -138,7 +138,7 @@ impl PendingScan {
         missing
     }
 
-    /// Tells whether a path lies in a lower layer, as far as the scan can tell.
+    /// Returns true if a path is in a lower layer, as far as the scan knows.
     fn is_lower(&mut self, path: &EntryPath) -> bool {
         let directory = parent_bytes(path.as_bytes()).unwrap_or_default();
         let is_seen = self.listing(directory).is_some();
@@ -149,7 +149,7 @@ impl PendingScan {
         }
     }
 
-    /// Tells whether what was seen is a mark of something that is gone.
+    /// Returns true if the entry is a mark of a deleted one.
     fn is_nothing(&self, seen: &FileStat) -> bool {
         matches!(self.files, ScannedFiles::Upper(_)) && seen.is_mark()
     }
@@ -165,12 +165,12 @@ impl PendingScan {
         }
     }
 
-    /// Tells whether the scan saw something at a path.
+    /// Returns true if the scan found an entry at a path.
     pub(super) fn has(&mut self, path: &EntryPath) -> bool {
         self.at(path).is_some()
     }
 
-    /// Returns true if the scan saw a file at a path that was written last before a moment.
+    /// Returns true if the scan found a file at a path whose last write was before a moment.
     pub(super) fn is_older(&mut self, path: &EntryPath, moment: FileTime) -> bool {
         self.at(path).is_some_and(|entry| !entry.stamp.is_unknown() && !entry.stamp.is_fresh(moment))
     }

@@ -1,4 +1,4 @@
-//! A session's files in a plain directory, and what stat said of each at the last look.
+//! A session's files in a plain directory, with their stats from the last scan.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -26,20 +26,20 @@ use crate::backends::{BackendError, DirtyPath, FileChange, KeptAt, Walked};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 
-/// The time after which an index that has changed is kept again.
+/// The minimum time between stores of a changed index.
 const KEEP_EVERY: Duration = Duration::from_secs(60);
-/// Events after which an index is kept again, for a later process looks through those that came after it.
+/// The number of events after which an index is stored again, because a later process has to read all newer events.
 const EVENTS_BEHIND: u64 = 1000;
 
-/// Ways to look at less than everything, and to read less.
+/// Options that reduce scanning and reading.
 #[derive(Debug)]
 pub(crate) struct PlainOptions {
     pub(crate) kept: Option<KeptIndex>,
-    /// Set if the kernel may be asked to tell of changes.
+    /// True if the kernel may be asked to report changes.
     pub(crate) may_watch: bool,
-    /// The time after which everything is looked at all the same.
+    /// The time after which everything is scanned regardless of kernel reports.
     pub(crate) walk_every: Duration,
-    /// Shows the files in containers; none where a container is made with the directory.
+    /// The mount that shows the files in containers; `None` if containers are created with the directory.
     pub(crate) shown: Option<MappedMount>,
     /// True if commands in a container change the files, so that set-user-ID bits could serve other users.
     pub(crate) is_in_container: bool,
@@ -60,30 +60,30 @@ impl Default for PlainOptions {
     }
 }
 
-/// A plain directory. What changed there is told by the kernel, or found by looking at every entry, as git does.
+/// A plain directory. Its changes are reported by the kernel, or found by reading the stat of every entry, as git does.
 #[derive(Debug)]
 pub(crate) struct PlainDisk {
     tree: DirTree,
     known: KnownFiles,
-    /// Changes made in place since the last look, which are not known yet.
+    /// Changes made in place since the last scan, which are not in the index yet.
     laid_out: Vec<(EntryPath, MadeStat)>,
-    /// Those that are known by now, and of which the kernel may still tell.
+    /// Changes in the index that the kernel may still report.
     made: BTreeSet<EntryPath>,
     options: PlainOptions,
-    /// While it is there, the pending scan has the only index, and what was named is carried until it is settled.
+    /// While it is set, only the pending scan has the index, and reported paths are carried until it is settled.
     watching: Option<WatchState>,
     keeping: Keeping,
     borrowing: Borrowing,
 }
 
-/// Files that need not be read, since git has their contents.
+/// Files that need not be read because git has their contents.
 #[derive(Debug, Default)]
 enum Borrowing {
     #[default]
     Nothing,
-    /// They are asked for with the first look.
+    /// They are requested with the first scan.
     Due,
-    /// Those of which git had the contents at that moment.
+    /// The files that were unchanged from git's contents at that moment.
     Since(FileTime, CleanFiles),
 }
 
@@ -91,20 +91,20 @@ enum Borrowing {
 struct WatchState {
     watch: Watch,
     told: Told,
-    /// The last look at everything.
+    /// The time of the last full scan.
     walked: Duration,
 }
 
 #[derive(Debug, Default)]
 struct Keeping {
-    /// Set if something is known that is not kept.
+    /// True if the index has changed since it was stored.
     is_changed: bool,
     is_ended: bool,
     last: Option<(Duration, u64)>,
 }
 
 impl PlainDisk {
-    /// A disk of which nothing is known: the first `dirty` names everything.
+    /// A disk with an empty index: the first `dirty` reports everything.
     pub(crate) fn new(tree: DirTree) -> io::Result<Self> {
         Self::with_options(tree, PlainOptions::default())
     }
@@ -127,7 +127,7 @@ impl PlainDisk {
         })
     }
 
-    /// Watches from the next look at everything on.
+    /// Starts watching with the next full scan.
     pub(super) fn watch_with(&mut self, watch: Watch) {
         self.watching =
             Some(WatchState { watch, told: Told { is_everything: true, ..Told::default() }, walked: now() });
@@ -180,13 +180,13 @@ impl PlainDisk {
         Ok(())
     }
 
-    /// Holds the index against what the caller is shown, until it is settled.
+    /// Makes the index pending until it is settled, to compare it with the caller's reads.
     fn await_settling(&mut self, started: FileTime) {
         let index = std::mem::take(&mut self.known.index);
         self.known.pending = Some(PendingScan::of(index, ScannedFiles::Tree, started));
     }
 
-    /// Looks at what was told. None where everything has to be looked at.
+    /// Scans the reported paths. `None` if a full scan is needed.
     fn look_at_told(&mut self) -> Option<Vec<DirtyPath>> {
         let watching = self.watching.as_mut()?;
         let index = &mut self.known.index;
@@ -227,7 +227,7 @@ impl PlainDisk {
             }
             Some(watching) => self.take_up(watching, outcome, is_first),
         };
-        // Others may know of entries that are gone.
+        // Others may still know removed entries.
         let all = || vec![DirtyPath::Subtree(EntryPath::root())];
         Ok(if is_first { Walked { dirty: all(), late: Vec::new() } } else { walked })
     }
@@ -238,7 +238,7 @@ impl PlainDisk {
         self.borrowing = match CleanFiles::of(repository) {
             Ok(files) => Borrowing::Since(now, files),
             Err(error) => {
-                tracing::warn!(%error, "every file is read, for git does not tell which are as it has them");
+                tracing::warn!(%error, "git failed to list unchanged files; reading every file");
                 Borrowing::Nothing
             }
         };
@@ -268,7 +268,7 @@ impl PlainDisk {
     }
 }
 
-/// Gives the time of a clock that is never set.
+/// Returns the time of the monotonic clock.
 fn now() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
@@ -334,7 +334,7 @@ impl WorkspaceDisk for PlainDisk {
         self.learn_laid_out();
         let made = self.tree.apply(changes)?;
         self.learn(&made);
-        // A process that another thread starts may hold such a file open for a moment: the kernel tells late of its end.
+        // A process that another thread starts may briefly hold such a file open, so its closing is reported late.
         self.made.extend(made.into_iter().map(|(path, _)| path));
         Ok(())
     }
@@ -343,7 +343,7 @@ impl WorkspaceDisk for PlainDisk {
         self.check_anchor()?;
         let (made, removed) = self.tree.populate(changes)?;
         self.laid_out.extend(made);
-        // What has the place of something else, and maybe its inode, would be taken for that.
+        // A replacement, perhaps with the same inode, would be mistaken for the old entry.
         if removed {
             self.learn_laid_out();
         }
@@ -379,13 +379,13 @@ impl WorkspaceDisk for PlainDisk {
             if watching.told.is_everything || watching.watch.is_broken {
                 return;
             }
-            // Stat may not show what was written through a mapping.
+            // Stat may not show writes through a mapping.
             let written: Vec<EntryPath> = watching.told.paths(|change| change.is_written).collect();
             written.iter().for_each(|path| self.known.index.doubt(path, false));
         }
         match kept.write(&self.tree.root, at, &self.known.index) {
             Ok(()) => (self.keeping.last, self.keeping.is_changed) = (Some((now(), at.seq)), false),
-            Err(error) => tracing::warn!(%error, "the next process reads every file: no index could be kept"),
+            Err(error) => tracing::warn!(%error, "failed to store the stat index; the next process reads every file"),
         }
     }
 

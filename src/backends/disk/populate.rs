@@ -1,4 +1,4 @@
-//! Populates a directory that no one else uses meanwhile: in place, and not all or none.
+//! Populates a directory without other users: in place, and not all or none.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -17,7 +17,7 @@ use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 
 impl DirTree {
-    /// Makes the changes in order, each in its place. Tells also whether something was removed.
+    /// Makes the changes in order, each in place. Also returns true if something was removed.
     pub(crate) fn populate(&self, changes: &[FileChange]) -> Result<(Vec<(EntryPath, MadeStat)>, bool), BackendError> {
         let mut batch =
             PopulateBatch { tree: self, parent: ParentDir::default(), shut: ShutDirs::default(), removed: false };
@@ -39,12 +39,12 @@ struct PopulateBatch<'a> {
     tree: &'a DirTree,
     parent: ParentDir,
     shut: ShutDirs,
-    /// Set if something was removed.
+    /// True if something was removed.
     removed: bool,
 }
 
 impl PopulateBatch<'_> {
-    /// Makes a change, and opens directories that are in its way because their owner has shut them.
+    /// Makes a change. Directories that block it because their owner may not enter or write them are opened.
     fn make(&mut self, change: &FileChange) -> Result<MadeStat, MakingError> {
         change.check(self.tree)?;
         match self.attempt(change) {
@@ -118,7 +118,7 @@ impl PopulateBatch<'_> {
 }
 
 impl DirTree {
-    /// Makes a path a name of the file at another one. Returns also true if it replaced something.
+    /// Makes a path a name of the file at another one. Also returns true if it replaced something.
     fn populate_link(
         &self,
         above: BorrowedFd<'_>,
@@ -129,7 +129,7 @@ impl DirTree {
         let aside = self.next_aside();
         let is_made = self.link((path, to), present.as_ref(), (self.aside.as_fd(), aside.as_bytes()))?;
         if is_made {
-            // Over a file that is there, ext4 would wait for the contents to be written.
+            // A rename over an existing file makes ext4 wait until the contents are written.
             remove_all(above, path.name())?;
             renameat(&self.aside, aside.as_str(), above, path.name())?;
         }

@@ -1,4 +1,4 @@
-//! A note beside a disk that still has to be filled, for a later process.
+//! The marker next to a disk that still has to be populated, for later processes.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -8,27 +8,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::remove::remove_path;
 use crate::backends::BackendError;
 
-/// Tells whether a workspace's disk has nothing, or not all, of its session's files.
+/// Records that a workspace's disk lacks some or all of its session's files.
 #[derive(Debug)]
 pub struct PopulateMarker {
     backend: &'static str,
-    /// There while the disk is being filled, empty, or on its way from one state to another, which it then tells.
+    /// Exists while the disk is empty, being populated, or between two states, which it then contains.
     note: PathBuf,
     is_blank: AtomicBool,
 }
 
 impl PopulateMarker {
-    /// Of a disk that is new, or that an earlier process began to fill or to change.
+    /// Opens the marker of a disk that is new, or that an earlier process began to populate or to change.
     pub(crate) fn new(backend: &'static str, note: PathBuf, is_new: bool) -> Self {
-        // Begun by a process that was killed before it had changed anything.
+        // The remains of a process that was killed before it had changed anything.
         if let Err(error) = remove_path(&begun(&note)) {
-            tracing::debug!(%error, note = %note.display(), "half a note could not be removed");
+            tracing::debug!(%error, note = %note.display(), "failed to remove an unfinished populate marker");
         }
         let is_blank = AtomicBool::new(is_new || note.exists());
         Self { backend, note, is_blank }
     }
 
-    /// Returns true for an empty disk that no process started to fill or change.
+    /// Returns true for an empty disk that no process started to populate or change.
     pub(crate) fn is_new(&self) -> bool {
         self.is_blank() && !self.note.exists()
     }
@@ -37,20 +37,20 @@ impl PopulateMarker {
         self.is_blank.load(Ordering::Acquire)
     }
 
-    /// Notes that filling begins. A note that tells more is kept.
-    #[expect(clippy::disallowed_methods, reason = "the note is a file of the backend's own")]
+    /// Records that populating starts. An existing intent is retained.
+    #[expect(clippy::disallowed_methods, reason = "the marker is the backend's own file")]
     pub(crate) fn filling(&self) -> Result<(), BackendError> {
         self.is_blank.store(true, Ordering::Release);
         let made = File::options().create(true).append(true).open(&self.note);
-        made.map(drop).map_err(|error| self.failed("make", &error))
+        made.map(drop).map_err(|error| self.failed("create", &error))
     }
 
-    /// Notes durably, for a later process, that the disk is between two states, and which.
+    /// Durably records, for a later process, that the disk is between two states, and which.
     pub(crate) fn unsettled(&self, intent: &[u8]) -> Result<(), BackendError> {
-        self.write(intent).map_err(|error| self.failed("make", &error))
+        self.write(intent).map_err(|error| self.failed("create", &error))
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the note is a file of the backend's own")]
+    #[expect(clippy::disallowed_methods, reason = "the marker is the backend's own file")]
     fn write(&self, intent: &[u8]) -> io::Result<()> {
         let begun = begun(&self.note);
         let mut file = File::create(&begun)?;
@@ -60,8 +60,8 @@ impl PopulateMarker {
         self.note.parent().map_or(Ok(()), |home| File::open(home)?.sync_all())
     }
 
-    /// Reads the note of the states between which the disk is; none when there is none.
-    #[expect(clippy::disallowed_methods, reason = "the note is a file of the backend's own")]
+    /// Reads the intent of the state change in progress; `None` if there is none.
+    #[expect(clippy::disallowed_methods, reason = "the marker is the backend's own file")]
     pub(crate) fn intent(&self) -> Result<Option<Vec<u8>>, BackendError> {
         match std::fs::read(&self.note) {
             Ok(intent) => Ok(Some(intent).filter(|intent| !intent.is_empty())),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "what a killed process leaves is put there")]
+    #[expect(clippy::disallowed_methods, reason = "the test creates the remains of a killed process")]
     fn populate_marker_keeps_intent_for_later_process() {
         let directory = tempfile::tempdir().unwrap();
         let open = || PopulateMarker::new("host", directory.path().join("note"), false);
@@ -116,7 +116,7 @@ mod tests {
         changing.unsettled(b"from here to there").unwrap();
         assert!(!changing.is_blank());
         drop(changing);
-        // Half a note of a process that was killed counts for nothing.
+        // The unfinished marker of a killed process is ignored.
         std::fs::write(directory.path().join("note.new"), "from").unwrap();
 
         let later = open();
@@ -126,7 +126,7 @@ mod tests {
         later.filled().unwrap();
         assert_eq!(later.intent(), Ok(None));
         later.filling().unwrap();
-        assert_eq!(later.intent(), Ok(None), "there is nothing to tell of a disk that is filled");
+        assert_eq!(later.intent(), Ok(None), "a populated disk has no intent");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Removing an entry and everything below it.
+//! Removes an entry and everything below it.
 
 use std::ffi::CString;
 use std::io;
@@ -15,14 +15,14 @@ use super::file_stat::FileStat;
 use super::listing::{Lister, look_at};
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
-/// The permissions that the owner of a directory needs to empty it.
+/// The permissions that a directory's owner needs to empty it.
 const OWNERS: u32 = 0o700;
 
-/// Removes what is at a path, with everything below it; where nothing is, that is no error.
+/// Removes the entry at a path, with everything below it; a missing entry is no error.
 pub(crate) fn remove_path(path: &Path) -> io::Result<()> {
     let failed = context("remove", &path.display().to_string());
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(failed(Errno::INVAL)) };
-    // The directory itself, where a link leads to it.
+    // `.` opens the directory itself if the parent is a link.
     let removed = match open_in(CWD, parent.join("."), OFlags::PATH | OFlags::DIRECTORY) {
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
         Err(error) => Err(error),
@@ -31,7 +31,7 @@ pub(crate) fn remove_path(path: &Path) -> io::Result<()> {
     removed.map_err(failed)
 }
 
-/// Removes an entry and all below it, at any depth with two handles. Opens directories that their owner has shut.
+/// Removes an entry and everything below it, at any depth with two handles. Changes the mode of shut directories.
 pub(super) fn remove_all(directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
     match unlinkat(directory, name, AtFlags::empty()) {
         Err(Errno::ISDIR | Errno::PERM) => {}
@@ -51,7 +51,7 @@ pub(super) fn remove_all(directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), E
         } else if let Some(parent) = above.pop() {
             let mut up = open_in(&handle, c"..", OFlags::PATH | OFlags::DIRECTORY)?;
             if !FileStat::of(&look_at(&up)?).is_same_entry(&parent.stamp) {
-                // The directory was moved, and up from there is somewhere else.
+                // The directory was moved, so its parent is another one.
                 let names: Vec<&[u8]> = above.iter().chain([&parent]).map(|level| level.name.as_slice()).collect();
                 up = open_directory(directory, &names.join(&b'/'), OFlags::PATH)?;
             }
@@ -83,11 +83,11 @@ struct Emptying {
 impl Emptying {
     fn begin(name: &[u8], handle: &OwnedFd, lister: &mut Lister) -> Result<Self, Errno> {
         let stat = look_at(handle)?;
-        // Where it is another user's, emptying it says what is wrong.
+        // If it belongs to another user, emptying it reports the error.
         if u32::from(stat.stx_mode) & OWNERS != OWNERS
             && let Err(error) = fchmod(handle, Mode::from_raw_mode(OWNERS))
         {
-            tracing::debug!(%error, "a directory that is to be emptied stays shut");
+            tracing::debug!(%error, "failed to open a directory for emptying");
         }
         let mut names = Vec::new();
         lister.each(handle.as_fd(), |name, stat| {
@@ -108,7 +108,7 @@ impl Emptying {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::disallowed_methods, reason = "the test makes files by itself")]
+    #![expect(clippy::disallowed_methods, reason = "the test creates files directly")]
 
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
@@ -128,7 +128,7 @@ mod tests {
             fs::set_permissions(top.join(at).parent().unwrap(), fs::Permissions::from_mode(mode)).unwrap();
         }
         fs::set_permissions(&top, fs::Permissions::from_mode(0o500)).unwrap();
-        // The owner of the files, and no more than that; of this thread alone.
+        // Runs as the owner of the files without further rights, in this thread only.
         std::thread::spawn(move || {
             let mut own = capabilities(None).unwrap();
             own.effective.remove(CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH);

@@ -11,7 +11,7 @@ use super::beneath::context;
 use super::file_stat::FileStat;
 use super::listing::{look, look_at};
 
-/// A directory and its path: commands go by the path, which may lead to another directory by now.
+/// A directory and its path: commands use the path, which may lead to another directory by now.
 #[derive(Debug, Clone)]
 pub(crate) struct Anchor {
     path: PathBuf,
@@ -28,12 +28,12 @@ impl Anchor {
         let words = match look(CWD, &self.path) {
             Ok(stat) if FileStat::of(&stat).is_same_entry(&self.stamp) => return Ok(()),
             Ok(_) => format!(
-                "{shown} is not the directory any more that was opened; put that back, or `foldspace attach` this one"
+                "{shown} is not the directory that was opened; put that one back, or `foldspace attach` this one"
             ),
-            Err(Errno::NOENT) => format!(
-                "{shown} is gone; put it back, or make an empty one, in which `foldspace undo` can restore files"
-            ),
-            Err(error) => return Err(context("look at", &shown.to_string())(error)),
+            Err(Errno::NOENT) => {
+                format!("{shown} is gone; put it back, or create an empty one for `foldspace undo` to restore files")
+            }
+            Err(error) => return Err(context("read", &shown.to_string())(error)),
         };
         Err(io::Error::new(io::ErrorKind::NotFound, words))
     }

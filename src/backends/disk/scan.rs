@@ -1,4 +1,4 @@
-//! Looking at a whole tree and comparing it with what is known of it.
+//! Scans a whole tree and compares it with the index.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,9 +22,9 @@ use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 
 const HANDLES_MAX: usize = 64;
-/// Entries from which on a second thread is worth its start.
+/// The number of entries from which a second thread is worth starting.
 const MANY: usize = 4096;
-/// Stands for more than a look may hold.
+/// The error of exceeding the limit of a scan.
 const OVER: Errno = Errno::OVERFLOW;
 
 pub(super) struct ScanOutcome {
@@ -41,7 +41,7 @@ pub(super) struct Start {
     pub(super) old: u32,
 }
 
-/// Looks at everything beneath a directory but what is left out.
+/// Scans everything beneath a directory, except for left-out entries.
 pub(super) fn scan(
     root: BorrowedFd<'_>,
     known: &StatIndex,
@@ -51,7 +51,7 @@ pub(super) fn scan(
     scan_from(root, known, forms, left_out, Start::at_root(known), None)
 }
 
-/// The same for a plain tree. Each directory is watched before it is listed.
+/// Scans a plain tree, and watches each directory before it lists it.
 pub(super) fn scan_watched(
     root: BorrowedFd<'_>,
     known: &StatIndex,
@@ -61,7 +61,7 @@ pub(super) fn scan_watched(
     scan_from(root, known, Forms::Plain, left_out, Start::at_root(known), Some(watch))
 }
 
-/// The same for what is below a directory that is not the root. The index that it gives begins with that one's listing.
+/// Scans a directory below the root. The first listing of the returned index is that directory's.
 pub(super) fn scan_below(
     root: BorrowedFd<'_>,
     known: &StatIndex,
@@ -119,18 +119,18 @@ fn scan_from(
 struct ScanJob<'a> {
     parent: Option<Arc<Handle<'a>>>,
     path: Vec<u8>,
-    /// Those that count there, but for its own.
+    /// The rules that it inherits.
     rules: DirRules,
     before: Before,
-    /// Set if its stamp is as before, and could not be so after a change.
+    /// True if its stat is unchanged, and would differ after a change.
     is_settled: bool,
     old: u32,
     id: u32,
-    /// Set if a subtree was named that it is in.
+    /// True if a subtree that contains it was reported.
     covered: bool,
 }
 
-/// The entry that was known at the path of a directory.
+/// The known entry at the path of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Before {
     Nothing,
@@ -185,7 +185,7 @@ struct DiskScan<'a> {
     watch: Option<Mutex<&'a mut Watch>>,
     queue: Mutex<Queue<'a>>,
     wake: Condvar,
-    /// Set if one thread does all: then none has to be woken, which would be a system call each time.
+    /// True if one thread does all the work: then wake-ups, a system call each, are skipped.
     is_alone: bool,
     next_id: AtomicU32,
     handles: &'a AtomicUsize,
@@ -258,7 +258,7 @@ impl<'a> DiskScan<'a> {
     ) -> io::Result<()> {
         let empty = IndexedListing::default();
         let old = self.known.listings.get(job.old as usize).unwrap_or(&empty);
-        // What comes into a directory or goes shows in its stamp, and so does its form.
+        // Its stat changes when entries are added or removed, and so does its form.
         let is_known = job.is_settled && old.is_whole;
         let handle = match self.open(&job, if is_known { OFlags::PATH } else { OFlags::RDONLY }) {
             Ok(handle) => handle,
@@ -314,7 +314,7 @@ impl<'a> DiskScan<'a> {
         if job.path.is_empty() { Ok(0) } else { self.forms.of(handle) }
     }
 
-    /// Tells whether a directory of an overlay shows or hides other things of the layers below than before.
+    /// Returns true if a directory of an overlay now shows or hides other parts of the lower layers.
     fn hides_anew(&self, job: &ScanJob<'_>, old: &IndexedListing, form: u32) -> bool {
         match (self.forms, job.before) {
             (Forms::Plain, _) => false,
@@ -324,7 +324,7 @@ impl<'a> DiskScan<'a> {
         }
     }
 
-    /// Opens a directory to list it; from then on it is watched, if any is.
+    /// Opens a directory for listing, and watches it if watching is on.
     fn open(&self, job: &ScanJob<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
         let opened = match &job.parent {
             Some(parent) => {
@@ -345,7 +345,7 @@ struct Compare<'s, 'a> {
     path: &'s [u8],
     rules: &'s DirRules,
     covered: bool,
-    /// The directory itself, where it may stay open for those below it.
+    /// The directory itself, if it may stay open for its subdirectories.
     share: Option<&'s Arc<Handle<'a>>>,
     old: Matching<'s>,
 }
@@ -366,8 +366,8 @@ impl<'a> Compare<'_, 'a> {
             return;
         }
         let is_unchanged = before.is_some_and(|before| before.stamp == stamp && !before.fresh);
-        // What could not change unseen before can't now. A plain tree is looked at again all the same:
-        // overlays need a kernel that gives a change after a look another time, and it may have an older one.
+        // An entry that could not change unnoticed before can't now. A plain tree is still scanned again: unlike
+        // overlays, it may have an older kernel that gives a change after a scan the same time.
         let is_settled = is_unchanged && self.scan.forms != Forms::Plain;
         let fresh = !is_settled && stamp.is_fresh(self.scan.started);
         if !stamp.is_directory() {
@@ -414,7 +414,7 @@ impl<'a> Compare<'_, 'a> {
     }
 }
 
-/// Finds names in a listing. Mostly they come in the order in which they came before.
+/// Finds names in a listing. They mostly come in the previous order.
 struct Matching<'s> {
     listing: &'s IndexedListing,
     next: usize,
@@ -464,7 +464,7 @@ impl ByName {
 impl ScanPart {
     fn entry(&mut self, path: &[u8]) {
         self.bytes += path.len();
-        // The kernel gives no name that is not one.
+        // Names from the kernel are valid.
         self.touched.extend(EntryPath::from_bytes(path).map(DirtyPath::Entry));
     }
 

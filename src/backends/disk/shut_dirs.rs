@@ -1,4 +1,4 @@
-//! Directories that their owner has shut: a batch opens them for the moment.
+//! Directories that their owner may not enter or write: a batch opens them temporarily.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::successors;
@@ -17,25 +17,25 @@ use crate::backends::FileChange;
 use crate::engine::event::{FileMode, Node};
 use crate::engine::path::EntryPath;
 
-/// The bits that a directory gets for its owner.
+/// The owner's bits of an opened directory.
 const OPEN: u32 = 0o700;
-/// The bits without which its owner can't change it.
+/// The bits that its owner needs to change it.
 const CHANGING: u32 = 0o300;
 
-/// Directories that a batch has opened, with the bits that they get at its end.
+/// Directories that a batch has opened, with the bits to set at its end.
 #[derive(Debug, Default)]
 pub(super) struct ShutDirs(BTreeMap<EntryPath, (FileStat, u32)>);
 
 impl ShutDirs {
-    /// Opens the directories that lead to the entries of a change, and these themselves: a directory moves only if it may
-    /// be changed. Returns the opened ones, each below those before it, with the bits that they had.
+    /// Opens the parent directories of a change's entries, and the entries themselves: a directory can be moved only if
+    /// it may be changed. Returns the opened directories, parents first, with their previous bits.
     pub(super) fn open_for(&mut self, tree: &DirTree, change: &FileChange) -> Vec<(EntryPath, u32)> {
         let above = |path: &EntryPath| successors(Some(path.clone()), EntryPath::parent).collect::<Vec<_>>();
         let paths: BTreeSet<EntryPath> = change.paths().flat_map(above).collect();
         paths.into_iter().filter_map(|path| Some((path.clone(), self.open(tree, &path)?))).collect()
     }
 
-    /// Opens a directory that its owner may not change. Returns the bits that it had.
+    /// Opens a directory that its owner may not change. Returns its previous bits.
     pub(super) fn open(&mut self, tree: &DirTree, path: &EntryPath) -> Option<u32> {
         let open = || {
             let handle = tree.handle(path)?;
@@ -47,24 +47,24 @@ impl ShutDirs {
             set_bits(&handle, bits | OPEN)?;
             Ok(Some((FileStat::of(&stat), bits)))
         };
-        // It may be another user's. The caller has the error of what it wanted to do.
-        let opened = open().inspect_err(|error: &Errno| tracing::debug!(%error, "a directory stays shut"));
+        // It may be another user's. The caller reports the error of its own operation.
+        let opened = open().inspect_err(|error: &Errno| tracing::debug!(%error, "failed to open a directory"));
         let (stamp, bits) = opened.ok()??;
         self.0.insert(path.clone(), (stamp, bits));
         Some(bits)
     }
 
-    /// Forgets a directory that keeps the bits which it has now, or is gone.
+    /// Forgets a directory that keeps its current bits, or is gone.
     pub(super) fn forget(&mut self, path: &EntryPath) {
         self.0.remove(path);
     }
 
-    /// Forgets what is at a path, and all below it.
+    /// Forgets the entry at a path, and everything below it.
     pub(super) fn forget_below(&mut self, path: &EntryPath) {
         self.0.retain(|shut, _| shut != path && !shut.is_below(path));
     }
 
-    /// Takes up what was made or is there now: a directory may be open instead of having the bits that it is to have.
+    /// Records a made entry: a directory may be open until its final bits are set.
     pub(super) fn made(&mut self, tree: &DirTree, path: &EntryPath, node: &Node) -> Result<(), Errno> {
         if let Some(bits) = shut_bits(node) {
             let stamp = FileStat::of(&look_at(tree.handle(path)?)?);
@@ -75,7 +75,7 @@ impl ShutDirs {
         Ok(())
     }
 
-    /// Sets the bits of the directories that are still there, the deepest first.
+    /// Sets the bits of the directories that still exist, the deepest first.
     pub(super) fn shut(&mut self, tree: &DirTree) -> Result<(), MakingError> {
         while let Some((path, (stamp, bits))) = self.0.pop_last() {
             let shut = tree.handle(&path).and_then(|handle| {
@@ -91,7 +91,7 @@ impl ShutDirs {
     }
 }
 
-/// Returns the node to make in place of a directory that its owner could not change.
+/// Returns the node to make instead of a directory that its owner could not change.
 pub(super) fn opened(node: &Node) -> Option<Node> {
     shut_bits(node).map(|bits| Node::Directory { mode: FileMode::of(bits | OPEN) })
 }
@@ -104,7 +104,7 @@ fn shut_bits(node: &Node) -> Option<u32> {
 }
 
 impl DirTree {
-    /// Opens a handle that stands for what is at a path. The root's is there even if its owner has shut it.
+    /// Opens an `O_PATH` handle of an entry. The root's is available even if its owner may not enter it.
     pub(super) fn handle(&self, path: &EntryPath) -> Result<OwnedFd, Errno> {
         if path.is_root() {
             return rustix::io::fcntl_dupfd_cloexec(self.root.as_fd(), 0);

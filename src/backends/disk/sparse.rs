@@ -23,7 +23,7 @@ impl SparseData {
         let stat = fstat(&file)?;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         let has_few = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(BLOCK) < size / 2;
-        // Compression also leaves few blocks, without any hole.
+        // Compression also leaves few blocks, but no holes.
         if !has_few || seek(&file, SeekFrom::Hole(0))? >= size {
             return Ok(None);
         }
@@ -56,7 +56,7 @@ impl Read for SparseData {
         }
         let left = self.end - self.at;
         let count = (&self.file).take(left).read(buffer)?;
-        // The file was truncated since.
+        // The file was truncated in the meantime.
         self.at = if count == 0 { self.end } else { self.at + count as u64 };
         if count == 0 && !buffer.is_empty() { self.read(buffer) } else { Ok(count) }
     }

@@ -1,4 +1,4 @@
-//! A place aside of a directory that is the user's own: beside it, or within it where entries can't be moved to there.
+//! A staging directory for a user's directory: next to it, or within it if entries can't be moved there.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,13 +13,13 @@ use super::entries::{PRIVATE, make_directory, mount_id};
 use super::listing::{look_at, names};
 use super::remove::remove_all;
 
-/// The place of all processes that have a directory open, within it. Beside it the directory's name is added.
+/// The directory of all processes that have a directory open, within it. Next to it, the directory's name is appended.
 pub(crate) const WITHIN: &str = ".foldspace";
-/// Begins the names of entries that could not be put back: only a person removes them.
+/// The prefix of entries that could not be restored: only a person removes them.
 pub(super) const KEPT: &str = "kept-";
 
-/// A directory of this process alone, below one of all processes. The next process removes what a killed one leaves,
-/// but for what could not be put back.
+/// This process's own directory, within one shared by all processes. The next process removes the remains of a killed
+/// one, except for entries that could not be restored.
 #[derive(Debug)]
 pub(crate) struct StagingDir {
     pub(crate) home: PathBuf,
@@ -27,7 +27,7 @@ pub(crate) struct StagingDir {
     name: String,
     /// Locked, so that others see that it is in use.
     own: OwnedFd,
-    /// Set if it is within the directory, where no look should find it.
+    /// True if it is within the directory, where scans must ignore it.
     pub(crate) is_within: bool,
 }
 
@@ -36,14 +36,14 @@ impl StagingDir {
         let mut beside = OsString::from(WITHIN);
         beside.push("-");
         beside.push(directory.file_name().unwrap_or_default());
-        // A parent may be another mount, or not this user's to write.
+        // The parent may be another mount, or not writable for this user.
         if let Some(parent) = directory.parent()
             && let Ok(aside) = Self::at(directory, &parent.join(beside), false)
         {
             return Ok(aside);
         }
         let home = directory.join(WITHIN);
-        Self::at(directory, &home, true).map_err(context("make", &home.display().to_string()))
+        Self::at(directory, &home, true).map_err(context("create", &home.display().to_string()))
     }
 
     fn at(directory: &Path, home: &Path, is_within: bool) -> Result<Self, Errno> {
@@ -62,12 +62,12 @@ impl StagingDir {
         if other.stx_uid != rustix::process::geteuid().as_raw() {
             return Err(Errno::PERM);
         }
-        // Two volumes may be in one mount.
+        // One mount may have two volumes.
         let device = |stat: &rustix::fs::Statx| (stat.stx_dev_major, stat.stx_dev_minor);
         if device(&one) != device(&other) || mount_id(&top)? != mount_id(&all)? {
             return Err(Errno::XDEV);
         }
-        // Keeps others from making directories, and from taking one that is not locked yet for left behind.
+        // Keeps others from creating directories, and from removing one that is not locked yet.
         flock(&all, FlockOperation::LockExclusive)?;
         let made = remove_left_behind(&all).and_then(|()| make_own(&all));
         flock(&all, FlockOperation::Unlock)?;
@@ -83,7 +83,7 @@ impl StagingDir {
 impl Drop for StagingDir {
     fn drop(&mut self) {
         if let Err(error) = empty(&self.own) {
-            tracing::debug!(%error, path = %self.path().display(), "what was kept aside is removed later");
+            tracing::debug!(%error, path = %self.path().display(), "the staging directory is emptied later");
         }
         remove_directory(&self.all, self.name.as_str());
         remove_directory(CWD, &self.home);
@@ -105,7 +105,7 @@ fn remove_left_behind(all: &OwnedFd) -> Result<(), Errno> {
     for name in names(all)? {
         let own = match open_in(all, name.as_c_str(), OFlags::RDONLY | OFlags::DIRECTORY) {
             Ok(own) => own,
-            // A note, which is no directory.
+            // A marker, not a directory.
             Err(Errno::NOTDIR | Errno::NOENT) => continue,
             Err(error) => return Err(error),
         };
@@ -117,7 +117,7 @@ fn remove_left_behind(all: &OwnedFd) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Removes all but what could not be put back in its place.
+/// Removes everything except for entries that could not be restored.
 pub(super) fn empty(directory: &OwnedFd) -> Result<(), Errno> {
     let names = names(directory)?;
     let unneeded = names.iter().filter(|name| !name.to_bytes().starts_with(KEPT.as_bytes()));
@@ -127,6 +127,6 @@ pub(super) fn empty(directory: &OwnedFd) -> Result<(), Errno> {
 fn remove_directory(parent: impl AsFd, name: impl rustix::path::Arg) {
     match unlinkat(parent, name, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOTEMPTY | Errno::NOENT) => {}
-        Err(error) => tracing::debug!(%error, "an empty directory could not be removed"),
+        Err(error) => tracing::debug!(%error, "failed to remove an empty directory"),
     }
 }

@@ -1,4 +1,4 @@
-//! A look at what the kernel told of, which takes up in the index what it finds.
+//! Scans the paths that the kernel reported, and updates the index.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +16,7 @@ use super::watch::{Told, ToldChange, Watch, joined};
 use crate::backends::DirtyPath;
 use crate::engine::path::{EntryPath, parent_bytes};
 
-/// A plain directory, what is known of it, and what tells of changes there.
+/// A plain directory, its index, and its kernel watch.
 struct ToldLook<'a> {
     root: BorrowedFd<'a>,
     left_out: &'a LeftOut,
@@ -24,23 +24,23 @@ struct ToldLook<'a> {
     watch: &'a mut Watch,
     started: FileTime,
     touched: Vec<DirtyPath>,
-    /// Directories that are not there any more, or are others.
+    /// Directories that were removed or replaced.
     gone: Vec<Vec<u8>>,
 }
 
-/// A look at part of a tree.
+/// The result of a partial scan.
 pub(super) struct ToldOutcome {
     pub(super) touched: Vec<DirtyPath>,
-    /// Set if it could not tell all, so that everything has to be looked at. What it has found is in the index.
+    /// True if it is incomplete, so that a full scan is needed. Its findings are in the index.
     pub(super) is_partial: bool,
 }
 
-/// Stands for what only a look at everything can tell.
+/// The error of a case that needs a full scan.
 struct Odd;
 
 type Names = BTreeMap<Vec<u8>, ToldChange>;
 
-/// Looks at what was told.
+/// Scans the reported paths.
 pub(super) fn look_at_told(
     root: BorrowedFd<'_>,
     left_out: &LeftOut,
@@ -60,19 +60,19 @@ pub(super) fn look_at_told(
     ToldOutcome { touched, is_partial: is_partial || watch.is_broken }
 }
 
-/// Gives a path and those of the directories above it.
+/// Returns a path and its parent directories.
 fn above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::successors(Some(path), |path: &&[u8]| parent_bytes(path))
 }
 
 impl ToldLook<'_> {
-    /// Looks at directories before those below them.
+    /// Scans parent directories first.
     fn all(&mut self, mut left: BTreeMap<Vec<u8>, Names>) -> Result<(), Odd> {
         while let Some((directory, names)) = left.pop_first() {
             if self.directory(&directory, &names)? {
                 continue;
             }
-            // What is above it tells what became of it.
+            // The entry in its parent shows the change.
             let cut = directory.iter().rposition(|byte| *byte == b'/');
             let (parent, name) = match cut {
                 _ if directory.is_empty() => return Err(Odd),
@@ -84,7 +84,7 @@ impl ToldLook<'_> {
         Ok(())
     }
 
-    /// Looks at names in a directory. Gives false where none is known or there at that path.
+    /// Scans names in a directory. Returns false if it is unknown or no longer at that path.
     fn directory(&mut self, path: &[u8], names: &Names) -> Result<bool, Odd> {
         let handle = match open_directory(self.root, path, OFlags::PATH) {
             Ok(handle) => handle,
@@ -98,7 +98,7 @@ impl ToldLook<'_> {
         let mut below = Vec::new();
         for ((name, change), before) in names.iter().zip(before) {
             if self.left_out.depends_on(name) {
-                // Entries may be recorded from now on that no change shows.
+                // Unchanged entries may now become recorded.
                 return Err(Odd);
             }
             let now = vanished(look(&handle, name.as_slice())).map_err(|_| Odd)?;
@@ -114,7 +114,7 @@ impl ToldLook<'_> {
         for start in below {
             let path = start.path.clone();
             if self.below(start).is_err() {
-                // The index has the directory already, and not what was in it.
+                // The index has the directory already, but not its contents.
                 self.named(path, true);
                 is_partial = true;
             }
@@ -130,7 +130,7 @@ impl ToldLook<'_> {
         (before, now): (Option<IndexedEntry>, Option<Statx>),
         below: &mut Vec<Start>,
     ) -> Result<Option<IndexedEntry>, Odd> {
-        // Its other names are not told.
+        // The kernel does not report its other names.
         if before.is_some_and(|before| before.is_linked) || now.as_ref().is_some_and(is_linked) {
             return Err(Odd);
         }
@@ -151,7 +151,7 @@ impl ToldLook<'_> {
         }
         let relation = Before::of(before, &stamp);
         if relation == Before::Same && !change.is_arrived {
-            // Its mode or owner may be another one.
+            // Its mode or owner may have changed.
             if !before.is_some_and(|before| before.stamp.has_same_mode(&stamp)) {
                 self.named(path.clone(), false);
             }
@@ -166,7 +166,7 @@ impl ToldLook<'_> {
     }
 
     fn named(&mut self, path: Vec<u8>, was_directory: bool) {
-        // The kernel gives no name that is not one.
+        // Names from the kernel are valid.
         if let Ok(named) = EntryPath::from_bytes(&path) {
             self.touched.push(if was_directory { DirtyPath::Subtree(named) } else { DirtyPath::Entry(named) });
         }
@@ -175,7 +175,7 @@ impl ToldLook<'_> {
         }
     }
 
-    /// Looks at everything below a directory that came there, and watches it.
+    /// Scans everything below a new directory, and watches it.
     fn below(&mut self, start: Start) -> Result<(), Odd> {
         let path = start.path.clone();
         let scanned = scan_below(self.root, self.index, self.left_out, start, self.watch).map_err(|_| Odd)?;
@@ -183,7 +183,7 @@ impl ToldLook<'_> {
         self.touched.extend(scanned.touched);
         let has_links = scanned.index.has_linked();
         self.index.graft(listing, scanned.index);
-        // Their other names are not told.
+        // The kernel does not report their other names.
         if has_links { Err(Odd) } else { Ok(()) }
     }
 }

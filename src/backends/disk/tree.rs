@@ -1,4 +1,4 @@
-//! Looking at what is beneath one directory.
+//! Reads entries beneath a directory.
 
 use std::fs::File;
 use std::io;
@@ -26,19 +26,19 @@ use crate::engine::clock::Timestamp;
 use crate::engine::event::{FileMode, Special};
 use crate::engine::path::EntryPath;
 
-/// The entries beneath one directory handle. No operation leaves it, whatever is swapped in meanwhile.
+/// The entries beneath one directory handle. No operation leaves it, whatever is swapped in at the same time.
 #[derive(Debug)]
 pub(crate) struct DirTree {
     pub(super) backend: &'static str,
     pub(super) root: OwnedFd,
-    /// A directory in the same mount, but not beneath the root: where entries are made ready and kept until a batch is done.
+    /// A directory in the same mount, outside of the root: entries are staged and retained there until a batch is done.
     pub(super) aside: OwnedFd,
     pub(super) aside_place: PathBuf,
     pub(super) owner: Option<(u32, u32)>,
-    /// The path by which others reach the root; none where it has only its handle.
+    /// The root's path for others; `None` if it has only a handle.
     anchor: Option<Anchor>,
     pub(super) left_out: LeftOut,
-    /// The upper layer where this is an overlay, with its files in the directory of that name.
+    /// The upper layer if this is an overlay, with the name of the directory of its files.
     upper: Option<(OwnedFd, &'static str)>,
     last_aside: AtomicU64,
 }
@@ -46,12 +46,12 @@ pub(crate) struct DirTree {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TreeEntry {
     pub(crate) kind: Observed,
-    /// Differs when the entry has changed; does not always when the change is some milliseconds old.
+    /// Differs if the entry has changed, except perhaps for a change in the last milliseconds.
     pub(crate) identity: FileStat,
 }
 
 impl DirTree {
-    /// Opens a directory, and another one in the same mount for what is made ready or kept for a while.
+    /// Opens a directory, and a staging directory in the same mount.
     pub(crate) fn beneath(
         backend: &'static str,
         root: &Path,
@@ -66,13 +66,13 @@ impl DirTree {
         let same = mount_id(&tree.root)? == mount_id(&tree.aside)?;
         if !same {
             let words =
-                format!("{} and {} must be in one mount: entries move between them", root.display(), aside.display());
+                format!("{} and {} must be on one mount: entries move between them", root.display(), aside.display());
             return Err(io::Error::new(io::ErrorKind::CrossesDevices, words));
         }
         Ok(tree)
     }
 
-    /// Without a path to the root. What is aside is given with its place.
+    /// Creates a tree without a path to the root. The staging directory is given with its path.
     pub(super) fn new(
         backend: &'static str,
         root: OwnedFd,
@@ -93,31 +93,31 @@ impl DirTree {
         }
     }
 
-    /// This tree without what has such a name right in its root: no look finds it, and nothing is changed there.
+    /// Hides the direct entry of the root with this name: no scan finds it, and no operation changes it.
     pub(crate) fn hiding(mut self, name: &'static str) -> Self {
         self.left_out.hidden = Some(name);
         self
     }
 
-    /// This tree without what the rules leave out.
+    /// Applies ignore rules to this tree.
     pub(super) fn ruled_by(mut self, rules: Arc<IgnoreRules>) -> Self {
         self.left_out.rules = Some(rules);
         self
     }
 
-    /// This tree where it is that of an overlay with this upper layer, which has its files in `directory`.
+    /// Makes this the tree of an overlay with this upper layer, with its files in `directory`.
     pub(super) fn above(self, upper: OwnedFd, directory: &'static str) -> Self {
         Self { upper: Some((upper, directory)), ..self }
     }
 
-    /// Tells whether what is at a path lies in a lower layer, from which it would be copied before it is moved.
+    /// Returns true if the entry at a path is in a lower layer, so that moving it copies it first.
     pub(super) fn is_in_lower(&self, path: &EntryPath) -> bool {
         let Some((upper, directory)) = &self.upper else { return false };
         let path = [directory.as_bytes(), path.as_bytes()].join(&b'/');
         EntryPath::from_bytes(&path).is_ok_and(|path| is_absent(upper.as_fd(), &path))
     }
 
-    /// Gives the check that the root is still where others reach it.
+    /// Returns the check that the root is still at its path.
     pub(crate) fn anchor(&self) -> Option<&Anchor> {
         self.anchor.as_ref()
     }
@@ -126,16 +126,16 @@ impl DirTree {
         self.anchor.as_ref().map_or(Ok(()), Anchor::check)
     }
 
-    /// Opens the root to its owner again: after a command has closed it, no other could start there.
+    /// Makes the root accessible to its owner again: after a command has closed it, no other could start there.
     pub(super) fn open_root(&self) -> io::Result<()> {
         const READ_AND_ENTERED: u32 = 0o500;
-        let mode = u32::from(look_at(&self.root).map_err(context("look at", "/"))?.stx_mode) & 0o7777;
+        let mode = u32::from(look_at(&self.root).map_err(context("read", "/"))?.stx_mode) & 0o7777;
         if mode & READ_AND_ENTERED == READ_AND_ENTERED {
             return Ok(());
         }
         match rustix::fs::fchmod(&self.root, Mode::from_raw_mode(mode | 0o700)) {
-            Ok(()) => tracing::warn!("a command closed the workspace's root to its owner; it is open again"),
-            Err(error) => tracing::warn!(%error, "the workspace's root is closed to its owner, and stays so"),
+            Ok(()) => tracing::warn!("a command closed the workspace's root to its owner; opened it again"),
+            Err(error) => tracing::warn!(%error, "failed to open the workspace's root, which is closed to its owner"),
         }
         Ok(())
     }
@@ -144,7 +144,7 @@ impl DirTree {
         self.left_out.hides(path.as_bytes())
     }
 
-    /// Looks at a path; none where nothing is, or where a parent is a link, which is not followed.
+    /// Reads the entry at a path; `None` if there is none, or if a parent is a link, which is not followed.
     pub(crate) fn observe(&self, path: &EntryPath) -> io::Result<Option<TreeEntry>> {
         if self.is_hidden(path) {
             return Ok(None);
@@ -160,7 +160,7 @@ impl DirTree {
         match found {
             Ok(observed) => Ok(Some(observed)),
             Err(error) if leads_nowhere(error) => Ok(None),
-            Err(error) => Err(context("look at", &path.rooted())(error)),
+            Err(error) => Err(context("read", &path.rooted())(error)),
         }
     }
 
@@ -174,7 +174,7 @@ impl DirTree {
         is_known.then_some(Timestamp(millis))
     }
 
-    /// Lists a directory, including the entries that rules leave out.
+    /// Lists a directory, including ignored entries.
     pub(super) fn entries_in(&self, directory: &EntryPath) -> io::Result<Vec<EntryPath>> {
         let failed = context("open", &directory.rooted());
         match open_directory(self.root.as_fd(), directory.as_bytes(), OFlags::RDONLY) {
@@ -187,7 +187,7 @@ impl DirTree {
         }
     }
 
-    /// Opens a regular file for reading. Nothing else is opened, not even for a moment.
+    /// Opens a regular file for reading. Other kinds of entries are never opened, not even briefly.
     pub(crate) fn open(&self, path: &EntryPath) -> io::Result<File> {
         self.regular_file(path)?.1.open(path)
     }
@@ -218,15 +218,15 @@ impl DirTree {
         match find() {
             Ok(found) => Ok(found),
             Err(Errno::INVAL) => {
-                let words = format!("cannot open {}: it is no regular file", path.rooted());
+                let words = format!("cannot open {}: it is not a regular file", path.rooted());
                 Err(io::Error::new(io::ErrorKind::InvalidInput, words))
             }
             Err(error) => Err(context("open", &path.rooted())(error)),
         }
     }
 
-    /// Visits a directory, unless it is the root, and everything below it, parents first; skips what vanishes. Gives
-    /// the directories that this process may not read, or that are too deep.
+    /// Visits a directory, unless it is the root, and everything below it, parents first; vanished entries are skipped.
+    /// Returns the directories that this process may not read, or whose paths are too long.
     pub(crate) fn walk(
         &self,
         below: &EntryPath,
@@ -235,7 +235,7 @@ impl DirTree {
         self.walk_with(below, &mut |_| false, visit)
     }
 
-    /// The same with what is known although the rules leave it out.
+    /// Walks the tree including ignored entries that are known.
     pub(crate) fn walk_with(
         &self,
         below: &EntryPath,
@@ -261,7 +261,7 @@ impl DirTree {
                 Err(error) => return Err(context("open", &directory.rooted())(error)),
             };
             if directory == *below && !directory.is_root() {
-                let stat = look_at(&handle).map_err(context("look at", &directory.rooted()))?;
+                let stat = look_at(&handle).map_err(context("read", &directory.rooted()))?;
                 visit(directory.clone(), TreeEntry { kind: observed_directory(&stat), identity: FileStat::of(&stat) });
             }
             let rules = self.left_out.enter(&rules, handle.as_fd(), directory.as_bytes());
@@ -289,7 +289,7 @@ impl DirTree {
             });
             match listed {
                 Err(Errno::OVERFLOW) => return Err(too_much(directory.as_bytes())),
-                // A directory whose names may be read, but not looked at.
+                // A directory that may be listed, but not entered.
                 Err(Errno::ACCESS | Errno::PERM) => unreadable.push(directory),
                 other => other.map_err(context("read", &directory.rooted()))?,
             }
@@ -306,12 +306,12 @@ impl DirTree {
         self.last_aside.fetch_add(1, Ordering::Relaxed).to_string()
     }
 
-    /// Removes what an interrupted process may have left aside, but for what could not be put back in its place.
+    /// Empties the staging directory after an interrupted process, except for entries that could not be restored.
     pub(super) fn empty_aside(&self) -> io::Result<()> {
         Ok(staging_dir::empty(&self.aside)?)
     }
 
-    /// Keeps something that is aside for good. Gives where it is from then on.
+    /// Retains a staged entry for good. Returns its new path.
     pub(super) fn keep_aside(&self, name: &str) -> PathBuf {
         let kept = format!("{KEPT}{}-{name}", std::process::id());
         let renamed = renameat_with(&self.aside, name, &self.aside, kept.as_str(), RenameFlags::NOREPLACE);
@@ -319,7 +319,7 @@ impl DirTree {
     }
 }
 
-/// A handle of a regular file, by which it can't be read yet.
+/// An `O_PATH` handle of a regular file.
 pub(crate) struct RegularFile(OwnedFd);
 
 impl RegularFile {
@@ -352,7 +352,7 @@ fn observed(parent: impl AsFd, name: impl rustix::path::Arg, stat: &Statx) -> Re
         FileType::Directory => observed_directory(stat),
         FileType::Symlink => match readlinkat(parent, name, Vec::new()) {
             Ok(target) => Observed::Symlink { target: target.into_bytes() },
-            // It was replaced between both looks.
+            // It was replaced between the two calls.
             Err(Errno::INVAL) => return Err(Errno::NOENT),
             Err(error) => return Err(error),
         },

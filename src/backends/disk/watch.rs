@@ -1,7 +1,7 @@
-//! Being told of changes below a directory by inotify.
+//! Reports of changes below a directory, from inotify.
 //!
-//! A watch of inotify is one directory, without what is below it. Each is added to an open handle before that directory
-//! is listed: what comes after the listing is told, and what came before is in it.
+//! An inotify watch covers one directory, without its subdirectories. It is added through an open handle before that
+//! directory is listed: later changes are reported, and earlier ones are in the listing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -17,7 +17,7 @@ use super::index::StatIndex;
 use crate::backends::DirtyPath;
 use crate::engine::path::{EntryPath, parent_bytes};
 
-/// Changes to be told of. A file that was written through a mapping is told of when it is closed and unmapped.
+/// The changes to report. A write through a mapping is reported when the file is closed and unmapped.
 const ASKED: WatchFlags = WatchFlags::ATTRIB
     .union(WatchFlags::CLOSE_WRITE)
     .union(WatchFlags::CREATE)
@@ -29,19 +29,19 @@ const ASKED: WatchFlags = WatchFlags::ATTRIB
     .union(WatchFlags::ONLYDIR);
 const WRITTEN: ReadFlags = ReadFlags::MODIFY.union(ReadFlags::CLOSE_WRITE);
 const ARRIVED: ReadFlags = ReadFlags::CREATE.union(ReadFlags::MOVED_TO);
-/// File systems all of whose changes this kernel makes itself, by their magic numbers: ext2 to ext4, btrfs, xfs, tmpfs,
+/// File systems where all changes go through this kernel, by their magic numbers: ext2 to ext4, btrfs, xfs, tmpfs,
 /// ramfs, overlayfs, f2fs, zfs, bcachefs.
 const LOCAL: [u32; 9] =
     [0xEF53, 0x9123_683E, 0x5846_5342, 0x0102_1994, 0x8584_58F6, 0x794C_7630, 0xF2F5_2010, 0x2FC1_2FC1, 0xCA45_1A4E];
 const BUFFER_BYTES: usize = 64 << 10;
-/// Events of one look. Who causes more while it reads them does not keep it for ever.
+/// The maximum number of events per scan, so that a fast writer can't keep it reading forever.
 const EVENTS_MAX: usize = 1 << 18;
-/// This process uses one in so many of what the kernel allows a user.
+/// This process uses one of this many parts of the user's kernel limits.
 const SHARE: usize = 4;
 
-/// Directories that this process watches.
+/// The number of directories that this process watches.
 static WATCHES: AtomicUsize = AtomicUsize::new(0);
-/// Instances of inotify that this process has for them.
+/// The number of this process's inotify instances for them.
 static INSTANCES: AtomicUsize = AtomicUsize::new(0);
 
 /// The watches of a tree.
@@ -51,36 +51,36 @@ pub(super) struct Watch {
     directories: BTreeMap<i32, WatchedDirectory>,
     generation: u64,
     watches_max: usize,
-    /// Set once it can't tell of everything.
+    /// True once it can't report all changes.
     pub(super) is_broken: bool,
 }
 
 #[derive(Debug)]
 struct WatchedDirectory {
     path: Vec<u8>,
-    /// The look that saw it there last.
+    /// The last scan that found the directory.
     generation: u64,
 }
 
-/// Changes told since the last look.
+/// The changes reported since the last scan.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     /// By directory and name.
     pub(super) names: BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, ToldChange>>,
-    /// Set if some was lost, so that anything may have changed.
+    /// True if reports were lost, so that anything may have changed.
     pub(super) is_everything: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ToldChange {
-    /// Set if a file may hold something else, whatever stat says of it.
+    /// True if a file may have other contents, even with the same stat.
     pub(super) is_written: bool,
-    /// Set if it came there, so that a directory may have some below it that is not watched.
+    /// True if the entry is new, so that a directory may have unwatched subdirectories.
     pub(super) is_arrived: bool,
 }
 
 impl Watch {
-    /// Watches nothing yet. None where the kernel, or this process's share of its limits, allows no more.
+    /// Creates a watch of nothing. `None` if the kernel, or this process's share of its limits, allows no more.
     pub(super) fn new() -> Option<Self> {
         let instances_max = kernel_limit("max_user_instances") / SHARE;
         if INSTANCES.fetch_add(1, Ordering::Relaxed) >= instances_max {
@@ -97,13 +97,13 @@ impl Watch {
             }),
             Err(error) => {
                 INSTANCES.fetch_sub(1, Ordering::Relaxed);
-                tracing::info!(%error, "changes are found by looking at every file: inotify can't be used");
+                tracing::info!(%error, "inotify can't be used; changes are found by scanning every file");
                 None
             }
         }
     }
 
-    /// The same with another share of the watches, counted with those of the whole process.
+    /// Creates a watch with another limit, which applies to the whole process's count.
     #[cfg(test)]
     pub(super) fn of_at_most(watches_max: usize) -> Option<Self> {
         let mut watch = Self::new()?;
@@ -111,19 +111,19 @@ impl Watch {
         Some(watch)
     }
 
-    /// Begins a look. Directories that it adds count as seen by it.
+    /// Starts a scan. Directories added from now on count as seen by it.
     pub(super) fn begin(&mut self) {
         self.generation += 1;
     }
 
-    /// Watches an open directory that is at this path.
+    /// Watches an open directory at this path.
     pub(super) fn add(&mut self, directory: &OwnedFd, path: &[u8]) {
         if self.is_broken {
             return;
         }
         if let Err(error) = self.try_add(directory, path) {
             let path = String::from_utf8_lossy(path);
-            tracing::info!(%error, %path, "changes are found by looking at every file: a directory can't be watched");
+            tracing::info!(%error, %path, "a directory can't be watched; changes are found by scanning every file");
             self.is_broken = true;
         }
     }
@@ -144,7 +144,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Takes what was told so far.
+    /// Takes the reports so far.
     pub(super) fn drain(&mut self, told: &mut Told) {
         let mut buffer: Vec<u8> = Vec::with_capacity(BUFFER_BYTES);
         let mut reader = Reader::new(&self.inotify, buffer.spare_capacity_mut());
@@ -154,7 +154,7 @@ impl Watch {
                 Err(Errno::WOULDBLOCK) => return,
                 Err(Errno::INTR) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "changes are found by looking at every file: inotify can't be read");
+                    tracing::warn!(%error, "inotify can't be read; changes are found by scanning every file");
                     self.is_broken = true;
                     break;
                 }
@@ -163,14 +163,14 @@ impl Watch {
         told.is_everything = true;
     }
 
-    /// Ends the watches of directories that the look, which looked at their paths, has not seen there.
+    /// Ends the watches of directories that the scan did not find at their paths, if it covered these.
     pub(super) fn drop_unseen(&mut self, was_looked_at: impl Fn(&[u8]) -> bool) {
         let (inotify, generation) = (&self.inotify, self.generation);
         self.directories.retain(|watch, watched| {
             let is_kept = watched.generation == generation || !was_looked_at(&watched.path);
             if !is_kept {
                 WATCHES.fetch_sub(1, Ordering::Relaxed);
-                // The kernel has ended that of a directory that is no more.
+                // Fails for a removed directory, whose watch the kernel has ended.
                 let _ = remove_watch(inotify, *watch);
             }
             is_kept
@@ -200,7 +200,7 @@ impl Told {
         }
     }
 
-    /// Tells of the entry at a path, or of everything where that is the root.
+    /// Reports the entry at a path, or everything for the root.
     pub(super) fn tell_of(&mut self, path: &[u8]) {
         match path.iter().rposition(|byte| *byte == b'/') {
             _ if path.is_empty() => self.is_everything = true,
@@ -209,8 +209,8 @@ impl Told {
         }
     }
 
-    /// Leaves out that this process wrote the files at these paths. Those that are not as it made them, which are fresh
-    /// in the index, others have written as well.
+    /// Ignores this process's own writes to the files at these paths. Files that differ from the ones made, which are
+    /// fresh in the index, were also written by others.
     pub(super) fn leave_out_made(&mut self, made: &BTreeSet<EntryPath>, index: &StatIndex) {
         if made.is_empty() || self.is_everything {
             return;
@@ -227,7 +227,7 @@ impl Told {
         }
     }
 
-    /// Tells whether a change at a path, or of what is above it, was told.
+    /// Returns true if a change of the path, or of a directory above it, was reported.
     pub(super) fn covers(&self, path: &EntryPath) -> bool {
         let mut at = path.as_bytes();
         while !at.is_empty() {
@@ -241,16 +241,16 @@ impl Told {
         self.is_everything
     }
 
-    /// Gives the files that may hold something else, whatever stat says of them.
+    /// Returns the files that may have other contents, even with the same stat.
     pub(super) fn written(&self) -> impl Iterator<Item = DirtyPath> {
         self.paths(|change| change.is_written).map(DirtyPath::Entry)
     }
 
-    /// Gives the paths of the changes that are so.
+    /// Returns the paths of the changes that satisfy a condition.
     pub(super) fn paths(&self, is_so: impl Fn(&ToldChange) -> bool + Copy) -> impl Iterator<Item = EntryPath> {
         self.names.iter().flat_map(move |(directory, names)| {
             let names = names.iter().filter(move |(_, change)| is_so(change));
-            // The kernel gives no name that is not one.
+            // Names from the kernel are valid.
             names.filter_map(move |(name, _)| EntryPath::from_bytes(&joined(directory, name)).ok())
         })
     }
@@ -266,7 +266,7 @@ fn note(directories: &mut BTreeMap<i32, WatchedDirectory>, told: &mut Told, even
         told.is_everything = true;
     }
     if flags.contains(ReadFlags::IGNORED) {
-        // Else this process has ended it.
+        // If it is missing, this process has ended the watch.
         if let Some(gone) = directories.remove(&event.wd()) {
             WATCHES.fetch_sub(1, Ordering::Relaxed);
             told.tell_of(&gone.path);
@@ -283,7 +283,7 @@ fn note(directories: &mut BTreeMap<i32, WatchedDirectory>, told: &mut Told, even
     }
 }
 
-/// Reads a limit of inotify; 0 where there is none to read.
+/// Reads a limit of inotify; 0 if there is none.
 fn kernel_limit(name: &str) -> usize {
     let mut text = String::new();
     let path = format!("/proc/sys/fs/inotify/{name}");

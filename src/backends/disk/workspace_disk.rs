@@ -1,4 +1,4 @@
-//! The operations that workspaces need of a disk.
+//! The disk operations that workspaces need.
 
 use std::io;
 use std::path::Path;
@@ -13,11 +13,11 @@ use crate::engine::path::EntryPath;
 pub(crate) trait WorkspaceDisk: Send {
     fn tree(&self) -> io::Result<&DirTree>;
 
-    /// Finds what may have changed since the last `mark_clean`: too much perhaps, never too little. It only looks; look
-    /// at what it names afterwards, not before.
+    /// Finds the possible changes since the last `mark_clean`: perhaps too much, never too little. It changes nothing.
+    /// Read the reported entries after the call, not before.
     fn dirty(&mut self) -> io::Result<Vec<DirtyPath>>;
 
-    /// The same by looking at every entry.
+    /// Finds the same by scanning every entry.
     fn walk(&mut self) -> io::Result<Walked> {
         Ok(Walked { dirty: self.dirty()?, late: Vec::new() })
     }
@@ -26,7 +26,7 @@ pub(crate) trait WorkspaceDisk: Send {
         false
     }
 
-    /// Takes up what an earlier process kept. `changed_since` gives what the history has changed after that position.
+    /// Loads the stored results of an earlier process. `changed_since` returns the paths changed since in the history.
     fn resume(&mut self, changed_since: &dyn Fn(&KeptAt) -> Option<Vec<EntryPath>>) {
         let _ = changed_since;
     }
@@ -35,12 +35,12 @@ pub(crate) trait WorkspaceDisk: Send {
         false
     }
 
-    /// Keeps what is known, which is what the history has at that position.
+    /// Stores the known files, which match the history at that position.
     fn keep(&mut self, at: &KeptAt) {
         let _ = at;
     }
 
-    /// Ends the keeping: the files may not be those of the history.
+    /// Stops storing: the files may not match the history.
     fn distrust(&mut self) {}
 
     /// Returns true if files may have set-user-ID bits. They may not in a directory of the host's that a container shares.
@@ -53,7 +53,7 @@ pub(crate) trait WorkspaceDisk: Send {
         None
     }
 
-    /// Takes new files for what git has, unread, from the next look at everything on.
+    /// Records new files by their git blobs, unread, from the next full scan on.
     fn borrow_from_git(&mut self) {}
 
     /// Returns the digest of a file that need not be read.
@@ -62,16 +62,16 @@ pub(crate) trait WorkspaceDisk: Send {
         None
     }
 
-    /// Gives what is known of the files, and the last `dirty`, which takes up what its caller is shown.
+    /// Returns the known files and the last `dirty`, which is compared with its caller's reads.
     fn known(&mut self) -> &mut KnownFiles;
 
-    /// Takes what `dirty` saw for known. What came after that will be seen by the next.
+    /// Settles the results of `dirty`. The next one finds later changes.
     fn mark_clean(&mut self) -> io::Result<()> {
         self.known().mark_clean();
         Ok(())
     }
 
-    /// Takes what is there for known, without a look at what would have been named.
+    /// Marks everything on disk as known, without a scan of the changes.
     fn adopt(&mut self) -> io::Result<()> {
         self.dirty()?;
         if let Some(pending) = &mut self.known().pending {
@@ -80,17 +80,17 @@ pub(crate) trait WorkspaceDisk: Send {
         self.mark_clean()
     }
 
-    /// Applies changes and knows them afterwards, so that the next `dirty` does not name them.
+    /// Applies changes and adds them to the index, so that the next `dirty` does not report them.
     fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError>;
 
-    /// The same where no one else uses the files meanwhile.
+    /// Applies changes if nothing else uses the files at the same time.
     fn populate(&mut self, changes: &[FileChange]) -> Result<(), BackendError>;
 
     fn is_overlay(&self) -> bool {
         false
     }
 
-    /// Tells whether `attach` shows the files. Else a container is made with their directory.
+    /// Returns true if `attach` shows the files. If not, a container is created with their directory.
     fn is_attached(&self) -> bool {
         self.is_overlay()
     }
@@ -101,26 +101,26 @@ pub(crate) trait WorkspaceDisk: Send {
         Ok(())
     }
 
-    /// Takes the files away from everywhere that `attach` has shown them for this process.
+    /// Removes the files from all places where `attach` has shown them to this process.
     fn detach(&mut self, pid: i32) -> io::Result<()> {
         let _ = pid;
         Ok(())
     }
 
-    /// Keeps a scan fast where much has changed. No command may run meanwhile.
+    /// Keeps scans fast after many changes. No command may run at the same time.
     fn seal_if_large(&mut self) -> Result<(), SealError> {
         Ok(())
     }
 
-    /// Joins the names of each file so that a write through one is seen through the others, where a lower layer has
-    /// them. No command may run meanwhile.
+    /// Joins the names of each file if a lower layer has them, so that a write through one name is seen through the
+    /// others. No command may run at the same time.
     fn join_names(&mut self, names: &dyn Fn() -> Vec<Vec<EntryPath>>) -> Result<(), BackendError> {
         let _ = names;
         Ok(())
     }
 
-    /// Shares the files as they are, copy-on-write, with the disk `name` beside this one, which has none yet. No
-    /// command may run, and no one else have that disk. Gives false, and has changed nothing, where that can't be done.
+    /// Shares the current files, copy-on-write, with the sibling disk `name`, which has none yet. No command may run,
+    /// and nothing else may use that disk. Returns false without any change if sharing is not supported.
     fn share(&mut self, name: &str) -> Result<bool, SealError> {
         let _ = name;
         Ok(false)
@@ -129,10 +129,10 @@ pub(crate) trait WorkspaceDisk: Send {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SealError {
-    /// Something could not be made. All is as it was.
+    /// The operation failed without any change.
     #[error(transparent)]
     Unmade(#[from] io::Error),
-    /// The files could not be put where they are attached: that container shows the old ones and has to go.
+    /// The files could not be attached: the container shows the old ones and has to be removed.
     #[error(transparent)]
     Misplaced(io::Error),
 }

@@ -1,4 +1,4 @@
-//! Files of a worktree that are as the repository has them, so that they need not be read.
+//! Files of a worktree that are unchanged from the repository's contents, so that they need not be read.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -6,24 +6,24 @@ use std::io;
 use super::{GitRepository, blob_id, paths, run};
 use crate::engine::id::Digest;
 
-/// Attributes by which a file in the worktree differs from its blob.
+/// Attributes that make a file in the worktree differ from its blob.
 const CONVERTING: [&str; 6] = ["text", "crlf", "eol", "filter", "ident", "working-tree-encoding"];
 
-/// Tracked files whose bytes are those of their blobs, as of a look at the index.
+/// Tracked files with the same bytes as their blobs, as of a read of the index.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CleanFiles {
-    /// Paths below the directory with the ids of their blobs, in order.
+    /// Paths below the directory with the ids of their blobs, sorted.
     files: Vec<(Vec<u8>, [u8; 20])>,
 }
 
 impl CleanFiles {
-    /// Lists them. A file that is written from now on may no longer be one.
+    /// Lists them. A file that is written later may no longer be clean.
     ///
     /// # Errors
-    /// git's words.
+    /// The error of git.
     pub(crate) fn of(repository: &GitRepository) -> io::Result<Self> {
         let directory = &repository.directory;
-        // Unset, it converts nothing.
+        // If it is unset, git converts nothing.
         let converts = run(directory, &["config", "--type=bool-or-str", "--get", "core.autocrlf"], None);
         if !repository.is_sha1 || converts.is_ok_and(|value| value.trim_ascii() != b"false") {
             return Ok(Self::default());
@@ -33,7 +33,7 @@ impl CleanFiles {
         let (listed, changed) = std::thread::scope(|scope| {
             let changed = scope.spawn(|| run(directory, &changed, None));
             let listed = run(directory, &["ls-files", "-s", "-v", "-z"], None);
-            (listed, changed.join().unwrap_or_else(|_| Err(io::Error::other("the comparison with the index failed"))))
+            (listed, changed.join().unwrap_or_else(|_| Err(io::Error::other("comparing with the index panicked"))))
         });
         let changed: BTreeSet<Vec<u8>> = paths(&changed?).into_iter().collect();
         let listed = listed?;
@@ -45,7 +45,7 @@ impl CleanFiles {
         Ok(Self { files })
     }
 
-    /// Returns the digest of a file's contents; none where the file has to be read.
+    /// Returns the digest of a file's contents; `None` if the file has to be read.
     pub(crate) fn digest(&self, path: &[u8]) -> Option<Digest> {
         let found = self.files.binary_search_by(|(known, _)| known[..].cmp(path)).ok()?;
         Some(Digest::of_git_blob(self.files[found].1))
@@ -57,8 +57,8 @@ impl CleanFiles {
     }
 }
 
-/// Reads a line of `ls-files -s -v`: a tag, a mode, an id, a stage, a path. None for what is no plain tracked file: a
-/// link, a submodule, a conflict, or an entry whose state git does not look at.
+/// Parses a line of `ls-files -s -v`: tag, mode, id, stage, path. `None` unless it is a plain tracked file: for links,
+/// submodules, conflicts, and entries that git assumes unchanged.
 fn plain_file(line: &[u8]) -> Option<(Vec<u8>, [u8; 20])> {
     let tab = line.iter().position(|byte| *byte == b'\t')?;
     let mut words = std::str::from_utf8(&line[..tab]).ok()?.split(' ');
@@ -68,7 +68,7 @@ fn plain_file(line: &[u8]) -> Option<(Vec<u8>, [u8; 20])> {
     Some((line[tab + 1..].to_vec(), blob_id(id.as_bytes())?))
 }
 
-/// Returns the files to which an attribute applies by which git converts them.
+/// Returns the files with an attribute that makes git convert them.
 fn converted(repository: &GitRepository, files: &[(Vec<u8>, [u8; 20])]) -> io::Result<BTreeSet<Vec<u8>>> {
     let has_attributes = || {
         let named = files.iter().any(|(path, _)| path.ends_with(b".gitattributes"));

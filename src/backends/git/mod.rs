@@ -1,4 +1,4 @@
-//! A git repository around a workspace's directory, as git itself tells of it. Nothing is written there.
+//! The git repository of a workspace's directory, as reported by git. It is never written, except for notes.
 
 mod baseline;
 mod commit_files;
@@ -18,13 +18,13 @@ use crate::engine::store::git_command;
 /// The place of a worktree in its repository's history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitPlace {
-    /// Id of the commit; empty before the first one.
+    /// The id of the commit; empty before the first one.
     pub head: String,
-    /// Name of the branch; empty for none.
+    /// The name of the branch; empty if there is none.
     pub branch: String,
-    /// Digest of what the index lists.
+    /// The digest of the index listing.
     pub index: Digest,
-    /// The ids of the blobs that it lists, in order; none where they are no SHA-1 ids.
+    /// The ids of the listed blobs, sorted; empty unless they are SHA-1 ids.
     pub(crate) blobs: Vec<[u8; 20]>,
 }
 
@@ -33,22 +33,22 @@ pub struct GitPlace {
 pub(crate) struct GitRepository {
     /// The directory.
     pub(crate) directory: PathBuf,
-    /// The top of the worktree that it is in.
+    /// The top of its worktree.
     pub(crate) top: PathBuf,
-    /// The git directory of that worktree.
+    /// The git directory of the worktree.
     pub(crate) git_directory: PathBuf,
-    /// The git directory that all worktrees share, with the objects.
+    /// The git directory with the objects, shared by all worktrees.
     pub(crate) common_directory: PathBuf,
-    /// Set if its objects have SHA-1 ids.
+    /// True if its objects have SHA-1 ids.
     is_sha1: bool,
 }
 
 impl GitRepository {
-    /// Finds the repository that a directory is in; none where it is in none.
+    /// Finds the repository of a directory; `None` if it is in none.
     ///
     /// # Errors
-    /// git's words, for example that the directory belongs to another user. The worktree that the repository names does not
-    /// have the directory.
+    /// The error of git, for example that the directory belongs to another user; or the directory is not in the
+    /// repository's own worktree.
     pub(crate) fn find(directory: &Path) -> io::Result<Option<Self>> {
         let asked = ["rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir", "--show-object-format"];
         if !is_below_git(directory) {
@@ -58,17 +58,17 @@ impl GitRepository {
         let line = |printed: &[u8]| printed.strip_suffix(b"\n").unwrap_or(printed).to_vec();
         let mut lines: Vec<Vec<u8>> = line(&printed).split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
         if lines.len() != asked.len() - 1 {
-            // A path has a line break, so each is asked for alone.
+            // A path has a line break, so ask for each one separately.
             let alone = asked[1..].iter().map(|what| Ok(line(&run(directory, &["rev-parse", what], None)?)));
             lines = alone.collect::<io::Result<_>>()?;
         }
         let path = |at: usize| directory.join(OsStr::from_bytes(&lines[at]));
         let top = path(0);
-        // The repository may come from elsewhere: it must not lead to other files.
+        // A repository from elsewhere must not lead to other files.
         if !directory.canonicalize()?.starts_with(&top) {
             let top = top.display();
             let detail =
-                format!("git has it in the worktree {top}, which is elsewhere (core.worktree); name {top} itself");
+                format!("git has it in the worktree {top}, which is elsewhere (core.worktree); use {top} itself");
             return Err(io::Error::other(detail));
         }
         Ok(Some(Self {
@@ -80,9 +80,9 @@ impl GitRepository {
         }))
     }
 
-    /// Returns the commit, the branch and what the index lists.
+    /// Returns the commit, the branch and the index listing.
     pub(crate) fn place(&self) -> io::Result<GitPlace> {
-        // Before the first commit there is none, and away from a branch no branch.
+        // The commit is missing before the first one, and the branch if HEAD is detached.
         let said = |arguments: &[&str]| {
             let printed = run(&self.directory, arguments, None).unwrap_or_default();
             String::from_utf8_lossy(printed.trim_ascii()).into_owned()
@@ -117,19 +117,19 @@ impl GitRepository {
         run(&self.directory, &["cat-file", "blob", id], None)
     }
 
-    /// Writes a note of a commit, in place of the one that it has.
+    /// Writes a note of a commit, replacing an existing one.
     pub(crate) fn write_note(&self, reference: &str, commit: &str, note: &str) -> io::Result<()> {
         let reference = format!("--ref={reference}");
         let arguments = ["notes", &reference, "add", "-f", "-F", "-", commit];
         run(&self.directory, &arguments, Some(note.as_bytes().to_vec())).map(drop)
     }
 
-    /// Returns the files that change when the place does.
+    /// Returns the files that change with the place.
     pub(crate) fn signs(&self) -> [PathBuf; 3] {
         ["HEAD", "index", "logs/HEAD"].map(|name| self.git_directory.join(name))
     }
 
-    /// Lists the tracked files below the directory that a rule ignores: a rule of git's own files, or of these.
+    /// Lists the tracked files below the directory that are ignored by git's own rules or by these rule files.
     pub(crate) fn tracked_though_ignored(&self, more: &[PathBuf]) -> io::Result<Vec<Vec<u8>>> {
         let more: Vec<String> = more.iter().map(|path| format!("--exclude-from={}", path.display())).collect();
         let arguments = ["ls-files", "-z", "-c", "-i", "--exclude-standard"];
@@ -138,12 +138,12 @@ impl GitRepository {
     }
 }
 
-/// Tells whether a directory, or one above it, has an entry that is git's.
+/// Returns true if a directory, or one above it, has a `.git` entry.
 fn is_below_git(directory: &Path) -> bool {
     directory.ancestors().any(|above| above.join(".git").exists())
 }
 
-/// Reads a SHA-1 id.
+/// Parses a SHA-1 id.
 fn blob_id(written: &[u8]) -> Option<[u8; 20]> {
     let digits = std::str::from_utf8(written).ok().filter(|digits| digits.len() == 40)?;
     let mut id = [0; 20];
@@ -157,7 +157,7 @@ fn paths(printed: &[u8]) -> Vec<Vec<u8>> {
     printed.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(<[u8]>::to_vec).collect()
 }
 
-/// Runs git in a directory, and returns what it prints.
+/// Runs git in a directory, and returns its output.
 fn run(directory: &Path, arguments: &[&str], input: Option<Vec<u8>>) -> io::Result<Vec<u8>> {
     output_of(git_in(directory, arguments), input)
 }
@@ -172,7 +172,7 @@ fn output_of(mut git: Command, input: Option<Vec<u8>>) -> io::Result<Vec<u8>> {
     git.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
     let mut process = git.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let writer = process.stdin.take().zip(input);
-    // It writes while git prints: neither must wait for the other.
+    // A separate thread, because git may print before it has read all input.
     let writer = writer.map(|(mut ask, input)| std::thread::spawn(move || ask.write_all(&input)));
     let output = process.wait_with_output()?;
     drop(writer.map(std::thread::JoinHandle::join));

@@ -1,4 +1,4 @@
-#![expect(clippy::disallowed_methods, reason = "the tests make repositories by themselves")]
+#![expect(clippy::disallowed_methods, reason = "the tests create repositories directly")]
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 use super::*;
 use crate::engine::id::Digest;
 
-/// Makes a repository with some tracked files, and runs git in it.
+/// Creates a repository with some tracked files, and runs git in it.
 fn repository(files: &[(&str, &str)]) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     git(directory.path(), &["init", "-q"]);
@@ -58,7 +58,7 @@ fn repository_is_found_from_below_its_top() {
         (&top, &top.join(".git"), &top.join(".git"))
     );
     let clean = CleanFiles::of(&found).unwrap();
-    assert_eq!(clean.digest(b"a"), Some(Digest::as_git_blob(b"1")), "paths are those below the directory");
+    assert_eq!(clean.digest(b"a"), Some(Digest::as_git_blob(b"1")), "paths are relative to the directory");
 }
 
 #[test]
@@ -104,10 +104,10 @@ fn repository_whose_worktree_is_elsewhere_is_refused() {
     for wrong in [&other, &top.join("src")] {
         worktree(wrong);
         let refused = GitRepository::find(&top).unwrap_err().to_string();
-        assert!(refused.contains(&format!("name {} itself", wrong.display())), "{refused}");
+        assert!(refused.contains(&format!("use {} itself", wrong.display())), "{refused}");
     }
-    assert_eq!(found(&top.join("src/below")).top, top.join("src"), "it has that directory");
-    // A repository that another directory's `.git` names is the same.
+    assert_eq!(found(&top.join("src/below")).top, top.join("src"), "the directory is inside of it");
+    // The repository that another directory's `.git` points to is also rejected.
     worktree(&other);
     let linked = tempfile::tempdir().unwrap();
     fs::write(linked.path().join(".git"), format!("gitdir: {}", top.join(".git").display())).unwrap();
@@ -132,7 +132,7 @@ fn git_runs_no_program_of_a_repository() {
     }
     git(made.path(), &["config", "core.fsmonitor", &made.path().join(".git/fsmonitor").to_string_lossy()]);
     git(made.path(), &["status"]);
-    assert!(fs::remove_file(&marker).is_ok(), "a git that was not told otherwise runs them");
+    assert!(fs::remove_file(&marker).is_ok(), "by default git runs them");
     let repository = found(made.path());
     CleanFiles::of(&repository).unwrap();
     repository.place().unwrap();
@@ -160,7 +160,10 @@ fn missing_object_is_not_fetched_by_any_git() {
         fs::remove_file(&marker).is_ok()
     };
     assert!(!asked(|_| ()));
-    // As one before 2.45.
+    // Like git before 2.45.
     assert!(!asked(|git| _ = git.env_remove("GIT_NO_LAZY_FETCH")));
-    assert!(asked(|git| _ = git.env_remove("GIT_NO_LAZY_FETCH").env_remove("GIT_ALLOW_PROTOCOL")), "it would be");
+    assert!(
+        asked(|git| _ = git.env_remove("GIT_NO_LAZY_FETCH").env_remove("GIT_ALLOW_PROTOCOL")),
+        "without protection it is"
+    );
 }

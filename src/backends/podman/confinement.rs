@@ -1,4 +1,4 @@
-//! The confinement of a container's processes, read from the kernel and not from what was asked for.
+//! The confinement of a container's processes, read from the kernel instead of the request.
 
 use std::path::Path;
 
@@ -6,22 +6,22 @@ use super::container_plan::{OF_ROOT, RUN, WORKSPACE};
 use super::paths::DOOR;
 use crate::backends::containers::PodmanOptions;
 
-/// Mounts of the engine that may be writable as far as their mode goes: each file in them has an owner of its own.
+/// Mounts of the engine that may be mounted writable: each file in them has its own owner.
 const OF_THE_ENGINE: [&str; 7] =
     ["/dev", "/proc", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv", "/run/secrets"];
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Confinement {
     pub(crate) uid: Option<u32>,
-    /// The capabilities that it, or what it executes, has or may get, all sets together.
+    /// The capabilities that it, or a program that it executes, has or may get: the union of all sets.
     pub(crate) capabilities: u64,
-    /// It is in a user namespace that is not this process's: what its capabilities are for is in there.
+    /// True if its user namespace differs from this process's, which then limits its capabilities.
     pub(crate) has_own_users: bool,
     pub(crate) no_new_privileges: bool,
     pub(crate) seccomp: bool,
-    /// Mounts that can be written to and that no container of ours needs.
+    /// Writable mounts that our containers do not need.
     pub(crate) writable: Vec<String>,
-    /// The limits that are in force; none where the kernel has none for it.
+    /// The limits in force; `None` if the kernel enforces none.
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) pids: Option<u64>,
     pub(crate) cpu_quota: Option<(u64, u64)>,
@@ -37,7 +37,7 @@ impl Confinement {
         found
     }
 
-    /// Tells whether the limits of memory, processes and processor that were asked for are in force.
+    /// Returns true if the requested limits of memory, processes and processors are in force.
     pub(crate) fn has_limits(&self, asked: &PodmanOptions) -> bool {
         let memory = self.memory_bytes.is_some_and(|bytes| bytes <= asked.memory_bytes);
         let pids = self.pids.is_some_and(|pids| pids <= u64::from(asked.pids));
@@ -50,7 +50,7 @@ impl Confinement {
         let of_root = OF_ROOT.iter().fold(0, |all, (number, _)| all | 1 << number);
         let allowed = if asked.writable_root { of_root } else { 0 };
         let checks = [
-            (self.uid == Some(user), "it does not run as the user that it should"),
+            (self.uid == Some(user), "it runs as the wrong user"),
             (self.capabilities & !allowed == 0, "it has capabilities"),
             (!asked.writable_root || self.has_own_users, "it is root outside of a user namespace"),
             (self.no_new_privileges, "it may gain privileges"),
@@ -78,7 +78,7 @@ impl Confinement {
         }
     }
 
-    /// The limits of the control groups, of whichever version, that the process is in.
+    /// Reads the limits of the process's control groups, of either version.
     fn read_limits(&mut self, groups: &str) {
         for line in groups.lines() {
             let mut parts = line.splitn(3, ':');
@@ -98,7 +98,7 @@ impl Confinement {
                     }
                     "memory" => {
                         let limit = number(under("memory", "memory.limit_in_bytes"));
-                        // Without a limit the kernel shows the largest number of pages.
+                        // Without a limit the kernel reports the largest number of pages.
                         self.memory_bytes = limit.filter(|bytes| *bytes < 1 << 60);
                     }
                     "pids" => self.pids = number(under("pids", "pids.max")),
@@ -113,13 +113,13 @@ impl Confinement {
     }
 }
 
-/// The mounts that can be written to and need not be, of a process's `mountinfo`.
+/// Lists the writable mounts that are not needed, from a process's `mountinfo`.
 fn writable(mountinfo: &str) -> Vec<String> {
     let mounts: Vec<Mount<'_>> = mountinfo.lines().filter_map(Mount::read).collect();
     let is_covered = |mount: &Mount<'_>| mounts.iter().any(|top| top.below == mount.id && top.place == mount.place);
     let found = mounts.iter().filter(|mount| mount.is_writable && !is_covered(mount) && !is_known(mount.place));
     let found: Vec<_> = found.map(|mount| mount.place.to_owned()).collect();
-    // What is not shown may be writable.
+    // Without a line for the root, it may be writable.
     if mounts.iter().any(|mount| mount.place == "/") { found } else { vec!["/".to_owned()] }
 }
 
@@ -145,7 +145,7 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// `100000 100000`, or `max 100000` for none.
+/// Parses `100000 100000`, or `max 100000` for no limit.
 fn quota(text: &str) -> Option<(u64, u64)> {
     let (quota, period) = text.trim().split_once(' ')?;
     Some((quota.parse().ok()?, period.parse().ok()?))
@@ -156,8 +156,8 @@ fn has_own_users(pid: i32) -> bool {
     matches!((its, own), (Ok(its), Ok(own)) if its != own)
 }
 
-/// A small file of the kernel; empty when it is not there.
-#[expect(clippy::disallowed_methods, reason = "the kernel tells in files")]
+/// Reads a small file of the kernel; empty if it is missing.
+#[expect(clippy::disallowed_methods, reason = "the kernel reports in files")]
 fn text(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
@@ -213,7 +213,7 @@ mod tests {
             ["no seccomp filter is in force"]
         );
         let root = of(&STATUS.replace("65534", "0"));
-        assert_eq!(root.faults(65534, &PodmanOptions::default()), ["it does not run as the user that it should"]);
+        assert_eq!(root.faults(65534, &PodmanOptions::default()), ["it runs as the wrong user"]);
         assert!(of(&STATUS.replace("65534", "1000")).faults(1000, &PodmanOptions::default()).is_empty());
     }
 

@@ -1,4 +1,4 @@
-//! A container to be made, as the engine is told of it.
+//! The plan of a container, as sent to the engine.
 
 use std::path::Path;
 
@@ -10,17 +10,17 @@ use crate::backends::containers::PodmanOptions;
 pub(crate) const WORKSPACE: &str = "/workspace";
 pub(crate) const RUN: &str = "/run/foldspace";
 pub(crate) const LABEL: &str = "foldspace.session";
-/// The label's value of a container that was made before any session needed it.
+/// The label's value for a container made before a session needed it.
 pub(crate) const WARM: &str = "warm";
 /// The label with the process that made a container, and that process's start time.
 pub(crate) const OWNER: &str = "foldspace.owner";
 /// The processor period, in microseconds.
 pub(super) const CPU_PERIOD: i64 = 100_000;
-/// Files that a process may open, and processes of the container's user.
+/// The maximum number of open files per process, and of processes of the container's user.
 const MOST: i64 = 4096;
 pub(super) const STOP_SECONDS: i32 = 2;
 pub(super) const CGROUPS: &str = "/sys/fs/cgroup";
-/// The capabilities of root in a user namespace of its own, by number and name: those that package managers use.
+/// The capabilities of root in its own user namespace, by number and name: those that package managers use.
 pub(super) const OF_ROOT: [(u32, &str); 9] = [
     (0, "CAP_CHOWN"),
     (1, "CAP_DAC_OVERRIDE"),
@@ -37,12 +37,12 @@ pub(crate) struct ContainerPlan<'a> {
     pub(crate) name: &'a str,
     pub(crate) session: &'a str,
     pub(crate) options: &'a PodmanOptions,
-    /// The directories that are bound at [`RUN`], and the seccomp profile.
+    /// The directories bound at [`RUN`], and the seccomp profile.
     pub(crate) paths: &'a Paths,
     pub(crate) workspace: &'a Path,
 }
 
-/// Returns the places of the workspace in a container.
+/// Returns the paths of the workspace in a container.
 pub(super) fn places(options: &PodmanOptions) -> impl Iterator<Item = &str> {
     [WORKSPACE].into_iter().chain(options.also_at.as_deref())
 }
@@ -54,12 +54,12 @@ impl ContainerPlan<'_> {
         vec![format!("{RUN}/runner"), "serve".to_owned(), socket, WORKSPACE.to_owned()]
     }
 
-    /// Returns the microseconds of processor in each [`CPU_PERIOD`].
+    /// Returns the processor time per [`CPU_PERIOD`], in microseconds.
     pub(super) fn cpu_quota(&self) -> i64 {
         (self.options.cpus * CPU_PERIOD as f64).round() as i64
     }
 
-    /// Returns the home directory of commands: what programs note there has no place among the user's own files.
+    /// Returns the home directory of commands: files that programs put there must not mix with the user's own files.
     pub(super) fn home(&self) -> &'static str {
         match self.options.own_directory() {
             _ if self.options.writable_root => "/root",
@@ -73,7 +73,7 @@ impl ContainerPlan<'_> {
     }
 }
 
-/// Returns the limits of a process in a container. A user may not raise its own.
+/// Returns the limits of a process in a container. A rootless engine can't exceed its own.
 pub(super) fn most(rootless: bool) -> [(&'static str, i64); 2] {
     [("nofile", Resource::Nofile), ("nproc", Resource::Nproc)].map(|(name, resource)| {
         let own = getrlimit(resource).maximum.filter(|_| rootless);

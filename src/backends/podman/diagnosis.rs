@@ -1,4 +1,4 @@
-//! Trying the engine on this machine.
+//! Checks the engine on this machine.
 
 use super::engine::{Engine, EngineError};
 use super::paths;
@@ -9,7 +9,7 @@ use crate::backends::doctor::{DoctorReport, Finding};
 use crate::backends::{MachineNews, Workspace};
 use crate::engine::id::SessionId;
 
-/// Tries an overlay, asks the engines, and tries a container in each that has the image.
+/// Checks that overlays work, queries the engines, and starts a container in each that has the image.
 pub(crate) fn diagnose(options: &PodmanOptions) -> Vec<Finding> {
     let (engines, errors) = Engine::all(options.connection.as_deref());
     let mut each: Vec<_> = engines.into_iter().map(|engine| ask_engine(engine, options)).collect();
@@ -19,7 +19,7 @@ pub(crate) fn diagnose(options: &PodmanOptions) -> Vec<Finding> {
         };
         each.extend(errors.into_iter().map(|error| vec![missing(error)]));
     }
-    // One that works is enough.
+    // One working engine is enough.
     let is_missing = |finding: &Finding| finding.state == DoctorReport::Missing;
     if each.iter().any(|findings| !findings.iter().any(is_missing)) {
         each.iter_mut()
@@ -36,12 +36,12 @@ fn overlay_works() -> Finding {
     match supported.and_then(|cache| overlay::supported(&cache)) {
         Ok(()) => Finding::ok("overlay", "can be mounted"),
         Err(why) if !rustix::process::geteuid().is_root() => {
-            Finding::limited("overlay", why, "workspaces of containers are plain directories then")
+            Finding::limited("overlay", why, "containers use plain directories instead")
         }
         Err(why) => Finding::limited(
             "overlay",
             why,
-            "workspaces of containers are plain directories then; FOLDSPACE_CACHE can name a directory of another file system",
+            "containers use plain directories instead; set FOLDSPACE_CACHE to a directory on another file system",
         ),
     }
 }
@@ -64,14 +64,14 @@ fn ask_engine(engine: Engine, options: &PodmanOptions) -> Vec<Finding> {
     findings.push(cgroups(&engine));
     match engine.has_image(&options.image) {
         Ok(true) => {
-            findings.push(Finding::ok("image", format!("{} is there", options.image)));
+            findings.push(Finding::ok("image", format!("{} is present", options.image)));
             findings.extend(container(&options));
         }
         Ok(false) => findings.push(Finding::missing(
             "image",
             format!("the engine has no {}", options.image),
             format!(
-                "{} pull {}; or build one for development with `foldspace image build`; or name another with --image or \
+                "{} pull {}; or build one for development with `foldspace image build`; or use another with --image or \
                  FOLDSPACE_IMAGE",
                 kind.name(),
                 options.image
@@ -80,7 +80,7 @@ fn ask_engine(engine: Engine, options: &PodmanOptions) -> Vec<Finding> {
         Err(error) => findings.push(Finding::missing(
             "image",
             error.to_string(),
-            format!("see whether the engine is well: {} info", kind.name()),
+            format!("check the engine: {} info", kind.name()),
         )),
     }
     findings
@@ -91,14 +91,14 @@ fn cgroups(engine: &Engine) -> Finding {
     match (engine.cgroup_version, engine.rootless) {
         (1, true) => Finding::limited(
             "cgroups",
-            format!("{found}, and the engine is rootless: it ignores limits without a word"),
+            format!("{found}, and the engine is rootless: it silently ignores limits"),
             "boot with cgroup version 2 (systemd.unified_cgroup_hierarchy=1), or use a rootful engine",
         ),
         _ => Finding::ok("cgroups", found),
     }
 }
 
-/// Starts a container, and removes it with everything that was made for it, whether it started or not.
+/// Starts a container, and removes it with everything made for it, even if it did not start.
 fn try_container(session: SessionId, options: &PodmanOptions) -> Result<Vec<MachineNews>, String> {
     let opened = PodmanSandbox::open(session, options).map_err(|error| error.to_string());
     let tried = opened.and_then(|sandbox| {
@@ -110,7 +110,7 @@ fn try_container(session: SessionId, options: &PodmanOptions) -> Result<Vec<Mach
     removed.map(|()| news).map_err(|error| error.to_string())
 }
 
-/// Starts a container of no session, and tells what the kernel says of it.
+/// Starts a container without a session, and reports the kernel's view of it.
 fn container(options: &PodmanOptions) -> Vec<Finding> {
     let mut id = [0; 16];
     let tried = getrandom::fill(&mut id).map_err(|error| error.to_string());
@@ -119,7 +119,7 @@ fn container(options: &PodmanOptions) -> Vec<Finding> {
         Ok(news) => news,
         Err(error) => {
             let name = options.engine.name();
-            let advice = format!("see what the engine says: {name} info, {name} ps -a");
+            let advice = format!("check the engine: {name} info, {name} ps -a");
             return vec![Finding::missing("container", error, advice)];
         }
     };
@@ -130,7 +130,7 @@ fn container(options: &PodmanOptions) -> Vec<Finding> {
     let Some(started) = started else { return Vec::new() };
     let mut findings = vec![Finding::ok(
         "container",
-        "starts; an unprivileged user, no capabilities, no new privileges, a seccomp filter: read from the kernel",
+        "starts; an unprivileged user, no capabilities, no new privileges, a seccomp filter: as the kernel reports",
     )];
     findings.push(match started.limits_enforced {
         true => Finding::ok("limits", "memory, processes and processor: in force"),
@@ -141,9 +141,9 @@ fn container(options: &PodmanOptions) -> Vec<Finding> {
         ),
     });
     findings.push(match started.overlay {
-        true => Finding::ok("workspace", "an overlay: what a command changed is found in microseconds"),
+        true => Finding::ok("workspace", "an overlay: changes of a command are found in microseconds"),
         false => {
-            Finding::limited("workspace", "a plain directory: every file is looked at after a command", "see overlay")
+            Finding::limited("workspace", "a plain directory: every file is scanned after a command", "see overlay")
         }
     });
     findings.push(Finding::ok("runner", "commands start in under a millisecond"));

@@ -1,4 +1,4 @@
-//! A sandbox's files: an overlay where one can be mounted, else a plain directory.
+//! A sandbox's files: an overlay if one can be mounted, else a plain directory.
 
 use super::paths::{self, Paths};
 use crate::backends::BackendError;
@@ -7,13 +7,13 @@ use crate::backends::disk::locked::OnDisk;
 use crate::backends::disk::populate_marker::PopulateMarker;
 use crate::backends::disk::{DirTree, OverlayDisk, OverlayOptions, PlainDisk, overlay};
 
-/// Opens the files of a session. Gives also the note whether they are still to be filled.
+/// Opens the files of a session. Also returns the populate marker.
 pub(super) fn open(paths: &Paths, options: &PodmanOptions) -> Result<(OnDisk, PopulateMarker), BackendError> {
     let backend = options.engine.name();
     let failed = |error: std::io::Error| BackendError { backend, reason: error.to_string() };
     let owner = rustix::process::geteuid().is_root().then(|| paths::owner(options));
     let blank = |is_new| PopulateMarker::new(backend, paths.root.join("filling"), is_new);
-    // An overlay is attached from outside, which takes root and an engine of this machine.
+    // An overlay is attached from outside, which needs root and an engine on this machine.
     let possible = || owner.is_some() && !paths.files.exists() && overlay::is_supported(&paths.layers);
     if options.overlay == OverlayUse::Auto && possible() {
         let options = OverlayOptions { owner, ..OverlayOptions::new(backend, paths.overlay.clone()) };
@@ -22,7 +22,7 @@ pub(super) fn open(paths: &Paths, options: &PodmanOptions) -> Result<(OnDisk, Po
         let disk = match open {
             Some(disk) => disk,
             None => {
-                // Before there is an overlay, which a later process would take for the session's files.
+                // First, so that a later process does not mistake an empty overlay for the session's files.
                 blank.filling()?;
                 OverlayDisk::create(options, |_| Ok(()))?
             }

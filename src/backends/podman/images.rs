@@ -1,4 +1,4 @@
-//! The development image: the programs that agents use, made on this machine.
+//! The development image: the programs that agents use, built on this machine.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,11 @@ use crate::engine::id::Digest;
 
 const CONTAINERFILE: &str = include_str!("../../../images/Containerfile");
 
-/// Builds the development image at an engine, and returns its name. `base` is the image that it begins with, `network`
-/// what its commands are connected to.
+/// Builds the development image at an engine, and returns its name. `base` is its base image, `network` the network of
+/// its build commands.
 ///
 /// # Errors
-/// When there is no such engine, or a step of the build fails; the engine says why.
+/// The engine is not available, or a step of the build fails; the message is the engine's.
 pub fn build_image(
     engine: EngineKind,
     connection: Option<&str>,
@@ -29,12 +29,12 @@ pub fn build_image(
     Ok(name)
 }
 
-/// Names the development image by its instructions, so that another version of them is another image.
+/// Returns the development image's name, derived from its instructions: another version of them is another image.
 fn name() -> String {
     format!("localhost/foldspace-development:{}", Digest::of(CONTAINERFILE.as_bytes()).short())
 }
 
-/// Returns the development image, where an engine has it.
+/// Returns the development image, if an engine has it.
 pub(crate) fn built_image(engine: EngineKind, connection: Option<&str>) -> Option<String> {
     let name = name();
     Engine::connect(engine, connection).ok()?.has_image(&name).ok()?.then_some(name)

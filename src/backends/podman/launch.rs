@@ -1,4 +1,4 @@
-//! Making a container, starting it and reaching the runner in it.
+//! Creating a container, starting it and connecting to its runner.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ pub(super) struct LiveContainer {
     pub(super) id: String,
     pub(super) pid: i32,
     pub(super) runner: Runner,
-    /// It was made before any session needed it, so that it can't be started again.
+    /// True if it was made before a session needed it, so that it can't be started again.
     pub(super) was_warm: bool,
     /// The time of its start, or of its adoption.
     pub(super) since: Instant,
     pub(super) used: Instant,
 }
 
-/// Checks that the image is there and that the runner can run in it.
+/// Checks that the image is present and that the runner can run in it.
 pub(super) fn check_image(engine: &Engine, image: &str) -> Result<(), EngineError> {
     match engine.architecture(image)? {
         Some(other) if other != own_architecture() => {
@@ -40,20 +40,20 @@ pub(super) fn check_image(engine: &Engine, image: &str) -> Result<(), EngineErro
     }
 }
 
-/// Writes the runner and makes a container of it. Gives its id.
+/// Writes the runner and creates a container with it. Returns its id.
 pub(super) fn create(engine: &Engine, plan: &ContainerPlan<'_>) -> Result<String, EngineError> {
     plan.paths.prepare_run(RUNNER).map_err(failed("prepare the container"))?;
     let run = &plan.paths.run;
     if rustix::fs::statvfs(run).is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::NOEXEC)) {
         let shown = run.display();
         return Err(EngineError::NoRunner(format!(
-            "{shown} is on a file system mounted noexec; name a directory of another one with FOLDSPACE_CACHE"
+            "{shown} is on a file system mounted noexec; set FOLDSPACE_CACHE to a directory on another one"
         )));
     }
     engine.create(plan)
 }
 
-/// Starts a container that was made, or stopped. Gives its first process.
+/// Starts a created or stopped container. Returns its first process.
 pub(super) fn start(
     engine: &Engine,
     id: &str,
@@ -66,11 +66,11 @@ pub(super) fn start(
     let seen = engine.inspect(id)?;
     match seen.running && seen.pid != 0 {
         true => Ok(seen.pid),
-        false => Err(EngineError::NoRunner(format!("it ended at once, with exit code {}", seen.exit_code))),
+        false => Err(EngineError::NoRunner(format!("it ended immediately, with exit code {}", seen.exit_code))),
     }
 }
 
-/// Reaches a container's runner and checks the confinement. Tells also whether the limits are in force.
+/// Connects to a container's runner and checks the confinement. Also returns true if the limits are in force.
 pub(super) fn reach(
     first: i32,
     paths: &Paths,
@@ -81,7 +81,7 @@ pub(super) fn reach(
     let confinement = Confinement::of(first);
     let mut faults = confinement.faults(Engine::user_outside(options), options);
     if !runner.has_few_sockets() {
-        let fault = "sockets can be made that lead past its network, such as AF_VSOCK to the hypervisor";
+        let fault = "it can open sockets that bypass its network, such as AF_VSOCK to the hypervisor";
         faults.push(fault.to_owned());
     }
     match faults.is_empty() {
@@ -90,9 +90,9 @@ pub(super) fn reach(
     }
 }
 
-/// Removes the container that another process has noted for a session.
+/// Removes the container that another process has recorded for a session.
 pub(super) fn remove_noted(engine: &Engine, paths: &Paths) -> Result<(), EngineError> {
-    let failed = failed("look for the session's last container");
+    let failed = failed("find the session's last container");
     let Some(id) = paths.noted_container().map_err(&failed)? else { return Ok(()) };
     engine.remove_if_there(&id)?;
     paths.forget_container().map_err(failed)
@@ -102,7 +102,7 @@ pub(super) fn failed(action: &'static str) -> impl Fn(std::io::Error) -> EngineE
     move |error| EngineError::Failed { action, reason: error.to_string() }
 }
 
-/// Waits for the runner of a container, for as long as the container lives.
+/// Waits for the runner of a container, as long as the container lives.
 fn runner(socket: &Path, first: i32, token: &[u8]) -> Result<Runner, EngineError> {
     let process = u32::try_from(first).ok();
     let until = now() + READY;
@@ -110,9 +110,9 @@ fn runner(socket: &Path, first: i32, token: &[u8]) -> Result<Runner, EngineError
         match Runner::connect(socket, token, process, ATTEMPT) {
             Ok(runner) => return Ok(runner),
             Err(error) if !lives(first) => {
-                return Err(EngineError::NoRunner(format!("it has ended at once ({error})")));
+                return Err(EngineError::NoRunner(format!("it ended immediately ({error})")));
             }
-            // Slow is not broken.
+            // A slow start is no failure.
             Err(RunnerError::Connect { .. } | RunnerError::Gone(_) | RunnerError::Silent { .. }) if now() < until => {
                 std::thread::sleep(PAUSE);
             }
@@ -143,9 +143,12 @@ mod tests {
 
     #[test]
     fn runner_that_has_ended_is_not_waited_for() {
-        // No process has that number.
+        // No process has that id.
         let reached = runner(Path::new("/nowhere/socket"), i32::MAX, b"token");
-        assert!(matches!(&reached, Err(EngineError::NoRunner(why)) if why.contains("ended at once")), "{reached:?}");
+        assert!(
+            matches!(&reached, Err(EngineError::NoRunner(why)) if why.contains("ended immediately")),
+            "{reached:?}"
+        );
         assert!(lives(std::process::id().cast_signed()));
     }
 }

@@ -1,4 +1,4 @@
-//! The backends with containers, of Podman or Docker: a container for a session's commands, an overlay or a directory for its files.
+//! The container backends, for Podman or Docker: a container for commands, an overlay or a directory for files.
 
 mod confinement;
 mod container;

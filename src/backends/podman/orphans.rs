@@ -7,15 +7,15 @@ use super::process_label::{Owner, PidNamespace};
 use crate::backends::BackendError;
 use crate::backends::containers::{EngineKind, Leftover, Leftovers};
 
-/// Returns the session that a container is for: one that was made before a session needed it is noted by its session.
+/// Returns the session of a container: a container made before a session needed it is recorded by its session.
 fn session_of(container: &Ours) -> String {
     let noted = || paths::noted_by(&container.id);
     let noted = if container.session == WARM { noted() } else { None };
     noted.unwrap_or_else(|| container.session.clone())
 }
 
-/// Removes the containers of processes that have ended, and what interrupted ones left of shared files. Asks the engine
-/// at `connection`, or those that the environment names; with `dry_run` only finds them.
+/// Removes the containers of processes that have ended, and the remains of interrupted ones in shared files. Queries
+/// the engine at `connection`, or those of the environment; with `dry_run` only finds them.
 pub fn remove_leftovers(connection: Option<&str>, dry_run: bool) -> Result<Leftovers, BackendError> {
     let mut found = Leftovers::default();
     if !dry_run {
@@ -31,7 +31,7 @@ pub fn remove_leftovers(connection: Option<&str>, dry_run: bool) -> Result<Lefto
     Ok(found)
 }
 
-/// Finds an engine that works for this process, at `connection` or where it is found: Podman before Docker.
+/// Finds an engine that works for this process, at `connection` or detected: Podman before Docker.
 pub fn find_engine(connection: Option<&str>) -> Result<EngineKind, BackendError> {
     let mut errors = Vec::new();
     for kind in EngineKind::ALL {
@@ -60,7 +60,7 @@ fn remove_ended(engine: &Engine, dry_run: bool, found: &mut Leftovers) -> Result
             Owner::Ended if dry_run => found.removed.push(leftover),
             Owner::Ended => match engine.remove(&container.id) {
                 Ok(()) => found.removed.push(leftover),
-                // Another process has removed it meanwhile.
+                // Another process has removed it in the meantime.
                 Err(EngineError::NoContainer) => {}
                 Err(error) => found.failed.push(format!("container {}: {error}", leftover.name)),
             },

@@ -1,4 +1,4 @@
-//! A directory of the user's as a container's workspace.
+//! A user's directory as a container's workspace.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::backends::BackendError;
 use crate::backends::containers::PodmanOptions;
 use crate::backends::disk::{KeptIndex, MappedMount, OpenedDirectory, PlainOptions, overlap, owner_of};
 
-/// Opens the directory that the options name.
+/// Opens the directory of the options.
 pub(super) fn open(
     directory: &Path,
     options: &PodmanOptions,
@@ -18,7 +18,7 @@ pub(super) fn open(
     if paths::cache().is_ok_and(|cache| overlap(directory, &cache)) {
         let shown = directory.display();
         return Err(refused(format!(
-            "can't use {shown}: the containers' own files are there; give a directory apart from them"
+            "can't use {shown}: it overlaps the containers' own files; use a separate directory"
         )));
     }
     // Without root the engine maps the user, or runs commands as the user.
@@ -31,7 +31,7 @@ pub(super) fn open(
     )
 }
 
-/// Makes sure that the directory's owner can be the container's user.
+/// Checks that the directory's owner can be the container's user.
 fn mapped(directory: &Path, user: (u32, u32)) -> Result<MappedMount, String> {
     let mapped = || {
         let owner = owner_of(directory)?;
@@ -40,7 +40,7 @@ fn mapped(directory: &Path, user: (u32, u32)) -> Result<MappedMount, String> {
     };
     mapped().map_err(|error| {
         format!(
-            "can't show {} in a container as its owner's ({error}): that takes an id-mapped mount, which Linux 5.12 or \
+            "can't show {} in a container as its owner's ({error}): that needs an id-mapped mount, which Linux 5.12 or \
              newer has on most local file systems; add --copy-on-write, or run foldspace as the owner with a rootless \
              engine",
             directory.display()

@@ -1,4 +1,4 @@
-//! Notes of the store that a session's files belong to: several stores may share a cache.
+//! Records of the store that a session's files belong to: several stores may share a cache.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,7 +11,7 @@ use crate::backends::BackendError;
 use crate::backends::disk::{OverlayDir, remove_path};
 use crate::engine::id::SessionId;
 
-/// Notes the store of a session beside its files. Files without a note are never swept.
+/// Records the store of a session next to its files. Files without a record are never swept.
 pub(super) fn note(overlay: &OverlayDir, store: &Path) {
     let Ok(name) = name_of(store) else { return };
     if let Err(error) = write(overlay, &name) {
@@ -19,7 +19,7 @@ pub(super) fn note(overlay: &OverlayDir, store: &Path) {
     }
 }
 
-/// Notes that a session is of the same store as another one: with the same file, so that forks take no space for it.
+/// Records the store of another session for this one, too, with a hard link, so that forks take no extra space.
 pub(super) fn note_same(overlay: &OverlayDir, as_of: &OverlayDir) {
     let Some(name) = noted(as_of).filter(|name| !is_noted(overlay, name)) else { return };
     let note = overlay.note_of_store();
@@ -33,7 +33,7 @@ fn write(overlay: &OverlayDir, name: &[u8]) -> io::Result<()> {
     if is_noted(overlay, name) {
         return Ok(());
     }
-    // Others may have the same file.
+    // The file may be a hard link.
     remove_path(&overlay.note_of_store())?;
     paths::write(&overlay.note_of_store(), name, 0o600)
 }
@@ -47,7 +47,7 @@ fn noted(overlay: &OverlayDir) -> Option<Vec<u8>> {
     std::fs::read(overlay.note_of_store()).ok()
 }
 
-/// Names a store by path, device and inode: machines that share a cache may use the same paths.
+/// Returns a store's path, device and inode: machines that share a cache may use the same paths.
 fn name_of(store: &Path) -> io::Result<Vec<u8>> {
     let place = store.canonicalize()?;
     let metadata = place.metadata()?;
@@ -56,23 +56,23 @@ fn name_of(store: &Path) -> io::Result<Vec<u8>> {
     Ok(name)
 }
 
-/// Directories that are held at once, while the sessions are listed again.
+/// The maximum number of directories that are locked at once, while the sessions are listed again.
 const HELD_MAX: usize = 64;
 
-/// Removes the files of sessions that the store in `home` does not know, as far as they are this store's: those that
-/// could not be removed with their session, and children that a killed process was making. With `dry_run` only finds
-/// them. `sessions` gives the sessions of that moment.
+/// Removes the files of sessions that the store in `home` does not have, if they belong to this store: files that could
+/// not be removed with their session, and those of children that a killed process was making. With `dry_run` only finds
+/// them. `sessions` returns the current sessions.
 ///
-/// Files that are open, another store's, of no known owner, or shared stay.
+/// Open or shared files, and those of another store or an unknown owner, stay.
 ///
 /// # Errors
-/// [`BackendError`] when they can't be removed; and what `sessions` says.
+/// [`BackendError`] if they can't be removed, and the errors of `sessions`.
 pub fn sweep_sandboxes<E: From<BackendError>>(
     home: &Path,
     dry_run: bool,
     sessions: impl Fn() -> Result<Vec<SessionId>, E>,
 ) -> Result<Vec<PathBuf>, E> {
-    // Without a place for files there are none.
+    // Without a cache there are no files.
     let (Ok(all), Ok(name)) = (paths::cache(), name_of(home)) else { return Ok(Vec::new()) };
     let failed = |error: io::Error| BackendError { backend: "containers", reason: error.to_string() };
     let known = BTreeSet::from_iter(sessions()?);
@@ -92,10 +92,10 @@ pub fn sweep_sandboxes<E: From<BackendError>>(
         if held.is_empty() {
             continue;
         }
-        // Again, now that they are held: the maker of a child lets go of its files when the child is recorded.
+        // Again, now that they are locked: the maker of a child unlocks its files after the child is recorded.
         let known = BTreeSet::from_iter(sessions()?);
         for (id, overlay, _held) in held {
-            // Its last user may have taken it along meanwhile.
+            // Its last user may have removed it in the meantime.
             if known.contains(&id) || noted(&overlay).is_none() {
                 continue;
             }

@@ -11,14 +11,14 @@ use crate::backends::containers::PodmanOptions;
 use crate::backends::disk::{OverlayDir, entries_in, remove_path};
 use crate::engine::id::SessionId;
 
-/// Tighter than the engine's own: neither user namespaces nor mounts, bpf or ptrace.
+/// Stricter than the engine's own profile: no user namespaces, mounts, bpf or ptrace.
 pub(super) const SECCOMP: &str = include_str!("seccomp.json");
 
 const USER: (u32, u32) = (65534, 65534);
-/// The ids of this machine that a container's own user namespace has, from root's on: no known allocation has them.
+/// The ids of this machine for a container's own user namespace, from root's on: outside of all known allocations.
 pub(crate) const OWN_IDS: (u32, u32) = (0x7000_0000, 0x1_0000);
 pub(crate) const DOOR: &str = "door";
-/// The runner's socket and its token, in a directory of their own.
+/// The runner's socket and its token, in a separate directory.
 pub(crate) const SOCKET: &str = "socket";
 const TOKEN: &str = "socket.token";
 
@@ -35,14 +35,14 @@ pub(crate) struct Paths {
     pub(crate) layers: PathBuf,
     pub(crate) overlay: OverlayDir,
     pub(crate) files: PathBuf,
-    /// Bound at the workspace where there is an overlay; it stays empty below that.
+    /// Bound at the workspace if there is an overlay; it stays empty itself.
     pub(crate) mount: PathBuf,
-    /// The runner and scripts, read-only in the container: its links must not lead this process's writes astray.
+    /// The runner and scripts, read-only in the container, so that its links can't redirect this process's writes.
     pub(crate) run: PathBuf,
-    /// The runner's socket and its token. The container may write there, so it is made anew before each start.
+    /// The runner's socket and its token. The container may write there, so it is recreated before each start.
     pub(crate) door: PathBuf,
     pub(crate) seccomp: PathBuf,
-    /// Locked for as long as one of these lives.
+    /// Locked while any clone of these paths exists.
     _lock: Arc<File>,
 }
 
@@ -74,7 +74,7 @@ impl Paths {
         Ok(paths)
     }
 
-    /// Makes what a container is made with: the directory of the runner anew, with the runner in it, and the rest.
+    /// Creates the container's directories, with a new directory for the runner.
     pub(crate) fn prepare_run(&self, runner: &[u8]) -> io::Result<()> {
         remove_path(&self.run)?;
         directory(&self.run, 0o755)?;
@@ -87,7 +87,7 @@ impl Paths {
         write(&self.run.join("runner"), runner, 0o555)
     }
 
-    /// Makes the directory of the socket anew, with the token in it. No container of the session may run.
+    /// Recreates the socket's directory, with the token in it. No container of the session may run.
     pub(crate) fn prepare_door(&self, token: &[u8], owner: (u32, u32)) -> io::Result<()> {
         remove_path(&self.door)?;
         directory(&self.door, 0o700)?;
@@ -97,11 +97,11 @@ impl Paths {
         give_away(&self.door, owner)
     }
 
-    /// Makes what is bound into a spare container this session's own. No container of the session may run.
+    /// Moves the bound directories of a spare container to this session. No container of the session may run.
     #[expect(clippy::disallowed_methods, reason = "a backend moves its own directories")]
     pub(crate) fn take_over(&self, spare: &Self) -> io::Result<()> {
         for (from, to) in [(&spare.mount, &self.mount), (&spare.run, &self.run), (&spare.door, &self.door)] {
-            // The container has the directory itself and not its path. An empty one is replaced, which there mostly is.
+            // The container has the directory itself, not its path. An empty one is replaced, as in most cases.
             if std::fs::rename(from, to).is_err() {
                 remove_path(to)?;
                 std::fs::rename(from, to)?;
@@ -110,7 +110,7 @@ impl Paths {
         Ok(())
     }
 
-    /// Notes the container that is to show the files, for later processes: it does not have the session's name.
+    /// Records the container that will show the files, for later processes: it does not have the session's name.
     pub(crate) fn note_container(&self, id: &str) -> io::Result<()> {
         write(&self.noted(), id.as_bytes(), 0o600)
     }
@@ -127,11 +127,11 @@ impl Paths {
         remove_path(&self.noted())
     }
 
-    /// Forgets the container that was removed: what is left of it costs later processes a question.
+    /// Forgets the removed container: its remains would cost later processes a query.
     pub(crate) fn forget_run(&self) {
         let forgotten = self.forget_container().and_then(|()| remove_path(&self.run));
         if let Err(error) = forgotten {
-            tracing::debug!(%error, "a removed container is looked for again");
+            tracing::debug!(%error, "failed to forget a removed container; it is queried again");
         }
     }
 
@@ -141,17 +141,17 @@ impl Paths {
 
     pub(crate) fn remove_spare(&self) {
         if let Err(error) = remove_path(&self.root) {
-            tracing::debug!(%error, place = %self.root.display(), "`foldspace gc` removes it");
+            tracing::debug!(%error, place = %self.root.display(), "a spare directory is left for `foldspace gc`");
         }
     }
 }
 
-/// Returns the user and the group of a container's commands, as this machine has them where root runs it.
+/// Returns the user and the group of a container's commands, as seen on this machine if root runs the engine.
 pub(crate) fn owner(options: &PodmanOptions) -> (u32, u32) {
     if options.writable_root { (OWN_IDS.0, OWN_IDS.0) } else { USER }
 }
 
-/// Lets the container's user use a directory. Without root it is that user, by the engine's mapping.
+/// Gives a directory to the container's user. Without root it already is that user, by the engine's mapping.
 pub(crate) fn give_away(path: &Path, owner: (u32, u32)) -> io::Result<()> {
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(path, Some(owner.0), Some(owner.1))?;
@@ -159,7 +159,7 @@ pub(crate) fn give_away(path: &Path, owner: (u32, u32)) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a session's directory and locks it while the file is open, also against copies of the store.
+/// Creates a session's directory and locks it while the file is open, also against copies of the store.
 pub(crate) fn hold(overlay: &OverlayDir) -> io::Result<File> {
     let home = overlay.home();
     for _ in 0..=TRIES {
@@ -167,7 +167,7 @@ pub(crate) fn hold(overlay: &OverlayDir) -> io::Result<File> {
         if let Some(lock) = overlay.try_hold()? {
             return Ok(lock);
         }
-        // A process that is letting go of it may take a moment.
+        // A process that is releasing it may take a moment.
         std::thread::sleep(PAUSE);
     }
     let words = "the session's container and files are in use by another process, or opened twice in this one; close \
@@ -183,12 +183,12 @@ pub(crate) fn cache() -> io::Result<PathBuf> {
     std::path::absolute(cache)
 }
 
-/// Gives the place of one session's container, and of the layers of its files.
+/// Returns the place of one session's container, and of the layers of its files.
 pub(crate) fn overlay(session: SessionId) -> io::Result<OverlayDir> {
     Ok(OverlayDir::new(&cache()?, &session.to_string(), LAYERS))
 }
 
-/// Removes what a session has here, but for layers of its files that others share: those go with the last of them.
+/// Removes a session's files here, except for shared layers: those are removed with their last user.
 pub(crate) fn remove_files(session: SessionId) -> io::Result<()> {
     let overlay = overlay(session)?;
     let shown =
@@ -222,12 +222,12 @@ pub(crate) fn token() -> io::Result<Vec<u8>> {
     Ok(token)
 }
 
-/// Removes what interrupted processes left of shared layers and of spare containers. Gives the failures.
+/// Removes the remains of interrupted processes: shared layers and spare containers. Returns the failures.
 pub(crate) fn sweep() -> Vec<String> {
     let (Ok(all), Ok(spares)) = (cache(), spares()) else { return Vec::new() };
     let mut failed = OverlayDir::sweep(&all, LAYERS);
     let spares = names_in(&spares).map(|name| OverlayDir::new(&spares, &name, LAYERS));
-    // Held while it is removed, so that one that is being made stays.
+    // Locked while it is removed, so that one in creation stays.
     failed.extend(spares.filter_map(|spare| match spare.try_hold() {
         Ok(Some(_held)) => remove_path(&spare.home()).err(),
         Ok(None) => None,
@@ -236,20 +236,20 @@ pub(crate) fn sweep() -> Vec<String> {
     failed.iter().map(io::Error::to_string).collect()
 }
 
-/// The names in a directory; none where there is no such directory.
+/// Lists the names in a directory; empty if it does not exist.
 pub(crate) fn names_in(directory: &Path) -> impl Iterator<Item = String> + use<> {
     let entries = entries_in(directory).unwrap_or_default();
     entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok())
 }
 
-/// Makes a directory with that mode, and its parents. One that is there keeps its own.
+/// Creates a directory with this mode, and its parents. An existing one keeps its mode.
 #[expect(clippy::disallowed_methods, reason = "a backend makes its own directories")]
 pub(crate) fn directory(path: &Path, mode: u32) -> io::Result<()> {
     if let Some(above) = path.parent() {
         std::fs::DirBuilder::new().recursive(true).mode(mode).create(above)?;
     }
     match std::fs::DirBuilder::new().mode(mode).create(path) {
-        // Whatever this process leaves out of modes.
+        // Regardless of this process's umask.
         Ok(()) => std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         Err(error) => Err(error),
@@ -292,7 +292,7 @@ mod tests {
         drop(first);
         let second = waiting.join().unwrap();
         assert!(overlay.home().join("lock").exists());
-        assert!(overlay.try_hold().unwrap().is_none(), "others are kept from it");
+        assert!(overlay.try_hold().unwrap().is_none(), "it is locked");
         drop(second);
         overlay.remove().unwrap();
         assert!(!overlay.home().exists() && overlay.try_hold().unwrap().is_none());

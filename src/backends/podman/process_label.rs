@@ -11,7 +11,7 @@ pub(super) enum Owner {
     Elsewhere,
 }
 
-/// The place where processes are counted: numbers of others mean nothing here.
+/// The identity of a pid namespace: pids of another one mean nothing here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PidNamespace {
     boot: String,
@@ -19,21 +19,21 @@ pub(super) struct PidNamespace {
 }
 
 impl PidNamespace {
-    #[expect(clippy::disallowed_methods, reason = "the kernel tells in files")]
+    #[expect(clippy::disallowed_methods, reason = "the kernel reports in files")]
     pub(super) fn here() -> Self {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let pid_namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino());
         Self { boot: boot.trim().to_owned(), pid_namespace }
     }
 
-    /// Labels of older programs have no place; they are taken for ones of here.
+    /// Labels of older programs have no namespace; they are assumed to be from this one.
     pub(super) fn owner(&self, label: &str, running: bool) -> Owner {
         let mut fields = label.split(':');
         let (pid, start) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
         if let (Some(boot), Some(pid_namespace)) = (fields.next(), fields.next()) {
             match (boot == self.boot, pid_namespace == self.pid_namespace.to_string()) {
                 (true, true) => {}
-                // It was made before this machine started last, or on another one; either way nothing runs in it.
+                // It was made before this machine's last boot, or on another machine; in both cases nothing runs in it.
                 (false, _) if !running => return Owner::Ended,
                 _ => return Owner::Elsewhere,
             }
@@ -43,7 +43,7 @@ impl PidNamespace {
     }
 }
 
-/// This process, told apart from a later one with its number, and from those of other places.
+/// Identifies this process, as distinct from later processes with its pid, and from those of other namespaces.
 pub(crate) fn owner_of_this_process() -> String {
     let (pid, PidNamespace { boot, pid_namespace }) = (std::process::id(), PidNamespace::here());
     format!("{pid}:{}:{boot}:{pid_namespace}", start_of(pid).unwrap_or_default())
@@ -79,9 +79,9 @@ mod tests {
         let label = owner_of_this_process();
         let other_container = PidNamespace { pid_namespace: here.pid_namespace + 1, ..here.clone() };
         assert_eq!(other_container.owner(&label, true), Owner::Elsewhere);
-        assert_eq!(other_container.owner(&label, false), Owner::Elsewhere, "it may be stopped for a while");
+        assert_eq!(other_container.owner(&label, false), Owner::Elsewhere, "it may be stopped temporarily");
         let other_machine = PidNamespace { boot: "another".to_owned(), ..here };
         assert_eq!(other_machine.owner(&label, true), Owner::Elsewhere);
-        assert_eq!(other_machine.owner(&label, false), Owner::Ended, "this machine may have started anew");
+        assert_eq!(other_machine.owner(&label, false), Owner::Ended, "this machine may have rebooted");
     }
 }

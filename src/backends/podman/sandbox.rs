@@ -1,4 +1,4 @@
-//! A session's sandbox: its files at once, its container when the first command needs it.
+//! A session's sandbox: its files are available immediately, its container on the first command.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,20 +19,20 @@ use crate::backends::{BackendError, ChangeDetector, Container, FileChange, Machi
 use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
 
-/// A container of its own for a session, with the session's files at `/workspace`.
+/// A separate container for a session, with the session's files at `/workspace`.
 ///
-/// The first command makes it. It runs as `nobody` without capabilities, with a read-only root and without a network
-/// unless asked for otherwise, within limits. It is stopped when idle and removed when the workspace is closed or dropped. The files stay.
+/// The first command creates it. It runs as `nobody` without capabilities, with a read-only root and no network by
+/// default, and within limits. It is stopped when idle, and removed when the workspace closes or drops. The files stay.
 pub struct PodmanSandbox {
     container: Arc<SessionContainer>,
     shell: Arc<RunnerShell<SessionContainer>>,
     marker: PopulateMarker,
-    /// Beside a directory of the user's, and gone with the workspace.
+    /// Next to a user's directory, and removed with the workspace.
     _aside: Option<StagingDir>,
 }
 
-/// Opens the workspace of a session of the store in that directory. What is known of a directory of the user's is in
-/// `kept`.
+/// Opens the workspace of a session of the store in that directory. `kept` stores the scan results of a user's
+/// directory.
 pub(crate) fn open(
     session: SessionId,
     options: &PodmanOptions,
@@ -43,12 +43,12 @@ pub(crate) fn open(
 }
 
 impl PodmanSandbox {
-    /// Opens the files of a session; makes no container yet, and asks no engine.
+    /// Opens the files of a session, without making a container or querying an engine.
     pub fn open(session: SessionId, options: &PodmanOptions) -> Result<Self, BackendError> {
         Self::open_in(session, options, None)
     }
 
-    /// The same for a session of the store in that directory, whose `gc` removes the files when the session is gone.
+    /// Opens the files for the store in that directory, whose `gc` removes them when the session is gone.
     fn open_in(
         session: SessionId,
         options: &PodmanOptions,
@@ -83,7 +83,7 @@ impl PodmanSandbox {
         Ok(Self { container, shell, marker, _aside: aside })
     }
 
-    /// Removes the files, but for those that other sessions share. The container must have been stopped.
+    /// Removes the files, except for those that other sessions share. The container must have been stopped.
     pub fn remove_files(self) -> Result<(), BackendError> {
         let (overlay, backend) = (self.container.paths.overlay.clone(), self.backend_name());
         drop(self);
@@ -153,13 +153,13 @@ impl Workspace for PodmanSandbox {
     }
 
     fn description(&self) -> String {
-        let network = if self.container.options.network { "There is a network" } else { "There is no network" };
+        let network = if self.container.options.network { "It has a network" } else { "It has no network" };
         let rights = match self.container.options.writable_root {
-            true => "Commands are root there, and may install packages; what is outside of /workspace is not kept",
-            false => "There are no privileges",
+            true => "Commands run as root, and may install packages; changes outside of /workspace are not kept",
+            false => "Commands have no privileges",
         };
         let also = self.container.options.also_at.as_ref();
-        let also = also.map(|place| format!(" The workspace is at {place}, too.")).unwrap_or_default();
+        let also = also.map(|place| format!(" The workspace is also at {place}.")).unwrap_or_default();
         format!("Commands run in an isolated Linux container. {network}. {rights}.{also}")
     }
 
@@ -171,7 +171,7 @@ impl Workspace for PodmanSandbox {
 impl Drop for PodmanSandbox {
     fn drop(&mut self) {
         let container = Arc::clone(&self.container);
-        // The engine may not be asked from within an async task.
+        // An engine can't be called from within an async task.
         let torn_down = std::thread::Builder::new().spawn(move || container.tear_down("closed"));
         if let Ok(thread) = torn_down {
             drop(thread.join());

@@ -1,4 +1,4 @@
-//! Containers that are made before a session needs one.
+//! Containers that are started before a session needs one.
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -17,19 +17,19 @@ use crate::backends::disk::overlay;
 use crate::backends::runner::now;
 use crate::engine::lock::lock;
 
-/// The time that the engine is left alone after a container was taken, for the session that took it comes first.
+/// The pause of the engine after a container was taken, because the session that took it has priority.
 const QUIET: Duration = Duration::from_millis(100);
-/// The pause after a container could not be made, at first and at most.
+/// The pause after a failed start, initially and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
-/// Containers that run with no files in them, for the sessions of this process that next need one: the first command
-/// then waits for a mount and not for an engine.
+/// Running containers without files, for the next sessions of this process that need one: their first command then
+/// waits only for a mount, not for an engine.
 ///
-/// A session takes one when its options agree in all that a container depends on, and its files lie in an overlay. None
-/// was used before, and none comes back: another is made in the background. It is removed, and not stopped, when it was
-/// idle for long. Without an overlay or an engine, sessions make their own containers.
+/// A session takes one if all options that matter to a container agree, and its files are in an overlay. Each is used
+/// only once; its replacement is started in the background. A long idle one is removed instead of stopped. Without an
+/// overlay or an engine, sessions make their own containers.
 ///
-/// Dropping this removes those that are left. What a killed process leaves, `foldspace gc` removes.
+/// Dropping this removes the remaining ones. `foldspace gc` removes those of a killed process.
 ///
 /// ```no_run
 /// use foldspace::{backends::{PodmanOptions, WarmContainers}};
@@ -61,7 +61,7 @@ struct WarmState {
 
 struct Warm {
     engine: Arc<Engine>,
-    /// Its name as long as it is not made.
+    /// Its name until it is made.
     id: String,
     name: String,
     pid: i32,
@@ -69,12 +69,12 @@ struct Warm {
     paths: Paths,
 }
 
-/// Those of this process. The last that is kept for some options is taken from first.
+/// The pools of this process. For the same options, the newest pool is used first.
 static POOLS: Mutex<Vec<Weak<Pool>>> = Mutex::new(Vec::new());
 
 impl WarmContainers {
-    /// Begins to make `count` containers with these options, and keeps so many. [`wait`](WarmContainers::wait) tells
-    /// whether they can be made.
+    /// Starts `count` containers with these options in the background, and keeps that number ready.
+    /// [`wait`](WarmContainers::wait) reports failures.
     pub fn keep(options: &PodmanOptions, count: usize) -> Result<Self, BackendError> {
         let pool = Arc::new(Pool { options: options.clone(), count, state: Mutex::default(), changed: Condvar::new() });
         let filled = Arc::clone(&pool);
@@ -86,12 +86,12 @@ impl WarmContainers {
         Ok(Self { pool, filling: Some(filling) })
     }
 
-    /// Counts those that are there now.
+    /// Returns the number that is ready now.
     pub fn ready(&self) -> usize {
         lock(&self.pool.state).ready.len()
     }
 
-    /// Waits until all are there. Fails when one can't be made, or when they take longer; sessions then make their own.
+    /// Waits until all are ready. Fails if one can't be started or the time is over; sessions then make their own.
     pub fn wait(&self, patience: Duration) -> Result<(), BackendError> {
         let until = now().checked_add(patience);
         let mut state = lock(&self.pool.state);
@@ -101,7 +101,7 @@ impl WarmContainers {
             }
             let left = until.map_or(patience, |until| until.saturating_duration_since(now()));
             if left.is_zero() {
-                let reason = format!("{} of {} warm containers are there", state.ready.len(), self.pool.count);
+                let reason = format!("only {} of {} warm containers are ready", state.ready.len(), self.pool.count);
                 return Err(unready(&self.pool.options, &reason));
             }
             state = self.pool.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
@@ -122,15 +122,15 @@ impl Drop for WarmContainers {
     }
 }
 
-/// Takes a warm container for the session of `paths` and shows its files in it. Gives also its name and whether its
-/// limits are in force. None where there is none, or attaching fails.
+/// Takes a warm container for the session of `paths` and shows its files in it. Also returns its name, and true if its
+/// limits are in force. `None` if there is no warm container or attaching fails.
 pub(super) fn adopt(
     options: &PodmanOptions,
     own_name: &str,
     paths: &Paths,
     files: &OnDisk,
 ) -> Option<(LiveContainer, String, bool)> {
-    // What an idle one has outside of the workspace would go with it.
+    // With a writable root, removing an idle container would lose its changes outside of the workspace.
     if !files.is_overlay() || options.writable_root {
         return None;
     }
@@ -139,7 +139,7 @@ pub(super) fn adopt(
         match warm.become_of(options, own_name, paths, files) {
             Ok((live, limits_enforced)) => return Some((live, warm.name, limits_enforced)),
             Err(error) => {
-                tracing::warn!(%error, "a container that was made beforehand can't be used");
+                tracing::warn!(%error, "failed to use a warm container");
                 warm.discard();
             }
         }
@@ -151,7 +151,7 @@ fn take(options: &PodmanOptions) -> Option<Warm> {
     let pools: Vec<Arc<Pool>> = lock(&POOLS).iter().rev().filter_map(Weak::upgrade).collect();
     pools.iter().filter(|pool| essence(&pool.options) == wanted).find_map(|pool| {
         let mut state = lock(&pool.state);
-        // The others have waited longer.
+        // The first has waited longest.
         let taken = if state.ready.is_empty() { None } else { Some(state.ready.remove(0)) };
         drop(state);
         pool.changed.notify_all();
@@ -172,7 +172,7 @@ fn essence(options: &PodmanOptions) -> PodmanOptions {
 }
 
 impl Pool {
-    /// Makes containers whenever there are too few, until all are to go.
+    /// Makes containers whenever there are too few, until closed.
     fn fill(&self) {
         let (mut engine, mut pause) = (None, PAUSES.0);
         loop {
@@ -192,13 +192,13 @@ impl Pool {
             let mut state = lock(&self.state);
             match made {
                 Ok(warm) => {
-                    // Who closes takes what is there, this one too.
+                    // Closing takes all that are ready, including this one.
                     state.ready.push(warm);
                     (state.failed, pause) = (None, PAUSES.0);
                     self.changed.notify_all();
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "no container can be made beforehand");
+                    tracing::debug!(%error, "failed to make a warm container");
                     if let EngineError::Unreachable(_) = error {
                         engine = None;
                     }
@@ -217,21 +217,21 @@ fn make(options: &PodmanOptions, known: &mut Option<Arc<Engine>>) -> Result<Warm
     let refused = |reason: &str| EngineError::Failed { action: "keep a container ready", reason: reason.to_owned() };
     let io = |error: std::io::Error| refused(&error.to_string());
     if options.overlay != OverlayUse::Auto {
-        return Err(refused("the options want no overlay"));
+        return Err(refused("the options allow no overlay"));
     }
     let engine = match known {
         Some(engine) => Arc::clone(engine),
         None => Arc::clone(known.insert(Arc::new(Engine::of_this_user(options)?))),
     };
     if engine.rootless || !rustix::process::geteuid().is_root() {
-        return Err(refused("files are attached to a container that runs by root alone"));
+        return Err(refused("only root can attach files to a running container"));
     }
     launch::check_image(&engine, &options.image)?;
     let name = paths::spare_name().map_err(io)?;
     let paths = Paths::spare(&name).map_err(io)?;
     if !overlay::is_supported(&paths.root) {
         paths.remove_spare();
-        return Err(refused("no overlay can be mounted where the files would be"));
+        return Err(refused("no overlay can be mounted in the files' directory"));
     }
     let token = paths::token().map_err(io)?;
     let name = format!("foldspace-{WARM}-{name}");
@@ -262,15 +262,15 @@ impl Warm {
         files: &OnDisk,
     ) -> Result<(LiveContainer, bool), EngineError> {
         let (engine, id, pid) = (Arc::clone(&self.engine), self.id.clone(), self.pid);
-        // Another process may have left a container of the session, with commands that still run on these files.
+        // Another process may have left a container of the session, whose commands still use these files.
         if paths.run.exists() {
             launch::remove_noted(&engine, paths)?;
             engine.remove_if_there(own_name)?;
         }
-        // Before it shows the files: a process that is killed leaves no other trace of it.
-        paths.note_container(&id).map_err(failed("note the container"))?;
+        // Before it shows the files: a killed process leaves no other trace of it.
+        paths.note_container(&id).map_err(failed("record the container"))?;
         paths.take_over(&self.paths).map_err(failed("hand over the container"))?;
-        // First, because only the runner's answer tells that the number is still its process's.
+        // First, because the runner's answer proves that the pid still belongs to its process.
         let (runner, limits_enforced) = launch::reach(pid, paths, &self.token, options)?;
         places(options)
             .try_for_each(|place| files.lock().attach(pid, Path::new(place)))
@@ -282,7 +282,7 @@ impl Warm {
     fn discard(self) {
         match self.engine.remove_if_there(&self.id) {
             Ok(()) => self.paths.remove_spare(),
-            Err(error) => tracing::warn!(%error, "a container could not be removed; `foldspace gc` will"),
+            Err(error) => tracing::warn!(%error, "failed to remove a container; `foldspace gc` removes it"),
         }
     }
 }

@@ -15,7 +15,7 @@ use super::ShellError;
 use crate::engine::lock::lock;
 use worker::{EvaluatorProcess, Severing};
 
-/// Processes that are kept for the next evaluation.
+/// The maximum number of idle processes for the next evaluations.
 const IDLE_MAX: usize = 2;
 
 const NAME: &str = "foldspace-evaluator";
@@ -68,7 +68,7 @@ pub(crate) async fn evaluate(request: EvalRequest, cancel: &CancellationToken) -
         asked = &mut asked => asked?,
         () = cancel.cancelled() => {
             severing.sever();
-            // Also one that had answered already is ended: its connection is cut.
+            // Even if it has already answered, the process is ended: its connection is closed.
             drop(asked.await?);
             return Ok(EvalEnd::Cancelled);
         }

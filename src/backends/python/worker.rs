@@ -1,4 +1,4 @@
-//! A process that evaluates, as its parent sees it.
+//! The parent's side of an evaluator process.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,10 +14,10 @@ use foldspace_evaluator::{EvalAnswer, EvalRequest, EvaluatorHello, MEMORY_MAX, r
 
 /// Time for it to begin.
 const START: Duration = Duration::from_secs(10);
-/// Time beyond the interpreter's own limit, after which the process is killed.
+/// The time beyond the interpreter's own limit until the process is killed.
 const GRACE: Duration = Duration::from_millis(200);
 
-/// Signals by which it dies of code, as signal(7) numbers them.
+/// Signals that code can cause, as numbered in signal(7).
 const SIGABRT: i32 = 6;
 const SIGBUS: i32 = 7;
 const SIGSEGV: i32 = 11;
@@ -26,20 +26,20 @@ const SIGXCPU: i32 = 24;
 /// The end of an evaluation.
 pub(crate) enum EvalEnd {
     Answer(Box<EvalAnswer>),
-    /// The process was killed: the code took too long.
+    /// The process was killed because the code exceeded its time limit.
     TimedOut,
     Cancelled,
-    /// The process died of the code, and how.
+    /// The code killed the process, with the way it died.
     Died(String),
 }
 
-/// A process that evaluates one code at a time. Dropped, it is ended.
+/// A process that evaluates one code at a time. Dropping it ends the process.
 pub(super) struct EvaluatorProcess {
     child: Child,
     socket: UnixStream,
 }
 
-/// Ends the process of an evaluation that is given up.
+/// Ends the process of an abandoned evaluation.
 pub(super) struct Severing(Option<UnixStream>);
 
 impl Severing {
@@ -47,9 +47,9 @@ impl Severing {
         process.socket.try_clone().map(|socket| Self(Some(socket)))
     }
 
-    /// The thread that waits for the answer then finds the connection closed, and kills the process.
+    /// Closes the connection, which makes the thread that waits for the answer kill the process.
     pub(super) fn sever(&self) {
-        // A connection that is closed already is what is wanted.
+        // An error means that the connection is already closed.
         let _ = self.0.as_ref().map(|socket| socket.shutdown(std::net::Shutdown::Both));
     }
 
@@ -73,15 +73,15 @@ impl EvaluatorProcess {
         command.env_clear().current_dir("/").stdin(OwnedFd::from(theirs));
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn()?;
-        // The child has its end now, so that its death closes the connection.
+        // Closes this process's copy of the child's end, so that its death closes the connection.
         drop(command);
         let mut process = Self { child, socket };
         process.socket.set_read_timeout(Some(START))?;
         let hello = read_frame::<EvaluatorHello>(&mut process.socket);
         match hello {
             Ok(hello) if hello == EvaluatorHello::own() => Ok(process),
-            Ok(other) => Err(io::Error::other(format!("it is of release {}; this is another", other.evaluator))),
-            Err(error) => Err(io::Error::other(format!("it does not answer as an evaluator: {error}"))),
+            Ok(other) => Err(io::Error::other(format!("its release is {}, not this program's", other.evaluator))),
+            Err(error) => Err(io::Error::other(format!("it does not respond as an evaluator: {error}"))),
         }
     }
 
@@ -89,7 +89,7 @@ impl EvaluatorProcess {
         matches!(self.child.try_wait(), Ok(None)).then_some(self)
     }
 
-    /// Gives the process back if it can evaluate more.
+    /// Sends a request. Also returns the process if it can be used again.
     pub(super) fn ask(mut self, request: &EvalRequest) -> (EvalEnd, Option<Self>) {
         let deadline = Instant::now() + request.limit() + GRACE;
         match self.exchange(request, deadline) {
@@ -110,7 +110,7 @@ impl EvaluatorProcess {
     }
 
     fn died(&mut self, error: &io::Error) -> EvalEnd {
-        // One that closed its end without dying is killed.
+        // A process that closed its end without dying is killed.
         let ended = match self.child.try_wait() {
             Ok(Some(status)) => Ok(status),
             _ => self.end(),
@@ -134,7 +134,7 @@ impl EvaluatorProcess {
 impl Drop for EvaluatorProcess {
     fn drop(&mut self) {
         if let Err(error) = self.end() {
-            tracing::debug!(%error, "an evaluator had ended already");
+            tracing::debug!(%error, "an evaluator had already ended");
         }
     }
 }

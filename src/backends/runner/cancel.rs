@@ -1,11 +1,11 @@
-//! Ending a command before its time.
+//! Cancelling commands.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// A request to end a command, which wakes up the thread that waits for it.
+/// A request to end a command, which wakes the thread that waits for it.
 #[derive(Debug)]
 pub(crate) struct Cancel {
     event: OwnedFd,
@@ -17,9 +17,9 @@ impl Cancel {
     }
 
     pub(crate) fn cancel(&self) {
-        // The counter cannot be full: it is never near its end.
+        // The counter can't overflow: cancels are few.
         if let Err(error) = rustix::io::write(&self.event, &1_u64.to_ne_bytes()) {
-            tracing::debug!(%error, "a command could not be cancelled");
+            tracing::debug!(%error, "failed to cancel a command");
         }
     }
 

@@ -24,12 +24,12 @@ use super::connection::{MARGIN, wait};
 use super::error::RunnerError;
 use crate::engine::lock::lock;
 
-/// Attempts at a program that another thread's new process still holds open.
+/// The number of attempts at a program file that another thread's new process still holds open.
 const TRIES: u32 = 20;
 
 #[derive(Debug)]
 pub(super) struct HostRunner {
-    /// Carries sockets to the runner; when it closes, the runner ends.
+    /// Carries sockets to the runner, which ends when it closes.
     control: UnixStream,
     pub(super) child: Mutex<Child>,
 }
@@ -39,8 +39,8 @@ impl HostRunner {
         if let Some(program) = in_memory() {
             match start(Path::new(&format!("/proc/self/fd/{}", program.as_raw_fd())), root) {
                 Ok(runner) => return Ok(runner),
-                // Some systems forbid to execute what has no file.
-                Err(error) => tracing::debug!(%error, "the runner is not executed from memory"),
+                // Some systems forbid executing a memfd.
+                Err(error) => tracing::debug!(%error, "failed to execute the runner from memory"),
             }
         }
         let started = in_file().and_then(|program| start(&program, root));
@@ -68,7 +68,7 @@ impl HostRunner {
 }
 
 impl Drop for HostRunner {
-    /// Lets the runner kill what it runs and end, and takes its exit status, so that nothing stays behind.
+    /// Lets the runner kill its commands and end, and reaps it, so that nothing remains.
     fn drop(&mut self) {
         let mut child = lock(&self.child);
         let mut ended = false;
@@ -78,7 +78,7 @@ impl Drop for HostRunner {
         }
         let killed = if ended { Ok(()) } else { child.kill() };
         if let Err(error) = killed.and_then(|()| child.wait().map(drop)) {
-            tracing::debug!(%error, "the runner's end was not seen");
+            tracing::debug!(%error, "failed to wait for the runner's end");
         }
     }
 }
@@ -89,7 +89,7 @@ fn start(program: &Path, root: &Path) -> io::Result<HostRunner> {
     control.set_write_timeout(Some(MARGIN))?;
     let mut command = Command::new(program);
     command.arg0("foldspace-runner").arg("host").arg(std::path::absolute(root)?).current_dir("/");
-    // A group of its own: an interrupt from the terminal is foldspace's to answer.
+    // A separate process group, because foldspace handles interrupts from the terminal.
     command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     let mut tries = 0;
     loop {
@@ -104,12 +104,12 @@ fn start(program: &Path, root: &Path) -> io::Result<HostRunner> {
     }
 }
 
-/// The program in a file that has no name and cannot be changed, made once.
+/// Returns the program in an immutable memfd, created once.
 fn in_memory() -> Option<&'static OwnedFd> {
     static PROGRAM: OnceLock<Option<OwnedFd>> = OnceLock::new();
     let make = || {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        // Kernels before 6.3 do not know the flag, and allow it anyway.
+        // Kernels before 6.3 lack the flag, and allow execution anyway.
         let made = memfd_create(c"foldspace-runner", flags | MemfdFlags::EXEC);
         let mut file = File::from(made.or_else(|_| memfd_create(c"foldspace-runner", flags))?);
         file.write_all(RUNNER)?;
@@ -119,7 +119,7 @@ fn in_memory() -> Option<&'static OwnedFd> {
     PROGRAM.get_or_init(|| make().ok()).as_ref()
 }
 
-/// The program in a temporary file, which is removed with the path.
+/// Writes the program to a temporary file, which is removed with the path.
 fn in_file() -> io::Result<TempPath> {
     let mode = Permissions::from_mode(0o700);
     let mut file = tempfile::Builder::new().prefix("foldspace-runner-").permissions(mode).tempfile()?;

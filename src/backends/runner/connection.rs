@@ -1,4 +1,4 @@
-//! One connection to a runner: a request, then its answers, then the next request.
+//! A connection to a runner: one request and its answers at a time.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,31 +11,31 @@ use rustix::io::Errno;
 use super::error::RunnerError;
 use super::wire::{MAX_FRAME, RunnerReply, RunnerRequest, VERSION, frame_length};
 
-/// The time that the runner may take beyond that of the request itself.
+/// The time that the runner may take in addition to the request's own.
 pub(super) const MARGIN: Duration = Duration::from_secs(15);
 const CHUNK: usize = 64 * 1024;
 const KEPT: usize = 256 * 1024;
 
-/// A connection on which nothing is asked, or one request is answered.
+/// A connection that is idle, or has one request in progress.
 #[derive(Debug)]
 pub(super) struct RunnerConnection {
     stream: UnixStream,
     received: Vec<u8>,
-    /// Bytes of `received` that are filled.
+    /// The number of filled bytes in `received`.
     filled: usize,
-    /// Bytes of `received` that belong to frames already given.
+    /// The number of bytes in `received` of frames already taken.
     given: usize,
 }
 
 pub(super) enum Waited {
     Frame,
-    /// Another descriptor is ready: the first of these.
+    /// The given descriptor is ready.
     Woken(usize),
     TimedOut,
 }
 
 impl RunnerConnection {
-    /// Greets a runner. Gives its features, too.
+    /// Greets a runner. Also returns its features.
     pub(super) fn greet(stream: UnixStream, token: &[u8], patience: Duration) -> Result<(Self, u32), RunnerError> {
         stream.set_nonblocking(true).map_err(RunnerError::Gone)?;
         let mut connection = Self { stream, received: Vec::new(), filled: 0, given: 0 };
@@ -43,7 +43,7 @@ impl RunnerConnection {
         match connection.answer(patience)? {
             RunnerReply::Welcome { version: VERSION, features, .. } => Ok((connection, features)),
             RunnerReply::Welcome { version, .. } => Err(RunnerError::Version(format!("it speaks version {version}"))),
-            _ => Err(RunnerError::Protocol("the greeting got another answer than a welcome".to_owned())),
+            _ => Err(RunnerError::Protocol("the greeting got another reply than a welcome".to_owned())),
         }
     }
 
@@ -64,7 +64,7 @@ impl RunnerConnection {
                     wait(&mut fds, Some(MARGIN - passed)).map_err(RunnerError::Gone)?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The runner may have said why before it closed.
+                // The runner may have sent a reason before it closed.
                 Err(_) if self.last_words() => return Ok(()),
                 Err(error) => return Err(RunnerError::Gone(error)),
             }
@@ -76,7 +76,7 @@ impl RunnerConnection {
         matches!(self.wait(Duration::ZERO, [None; 2]), Ok(Waited::Frame))
     }
 
-    /// The only answer to a request, or what the runner says it failed with.
+    /// Returns the only answer to a request, or the runner's error.
     pub(super) fn answer(&mut self, patience: Duration) -> Result<RunnerReply<'_>, RunnerError> {
         match self.wait(patience, [None; 2])? {
             Waited::Frame => {}
@@ -88,13 +88,13 @@ impl RunnerConnection {
         }
     }
 
-    /// Waits for a whole frame, or for another descriptor to be readable.
+    /// Waits for a whole frame, or until another descriptor is readable.
     pub(super) fn wait(
         &mut self,
         patience: Duration,
         others: [Option<BorrowedFd<'_>>; 2],
     ) -> Result<Waited, RunnerError> {
-        // A time that far away is as good as none.
+        // A time out of range is as good as none.
         let until = now().checked_add(patience);
         while !self.has_frame()? {
             let left = until.map(|until| until.saturating_duration_since(now()));
@@ -111,7 +111,7 @@ impl RunnerConnection {
         Ok(Waited::Frame)
     }
 
-    /// The frame that [`RunnerConnection::wait`] has found.
+    /// Returns the frame found by [`RunnerConnection::wait`].
     pub(super) fn take(&mut self) -> Result<RunnerReply<'_>, RunnerError> {
         let start = self.given + 4;
         let length = self.received.get(self.given..).and_then(frame_length).unwrap_or(0);
@@ -120,7 +120,7 @@ impl RunnerConnection {
         Ok(RunnerReply::decode(body)?)
     }
 
-    /// Tells whether the connection is as good as new: nothing came unasked.
+    /// Returns true if the connection can be reused: no unexpected bytes have arrived.
     pub(super) fn is_quiet(&self) -> bool {
         self.given == self.filled
     }
@@ -129,7 +129,7 @@ impl RunnerConnection {
         let there = self.received.get(self.given..self.filled).unwrap_or_default();
         match frame_length(there) {
             Some(length) if length > MAX_FRAME => {
-                Err(RunnerError::Protocol(format!("a frame of {length} bytes came, of at most {MAX_FRAME}")))
+                Err(RunnerError::Protocol(format!("received a frame of {length} bytes; the limit is {MAX_FRAME}")))
             }
             Some(length) => Ok(there.len() >= 4 + length),
             None => Ok(false),
@@ -171,7 +171,7 @@ impl RunnerConnection {
     }
 }
 
-/// Waits until one of them is ready. An interruption counts as nothing ready.
+/// Waits until a descriptor is ready. An interruption counts as none ready.
 pub(super) fn wait(fds: &mut [PollFd<'_>], left: Option<Duration>) -> io::Result<()> {
     let left = left.map(|left| Timespec {
         tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
@@ -183,7 +183,7 @@ pub(super) fn wait(fds: &mut [PollFd<'_>], left: Option<Duration>) -> io::Result
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long a process is waited for is no part of a session's history")]
+#[expect(clippy::disallowed_methods, reason = "the time spent waiting for a process is not recorded")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }

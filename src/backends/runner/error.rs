@@ -1,4 +1,4 @@
-//! Errors of the runner and of the way to it.
+//! Errors of the runner and its connections.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use super::wire::{Ended, Malformed, RunFailure};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunnerError {
-    #[error("the runner could not be started from memory, nor from a file in {directory}: {source}")]
+    #[error("failed to start the runner from memory or from a file in {directory}: {source}")]
     Start { directory: PathBuf, source: io::Error },
     #[error("no runner answers at {socket}: {source}")]
     Connect { socket: PathBuf, source: io::Error },
@@ -16,25 +16,25 @@ pub(crate) enum RunnerError {
     Stranger { socket: PathBuf, expected: u32, actual: i32 },
     #[error("the runner is gone: {0}")]
     Gone(io::Error),
-    /// The runner does not answer, although its own clock should have ended the request.
-    #[error("the runner has not answered for {waited:?}; restart what it runs in")]
+    /// The runner does not respond, although its own clock should have ended the request.
+    #[error("the runner has not responded for {waited:?}; restart its container or process")]
     Silent { waited: Duration },
-    /// The runner went away, or became silent, after it had begun a command.
-    #[error("the runner was lost under a command")]
+    /// The runner ended, or became silent, after it had started a command.
+    #[error("the runner was lost during a command")]
     LostUnderCommand(Ended),
-    #[error("the runner is of another version of foldspace: {0}; restart what it runs in")]
+    #[error("the runner is of another version of foldspace: {0}; restart its container or process")]
     Version(String),
-    #[error("the runner refuses the token: {0}")]
+    #[error("the runner rejected the token: {0}")]
     Token(String),
-    #[error("the runner is busy: {0}; wait until a command has ended")]
+    #[error("the runner is busy: {0}; wait until a command ends")]
     Busy(String),
-    #[error("the runner and foldspace misunderstand each other: {0}")]
+    #[error("runner protocol error: {0}")]
     Protocol(String),
     #[error("{0}")]
     Invalid(String),
     #[error("{0}")]
     Directory(String),
-    /// There was no process to be had, a path leads out of the root, or an answer is too large.
+    /// No process could be started, a path leads out of the root, or an answer is too large.
     #[error("{0}")]
     Failed(String),
 }

@@ -1,7 +1,7 @@
-//! The resident runner's client: commands in a container, or on the host, without a client process each.
+//! The runner's client: commands in a container or on the host, without a client process for each.
 //!
-//! `docs/RUNNER.md` describes the runner and its protocol. All calls block; they may come from any number of threads,
-//! and each has a connection of its own while it lasts, so that no slow one holds up another.
+//! `docs/RUNNER.md` describes the runner and its protocol. All calls block. They may come from any number of threads,
+//! and each uses a separate connection, so that a slow call does not block another.
 
 mod cancel;
 mod child;
@@ -11,10 +11,7 @@ mod run;
 mod socket;
 #[cfg(test)]
 mod tests;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the runner's half: requests are only read there, answers only written")
-)]
+#[cfg_attr(not(test), expect(dead_code, reason = "only the runner reads requests and writes answers"))]
 #[path = "../../../runner/wire/mod.rs"]
 mod wire;
 
@@ -42,7 +39,7 @@ pub(crate) static RUNNER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/runn
 
 const IDLE_MAX: usize = 8;
 
-/// A runner. Clones are the same one; with the last, a runner on the host ends.
+/// A runner. Clones share it; dropping the last one ends a runner on the host.
 #[derive(Debug, Clone)]
 pub(crate) struct Runner {
     shared: Arc<RunnerInner>,
@@ -50,11 +47,11 @@ pub(crate) struct Runner {
 
 #[derive(Debug)]
 struct RunnerInner {
-    // Before `origin`: the connections close before the runner is waited for.
+    // Before `origin`: connections must close before the wait for the runner.
     idle: Mutex<Vec<RunnerConnection>>,
     origin: RunnerOrigin,
     features: u32,
-    /// They do not change while it runs.
+    /// Constant while it runs.
     variables: OnceLock<Vec<OsString>>,
 }
 
@@ -65,8 +62,8 @@ enum RunnerOrigin {
 }
 
 impl Runner {
-    /// Reaches a container's runner. With its first process as the host sees it, `process`, no one inside can pose as
-    /// the runner.
+    /// Connects to a container's runner. `process` is its first process as seen by the host, which prevents other
+    /// processes in the container from posing as the runner.
     pub(crate) fn connect(
         socket: &Path,
         token: &[u8],
@@ -79,12 +76,12 @@ impl Runner {
         Ok(Self { shared: Arc::new(RunnerInner { idle, origin, features, variables: OnceLock::new() }) })
     }
 
-    /// Starts a runner on the host. Commands start, and files are, below `root`.
+    /// Starts a runner on the host. Files are, and commands start, below `root`.
     pub(crate) fn spawn_on_host(root: &Path) -> Result<Self, RunnerError> {
         let origin = RunnerOrigin::Host(HostRunner::start(root)?);
         let shared = RunnerInner { idle: Mutex::default(), origin, features: 0, variables: OnceLock::new() };
         let runner = Self { shared: Arc::new(shared) };
-        // The first call would pay for it, and a runner that cannot work is better known now.
+        // The first call would include it, and a broken runner is detected now.
         let connection = runner.open()?;
         runner.put_back(connection);
         Ok(runner)
@@ -98,7 +95,7 @@ impl Runner {
         })
     }
 
-    /// Returns the runner's own variables, `NAME=value` each. Commands do not have them unless they are given them.
+    /// Returns the runner's own variables, each as `NAME=value`. Commands do not inherit them.
     pub(crate) fn variables(&self) -> Result<&[OsString], RunnerError> {
         if let Some(known) = self.shared.variables.get() {
             return Ok(known);
@@ -115,7 +112,7 @@ impl Runner {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// Tells whether a container's runner was refused all sockets that lead past its network.
+    /// Returns true if a container's runner can't open sockets that bypass its network.
     pub(crate) fn has_few_sockets(&self) -> bool {
         self.shared.features & FEW_SOCKETS != 0
     }
@@ -124,11 +121,11 @@ impl Runner {
         self.ask(&RunnerRequest::Ping, |reply| matches!(reply, RunnerReply::Done { .. }).then_some(()))
     }
 
-    /// Tells whether the runner lives: on the host its process, in a container by asking it.
+    /// Returns true if the runner is alive: on the host its process, in a container by a ping.
     pub(crate) fn is_alive(&self) -> bool {
         match &self.shared.origin {
             RunnerOrigin::Host(child) => child.is_alive(),
-            // One that has too much to do lives.
+            // An overloaded runner is alive.
             RunnerOrigin::Container(_) => matches!(self.ping(), Ok(()) | Err(RunnerError::Busy(_))),
         }
     }
@@ -140,7 +137,7 @@ impl Runner {
     ) -> Result<T, RunnerError> {
         let mut connection = self.take()?;
         connection.send(request)?;
-        let unexpected = || RunnerError::Protocol("the request got another request's answer".to_owned());
+        let unexpected = || RunnerError::Protocol("the request got the answer of another one".to_owned());
         let answered = connection.answer(MARGIN).and_then(|reply| read(reply).ok_or_else(unexpected));
         if answered.as_ref().err().is_none_or(keeps_connection) {
             self.put_back(connection);

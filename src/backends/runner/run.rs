@@ -15,38 +15,38 @@ use crate::backends::command_input::{CommandInput, WindowSize};
 
 use super::{Cancel, Ended, OutputStreamKind, Runner, RunnerError, keeps_connection};
 
-/// The time that the runner may take to end a command, beyond its time limit and its grace.
+/// The time that the runner may take to end a command, in addition to its time limit and its grace.
 const LATE: Duration = Duration::from_secs(3);
 const SIGKILL: u8 = 9;
 
 #[derive(Debug, Clone)]
 pub(crate) struct RunSpec {
-    /// The program and its arguments. A program without a slash is looked for in the `PATH` of `env`.
+    /// The program and its arguments. A program without a slash is searched in the `PATH` of `env`.
     pub(crate) argv: Vec<OsString>,
-    /// Its directory, below the root, which no link leads out of. Empty is the root itself.
+    /// Its directory below the root, which no link leads out of. Empty for the root itself.
     pub(crate) directory: PathBuf,
     pub(crate) env: Vec<(OsString, OsString)>,
     /// Its standard input; at most 64 KiB.
     pub(crate) stdin: Vec<u8>,
-    /// None for no limit.
+    /// `None` for no limit.
     pub(crate) timeout: Option<Duration>,
     pub(crate) grace: Duration,
     pub(crate) discard_output: bool,
-    /// Its standard error goes where its standard output does.
+    /// True to merge its standard error into its standard output.
     pub(crate) merge_output: bool,
-    /// It has a terminal of that size, which gives all it shows as standard output.
+    /// The size of its terminal, whose whole output is standard output.
     pub(crate) terminal: Option<WindowSize>,
     /// Its input after `stdin`.
     pub(crate) input: Option<CommandInput>,
-    /// The process whose umask, limits, niceness and control group it has; else it has the runner's.
+    /// The process with its umask, limits, niceness and control group; by default the runner.
     pub(crate) caller: Option<Arc<CallerProcess>>,
 }
 
 impl Runner {
-    /// Runs a command to the end of its last process, and gives its output as it comes.
+    /// Runs a command until its last process has ended, and passes on its output as it comes.
     ///
-    /// A slow `output` makes the command wait. A missing program is a result with exit code 127, one that can't be
-    /// executed 126; a time-out is a result, too.
+    /// A slow `output` blocks the command. A missing program is a result with exit code 127, one that can't be executed
+    /// 126; a time-out is a result, too.
     pub(crate) fn run(
         &self,
         spec: &RunSpec,
@@ -61,9 +61,9 @@ impl Runner {
         let mut clock = OutsideClock::start(spec);
         let ended = follow(&mut connection, &mut clock, spec, output, cancel);
         match &ended {
-            // The command has begun, so that this is its end.
+            // The command had started, so this is its end.
             Err(reason @ (RunnerError::Gone(_) | RunnerError::Silent { .. })) => {
-                tracing::info!(%reason, "the runner was lost under a command");
+                tracing::info!(%reason, "the runner was lost during a command");
                 let is_late = matches!(reason, RunnerError::Silent { .. });
                 return Err(RunnerError::LostUnderCommand(clock.killed(is_late)));
             }
@@ -107,12 +107,12 @@ fn follow(
             }
             RunnerReply::Ended(ended) => return Ok(ended),
             RunnerReply::Failed { kind, message, .. } => return Err(RunnerError::failed(kind, message)),
-            _ => return Err(RunnerError::Protocol("a command got another request's answer".to_owned())),
+            _ => return Err(RunnerError::Protocol("a command got the answer of another request".to_owned())),
         }
     }
 }
 
-/// Passes on the input that there is. Gives the number of bytes.
+/// Passes on the waiting input. Returns the number of bytes.
 fn pass_on(connection: &mut RunnerConnection, input: Option<&CommandInput>, room: usize) -> Result<usize, RunnerError> {
     let part = input.map(|input| input.take(room)).unwrap_or_default();
     if let Some(window) = part.window {
@@ -144,11 +144,11 @@ impl RunSpec {
             let bytes: usize = words.iter().map(|word| word.len()).sum();
             if words.len() > MAX_WORDS || bytes > MAX_WORDS_BYTES {
                 let (count, limit) = (words.len(), format!("{MAX_WORDS} with {MAX_WORDS_BYTES} bytes"));
-                return Err(RunnerError::Invalid(format!("{count} {what} with {bytes} bytes, of at most {limit}")));
+                return Err(RunnerError::Invalid(format!("{count} {what} with {bytes} bytes; the limit is {limit}")));
             }
         }
         let cwd = below(&self.directory);
-        // Zero is no timeout at all.
+        // Zero means no timeout.
         let timeout_ms = self.timeout.map_or(0, |timeout| millis(timeout).max(1));
         let grace_ms = millis(self.grace);
         let surroundings = self.caller.as_ref().map(|caller| CallerSurroundings {
@@ -177,11 +177,11 @@ fn millis(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
-/// The second of the two clocks that guard a command: the first is in the runner.
+/// The outer one of the two clocks that guard a command: the other is in the runner.
 struct OutsideClock {
     started: Instant,
     limit: Duration,
-    /// The time of the output's reader. A slow reader is not the runner's fault.
+    /// The time spent in the output's reader, since a slow reader is not the runner's fault.
     paused: Duration,
     cancelled: bool,
 }
@@ -209,7 +209,7 @@ impl OutsideClock {
         self.limit = self.limit.min(limit);
     }
 
-    /// The end of a command that ended with its runner.
+    /// Returns the end of a command that ended with its runner.
     fn killed(&self, is_late: bool) -> Ended {
         Ended {
             exit_code: None,
@@ -228,7 +228,7 @@ impl OutsideClock {
     }
 }
 
-/// The path as the runner takes it: a leading slash means the root.
+/// Returns the path as the runner expects it: a leading slash means the root.
 fn below(path: &Path) -> &[u8] {
     let bytes = path.as_os_str().as_bytes();
     bytes.iter().position(|&byte| byte != b'/').and_then(|start| bytes.get(start..)).unwrap_or_default()

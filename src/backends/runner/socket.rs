@@ -1,4 +1,4 @@
-//! The way to a container's runner.
+//! The connection to a container's runner.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -14,7 +14,7 @@ use super::connection::{MARGIN, RunnerConnection};
 use super::error::RunnerError;
 use crate::engine::peer;
 
-/// The address of a container's runner, and the means to know each other.
+/// The address of a container's runner, and the means of mutual authentication.
 pub(super) struct RunnerAddress {
     pub(super) socket: PathBuf,
     pub(super) token: Vec<u8>,
@@ -42,16 +42,16 @@ impl RunnerAddress {
     }
 }
 
-/// Connects to the socket itself: a command inside could have put a link in its place.
+/// Connects to the socket itself: a command in the container may have replaced it with a link.
 fn open_socket(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     let entry = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     if FileType::from_raw_mode(fstat(&entry)?.st_mode) != FileType::Socket {
         return Err(io::Error::other("it is not a socket"));
     }
-    // By its descriptor, so that the path may be longer than an address.
+    // By its descriptor, because the path may be longer than an address.
     let address = SocketAddrUnix::new(format!("/proc/self/fd/{}", entry.as_raw_fd()))?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    // It also limits how long a full queue is waited for.
+    // It also limits the wait for a full queue.
     set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
     connect(&socket, &address)?;
     Ok(UnixStream::from(socket))

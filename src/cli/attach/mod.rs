@@ -23,54 +23,54 @@ use settings::{HookPlace, SettingsChange, SettingsScope, UserSettings, apply, ho
 const KEEPS: &str =
     "keep small files that git ignores, and secrets such as .env, in the local store, so that undo restores them?";
 
-/// Records what coding agents do in a directory
+/// Records the work of coding agents in a directory
 ///
-/// Agents that are installed get hooks in your settings, for all directories; in one that is not attached a hook leaves
-/// at once. The settings keep their comments and their order, and are kept beside themselves as they were.
+/// Adds hooks for the installed agents to your settings, for all directories; in a directory that is not attached a
+/// hook exits at once. The settings keep their comments and their order, and a backup is kept next to them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  foldspace attach --dry-run                  the changes of settings that it would make
-  foldspace attach                            this directory, for all agents that are installed
+  foldspace attach --dry-run                  the changes that it would make to settings
+  foldspace attach                            this directory, for all installed agents
   foldspace attach ../app --agent claude,codex --project
   foldspace attach --status")]
 pub(super) struct AttachArgs {
     /// The directory [default: the current one]
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     directory: Option<PathBuf>,
-    /// The agents [default: those that are installed]
+    /// The agents [default: all installed agents]
     #[arg(long, value_name = "AGENT", value_delimiter = ',')]
     agent: Vec<AgentKind>,
-    /// Puts the hooks into the directory's own settings instead of yours
+    /// Adds the hooks to the directory's own settings instead of yours
     #[arg(long)]
     project: bool,
-    /// Shows the changes of settings, and makes none
+    /// Shows the changes to settings without making them
     #[arg(long)]
     dry_run: bool,
-    /// Records PATH and all below it also where git ignores it; may be given several times
+    /// Records PATH and everything below it even if git ignores it; may be given several times
     #[arg(long, value_name = "PATH")]
     include: Vec<String>,
-    /// Keeps requests to agents and outputs of their tools whole; else the first line of each, and a digest
+    /// Stores requests to agents and outputs of their tools in full, not only the first line and a digest of each
     #[arg(long)]
     transcripts: bool,
-    /// Records small files that git ignores, outside of directories that programs make [default: yes]
+    /// Records small files that git ignores, except in directories that programs generate [default: yes]
     #[arg(long, value_name = "YES|NO", value_parser = yes_or_no(), hide_possible_values = true)]
     keep_ignored: Option<bool>,
-    /// Keeps the contents of files that look like secrets, on this machine only; else their digests [default: yes]
+    /// Stores the contents of likely secrets, on this machine only, and not only their digests [default: yes]
     #[arg(long, value_name = "YES|NO", value_parser = yes_or_no(), hide_possible_values = true)]
     keep_secrets: Option<bool>,
-    /// Copies up to BYTES of contents that only git has into the store, in the background [default: 1G]
+    /// Copies up to BYTES of contents that only git stores into the store, in the background [default: 1G]
     #[arg(long, value_name = "BYTES|NO", value_parser = bytes_or_no)]
     own_copy: Option<u64>,
-    /// Shows the directories that are attached and the agents that have hooks, and changes nothing
+    /// Shows the attached directories and the agents with hooks, and changes nothing
     #[arg(long, conflicts_with_all = ["agent", "project", "dry_run", "include", "transcripts", "keep_ignored", "keep_secrets", "own_copy"])]
     status: bool,
 }
 
-/// Stops the recording of what coding agents do in a directory
+/// Stops recording the work of coding agents in a directory
 ///
-/// Takes out the hooks that `foldspace attach` put into settings, and nothing else. Those in your own settings stay
-/// while another directory is attached. What was recorded stays, too, unless --purge is given.
+/// Removes the hooks that `foldspace attach` added to settings, and nothing else. Hooks in your own settings stay while
+/// another directory is attached. The recorded session stays, too, unless --purge is given.
 #[derive(Debug, clap::Args)]
 pub(super) struct DetachArgs {
     /// The directory [default: the current one]
@@ -79,24 +79,24 @@ pub(super) struct DetachArgs {
     /// Detaches all directories
     #[arg(long)]
     all: bool,
-    /// Removes what was recorded, after a question
+    /// Also removes the recorded session, after a question
     #[arg(long)]
     purge: bool,
     /// Removes without asking
     #[arg(short, long, requires = "purge")]
     yes: bool,
-    /// Takes the hooks of these agents out, and goes on recording the others
+    /// Removes only the hooks of these agents, and continues to record the others
     #[arg(long, value_name = "AGENT", value_delimiter = ',', conflicts_with_all = ["all", "purge"])]
     agent: Vec<AgentKind>,
 }
 
-/// The directories of which the recording has ended, and those that are still attached.
+/// The detached directories, and the directories that are still attached.
 struct EndedRecording {
     ended: Vec<PathBuf>,
     left: Vec<PathBuf>,
 }
 
-/// A directory that was attached, with the settings that were changed for it.
+/// An attached directory, with the settings that were changed for it.
 #[derive(Serialize)]
 struct Attached<'a> {
     #[serde(flatten)]
@@ -111,16 +111,16 @@ struct DirectoryStatus {
     attached: AttachedDirectory,
     /// The progress of own copies, once they have started.
     own_copies: Option<CopyProgress>,
-    /// Files that are recorded by their digests only.
+    /// Files with only their digests recorded.
     not_kept: Vec<EntryPath>,
     /// Ignored entries that a limit leaves out.
     ignored: Option<IgnoredLeftOut>,
 }
 
-/// The directories that are attached, and the hooks there are.
+/// The attached directories, and all hooks.
 #[derive(Serialize)]
 struct AttachStatus {
-    /// The attached directory that the given one is, or is in.
+    /// The attached directory that is or contains the given directory.
     here: Option<AttachedDirectory>,
     directories: Vec<DirectoryStatus>,
     hooks: Vec<HookPlace>,
@@ -135,7 +135,7 @@ impl AttachArgs {
         }
         let agents = if self.agent.is_empty() { user.installed() } else { self.agent.clone() };
         if agents.is_empty() {
-            output::note("no agent is installed that foldspace knows, so none gets hooks; --agent names one");
+            output::note("found no installed agent to add hooks for; name one with --agent");
         }
         if !cfg!(feature = "mcp") {
             let what = "this program can't record agents: it was built without the feature `mcp`";
@@ -152,7 +152,7 @@ impl AttachArgs {
         changes.iter().try_for_each(apply)?;
         out.show(&Attached { recorded: &recorded, settings: &changes }, |out| {
             tell_recorded(&recorded, out)?;
-            tell(&changes, "gets its hooks in", "every agent has its hooks", out)
+            tell(&changes, "now has hooks in", "all hooks are already in place", out)
         })?;
         if changes.iter().any(|change| change.agent == AgentKind::Codex) {
             output::note("Codex runs the hooks once you have approved them: type /hooks in it");
@@ -160,7 +160,7 @@ impl AttachArgs {
         Ok(Exit::Ok)
     }
 
-    /// Begins the recording of a directory, or goes on with it.
+    /// Starts or continues the recording of a directory.
     fn begin_recording(&self, globals: &Globals, directory: PathBuf) -> Result<AttachedDocument, Failure> {
         let is_known = attached_at(&open::directory(globals)?, &directory).is_some();
         let is_open = !is_known && self.keep_ignored.is_none() && self.keep_secrets.is_none();
@@ -198,14 +198,14 @@ impl DetachArgs {
             changes.extend(plan_removal(agents, &SettingsScope::User(&user))?);
         } else {
             let others = text::count(ended.left.len() as u64, "other directory");
-            output::note(&format!("hooks in your own settings stay, for {others}; --all takes them out"));
+            output::note(&format!("hooks in your own settings stay, for {others}; --all removes them"));
         }
         changes.iter().try_for_each(apply)?;
-        out.show(&changes, |out| tell(&changes, "has no hooks any more in", "there were no hooks to take out", out))?;
+        out.show(&changes, |out| tell(&changes, "no longer has hooks in", "no hooks to remove", out))?;
         Ok(Exit::Ok)
     }
 
-    /// Ends the recording of the directory that a path is in; of all of them where none is given.
+    /// Ends the recording of the directory that contains a path, or of all directories.
     fn end_recording(&self, globals: &Globals, of: Option<&Path>, out: &mut Out) -> Result<EndedRecording, Failure> {
         let data = open::directory(globals)?;
         let all = attached(&data)?;
@@ -213,7 +213,7 @@ impl DetachArgs {
             Some(path) => attached_at(&data, path).into_iter().collect(),
             None => all,
         };
-        // With a repository its other worktrees end.
+        // Detaching a repository also detaches its other worktrees.
         ending.retain(|one: &AttachedDirectory| one.worktree_of.is_none() || of.is_some());
         if self.purge && !self.yes && !ending.is_empty() {
             confirm_purge(&ending, out)?;
@@ -235,7 +235,7 @@ impl DetachArgs {
         }
         let paths = |all: Vec<AttachedDirectory>| all.into_iter().map(|one| one.directory.0).collect::<Vec<_>>();
         let mut ended = paths(ending);
-        // Hooks that an earlier detach has left are taken out, too.
+        // Hooks that an earlier detach has left are removed, too.
         ended.extend(of.map(|path| top_of(path).to_owned()).filter(|top| !ended.contains(top)));
         Ok(EndedRecording { ended, left: paths(attached(&data)?) })
     }
@@ -244,25 +244,25 @@ impl DetachArgs {
 fn confirm_purge(ending: &[AttachedDirectory], out: &mut Out) -> Result<(), Failure> {
     let named: Vec<String> = ending.iter().map(|one| text::one_line(&one.directory.0.to_string_lossy(), 80)).collect();
     let question = format!("remove what was recorded of {} for good?", named.join(", "));
-    let unasked = Failure::usage(format!("there is no terminal to ask on: {question}"));
+    let unasked = Failure::usage(format!("no terminal to ask on: {question}"));
     output::confirm(out, &question, "nothing was detached", unasked.with_hint("--yes removes it without asking"))
 }
 
-/// Frees what removed sessions had, so that nothing of it is left; later where the store is in use.
+/// Frees the space of removed sessions at once, unless the store is in use.
 fn free(data: &Path) -> Result<(), Failure> {
     match super::block_on(make_way(data))? {
         Ok(()) => {
             LocalStore::collect(data, false)?;
         }
         Err(Failure::Told { exit: Exit::Busy, .. }) => {
-            output::note("what was recorded is removed, and its space is freed by `foldspace gc`: the store is in use");
+            output::note("removed the recorded session, but the store is in use: `foldspace gc` frees its space");
         }
         Err(failure) => return Err(failure),
     }
     Ok(())
 }
 
-/// Tells of agents that have hooks in your settings, none of which has reported from an attached directory.
+/// Returns findings about agents with hooks in your settings that have never reported from an attached directory.
 pub(super) fn silent_hooks(data: &Path) -> Vec<Finding> {
     let Ok(directories) = attached(data) else { return Vec::new() };
     let reported = || {
@@ -284,8 +284,8 @@ pub(super) fn silent_hooks(data: &Path) -> Vec<Finding> {
     let finding = |HookPlace { agent, path }| Finding {
         what: "hooks",
         state: DoctorReport::Limited,
-        found: format!("{agent} has hooks in {}, and none has reported yet", path.display()),
-        advice: "use it in an attached directory; Codex runs hooks that are approved with /hooks".to_owned(),
+        found: format!("{agent} has hooks in {}, but has not reported yet", path.display()),
+        advice: "use it in an attached directory; Codex only runs hooks that were approved with /hooks".to_owned(),
     };
     silent.map(finding).collect()
 }
@@ -302,19 +302,19 @@ fn bytes_or_no(text: &str) -> Result<u64, String> {
     let found =
         units.into_iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?.parse::<u64>().ok()?, shift)));
     let bytes = found.and_then(|(number, shift)| number.checked_mul(1 << shift));
-    bytes.ok_or_else(|| "give a number of bytes, such as 500M or 2G, or no".to_owned())
+    bytes.ok_or_else(|| "expected a number of bytes, such as 500M or 2G, or no".to_owned())
 }
 
 fn given_directory(given: Option<&Path>) -> Result<PathBuf, Failure> {
     workspace::existing_directory("DIR", given.unwrap_or(Path::new(".")))
 }
 
-/// Returns the top of the worktree that a directory is in; itself where it is in none.
+/// Returns the top of the worktree that contains a directory, or the directory itself.
 fn top_of(directory: &Path) -> &Path {
     directory.ancestors().find(|above| above.join(".git").exists()).unwrap_or(directory)
 }
 
-/// Returns the directory of the data where it was stated: agents do not know it.
+/// Returns the data directory if it was given explicitly, since agents can't derive it.
 fn stated_data(globals: &Globals) -> Result<Option<PathBuf>, Failure> {
     let is_stated = globals.data.is_some() || std::env::var_os("FOLDSPACE_DATA").is_some_and(|data| !data.is_empty());
     let data = is_stated.then(|| open::directory(globals)).transpose()?;
@@ -354,7 +354,7 @@ fn tell_recorded(recorded: &AttachedDocument, out: &mut Out) -> Result<(), Failu
         (0, _) => {}
         (borrowed, 0) => {
             let files = text::count(borrowed, "file");
-            output::note(&format!("only git has the contents of {files}; they are lost with .git (see --own-copy)"));
+            output::note(&format!("only git stores the contents of {files}; they are lost with .git (see --own-copy)"));
         }
         (borrowed, limit) => {
             let (files, limit) = (text::count(borrowed, "file"), text::size(limit));
@@ -374,7 +374,7 @@ fn ignored_line(IgnoredLeftOut { left_out, limits }: IgnoredLeftOut) -> String {
 fn not_kept_line(not_kept: &[EntryPath]) -> Option<String> {
     let shown: Vec<String> = not_kept.iter().take(10).map(EntryPath::to_string).collect();
     let more = if not_kept.len() > shown.len() { ", ..." } else { "" };
-    (!shown.is_empty()).then(|| format!("by digest only, so they can't be put back: {}{more}", shown.join(", ")))
+    (!shown.is_empty()).then(|| format!("by digest only, so they can't be restored: {}{more}", shown.join(", ")))
 }
 
 fn tell(changes: &[SettingsChange], done: &str, none: &str, out: &mut Out) -> Result<(), Failure> {
@@ -396,7 +396,7 @@ fn show_status(globals: &Globals, user: &UserSettings, directory: &Path, out: &m
     let opened = if attached.is_empty() { None } else { Some(open::glance(&data)?) };
     let of = |attached: AttachedDirectory| {
         let own_copies = own_copies_of(&data, &attached.directory.0);
-        // Other commands report a session that can't be read.
+        // Other commands report an unreadable session.
         let state = opened.as_ref().and_then(|opened| opened.sessions.session(attached.session).ok()?.state().ok());
         let files = state.map(|state| VirtualFileSystem::of(&state)).unwrap_or_default();
         let is_lost = |entry: &Entry| matches!(entry.node, Node::File { incomplete: true, .. });

@@ -23,17 +23,17 @@ pub(super) struct Grep {
     /// The directory or file to search
     #[arg(default_value = "/")]
     path: String,
-    /// Searches only files that match: by name where GLOB has no slash, else by path
+    /// Searches only files that match GLOB: by name if it has no slash, else by path
     #[arg(short, long, value_name = "GLOB")]
     glob: Option<String>,
     /// Ignores case
     #[arg(short, long)]
     ignore_case: bool,
-    /// Names the files that match, not the lines
+    /// Lists the files that match, not the lines
     #[arg(short = 'l', long)]
     files_with_matches: bool,
     /// Searches the whole history up to --at: all versions of all files, events and the output of commands; shows
-    /// the positions between which a line was there
+    /// the positions between which a line existed
     #[arg(long)]
     all_history: bool,
     #[command(flatten)]
@@ -54,7 +54,7 @@ impl Grep {
                 let is_inside = *other == path || other.is_below(&path);
                 is_inside && glob.as_ref().is_none_or(|glob| glob.fits(other))
             };
-            // A search in named files is not one in events.
+            // A search in named files excludes events.
             let events = path.is_root() && glob.is_none() && !self.files_with_matches;
             let what = HistorySearch { until: self.at.resolve(&found.session)?, wanted: &wanted, events };
             return ever::search_all(&found.session, &lines, &what, self.files_with_matches, out);

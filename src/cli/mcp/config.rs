@@ -1,4 +1,4 @@
-//! The configuration with which clients start the server.
+//! The configurations of clients that start the server.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -13,7 +13,7 @@ const NAME: &str = "foldspace";
 const PLACES: [&str; 5] = ["--data", "--dir", "--answers", "--allow-root", "--mount"];
 const VALUED: [&str; 1] = ["--color"];
 
-/// Variables that a client that starts the server may lack.
+/// Variables that a client may not pass on to the server.
 const PASSED_ON: [&str; 15] = [
     "CONTAINER_HOST",
     "CONTAINER_SSHKEY",
@@ -29,11 +29,11 @@ const PASSED_ON: [&str; 15] = [
     "PODMAN_CONNECTION",
     "PODMAN_IDENTITY",
     "PODMAN_URL",
-    // The user's engine is found by it.
+    // Locates the user's engine.
     "XDG_RUNTIME_DIR",
 ];
 
-/// The clients whose configuration is known.
+/// The supported clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum McpClientKind {
     /// Claude Code and Claude Desktop
@@ -86,12 +86,12 @@ impl McpClientKind {
         }
     }
 
-    /// Connects for each call, so that only a sticky session is one.
+    /// Returns true if the client connects for each call, so that it needs a sticky session.
     fn connects_often(self) -> bool {
         self == Self::Langgraph
     }
 
-    /// Returns the lines of a program that start the server; none for a client with a file of settings.
+    /// Returns program code that starts the server; `None` for a client with a settings file.
     fn program(self, server: &Value) -> Option<String> {
         let (command, args) = (&server["command"], &server["args"]);
         let env = server.get("env").cloned().unwrap_or_else(|| json!({}));
@@ -167,7 +167,7 @@ impl McpClientKind {
                 }
                 json!({ "mcp": { NAME: server } })
             }
-            // They are programs.
+            // The other clients are programs.
             _ => Value::Null,
         };
         serde_json::to_string_pretty(&document).unwrap_or_default()
@@ -216,7 +216,7 @@ pub(super) fn print(client: McpClientKind, globals: &Globals, out: &mut Out) -> 
         }
     }
     let start = ServerCommand { program: told(program.into_os_string())?, args, env };
-    output::note(&format!("this belongs into {}", client.place()));
+    output::note(&format!("put this into {}", client.place()));
     out.line(client.snippet(&start))
 }
 
@@ -255,7 +255,7 @@ fn whole(path: &str) -> Result<String, Failure> {
 fn told(text: OsString) -> Result<String, Failure> {
     text.into_string().map_err(|text| {
         let shown = text::one_line(&text.to_string_lossy(), 300);
-        Failure::usage(format!("{shown} is not UTF-8, so it can't stand in a client's configuration"))
+        Failure::usage(format!("{shown} is not UTF-8, so it can't be in a client's configuration"))
     })
 }
 

@@ -22,10 +22,10 @@ use sticky::StickyArgs;
 
 /// Serves a workspace's tools to an MCP client, on standard input and output
 ///
-/// A client's session begins at its first call that needs one, and is named after the client; --session names one
-/// to continue or to begin. A container stops when the client leaves; the files stay. Begin with --backend host or
-/// container: in memory, the default, no command can run. Kits pass on few variables: give CONTAINER_HOST, FOLDSPACE_IMAGE
-/// and others as their `env`, which --print-config writes.
+/// A client's session starts at its first call that needs one, and is named after the client; --session names a session
+/// to continue or start. A container stops when the client disconnects; the files stay. Use --backend host or
+/// container: the default, memory, can't run commands. Clients pass on few variables: set CONTAINER_HOST,
+/// FOLDSPACE_IMAGE and others as their `env`, as --print-config does.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -36,7 +36,7 @@ Examples:
 pub(super) struct Mcp {
     #[command(flatten)]
     offer: OfferArgs,
-    /// Prints the configuration for that client, with the other options as given
+    /// Prints the configuration for this client, with the other options as given
     #[arg(long, value_name = "CLIENT")]
     print_config: Option<McpClientKind>,
     #[command(flatten)]
@@ -47,13 +47,13 @@ pub(super) struct Mcp {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct OfferArgs {
-    /// MCP: continues the session of that name, or begins it; else each client has a new one
+    /// MCP: continues or starts the session with this name [default: a new session for each client]
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
-    /// MCP: the part of that session that the client has: itself, or a child [default: shared]
+    /// MCP: the client's relation to that session: the session itself or a child [default: shared]
     #[arg(long, value_name = "HOW", requires = "session", value_parser = workspace::isolation())]
     isolation: Option<Isolation>,
-    /// MCP: the name under which the client works [default: its own]
+    /// MCP: the agent name of the client [default: its own name]
     #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
     /// MCP: the tools offered: files, shell, python, podman_shell, sessions, or all
@@ -75,7 +75,7 @@ impl Mcp {
         let here = std::env::current_dir().ok();
         let usual_name = here.and_then(|here| Some(here.file_name()?.to_string_lossy().into_owned()));
         let mut options = McpOptions { usual_name, ..self.offer.options(mounts.specs)? };
-        // What would not start is not printed either.
+        // After the checks above, so that only a configuration that works is printed.
         if let Some(client) = self.print_config {
             return config::print(client, globals, out);
         }
@@ -121,7 +121,7 @@ impl OfferArgs {
 const ATTACH_PATH: &str = "/v1/mcp";
 const ATTACH_PROTOCOL: &str = "foldspace-mcp";
 
-/// Returns the route at which the command `mcp` of other processes attaches.
+/// Returns the route that `foldspace mcp` in other processes connects to.
 pub(super) fn attach_route(face: &HttpFace) -> Router {
     upgrade_route(face, ATTACH_PATH, ATTACH_PROTOCOL, |request| {
         let UpgradeRequest { hub, caller, params, end } = request;
@@ -130,7 +130,7 @@ pub(super) fn attach_route(face: &HttpFace) -> Router {
             async move {
                 let (input, output) = tokio::io::split(stream);
                 if let Err(error) = server.serve(input, output, end).await {
-                    tracing::debug!(%error, "an MCP client left in an odd way");
+                    tracing::debug!(%error, "the connection of an MCP client failed");
                 }
             }
             .boxed()
@@ -138,16 +138,16 @@ pub(super) fn attach_route(face: &HttpFace) -> Router {
     })
 }
 
-/// Time for a client to read what is left for it, once it says no more.
+/// The time limit for a client to read its last answers, after it has closed its input.
 const CLOSING: Duration = Duration::from_secs(3);
-/// Bytes that are passed on at once.
+/// The number of bytes forwarded at once.
 const PIECE: usize = 64 << 10;
 
-/// Passes on messages until the input ends or a signal comes, and then the answers to the calls in flight.
+/// Forwards messages until the input ends or a signal arrives, and then the answers to the calls in flight.
 async fn serve(owner: &OwnerClient, asked: &AttachRequest, signals: &mut Signals) -> Result<(), Failure> {
     let stream = owner.client.upgrade(ATTACH_PATH, ATTACH_PROTOCOL, asked).await?;
     let (from_owner, mut to_owner) = tokio::io::split(stream);
-    // Pipes are waited for without a thread each, which saves two changes of threads for every message.
+    // Polls the pipes without threads, which saves two thread switches for each message.
     let (mut input, output) = rmcp::transport::io::stdio_pipes();
     let ended = CancellationToken::new();
     let taking = async {
@@ -156,7 +156,7 @@ async fn serve(owner: &OwnerClient, asked: &AttachRequest, signals: &mut Signals
             _ = signals.next() => {}
         }
         ended.cancel();
-        // The owner ends the client's calls after a moment, in which they may be answered.
+        // The owner ends the client's calls after a grace period.
         to_owner.shutdown().await?;
         std::future::pending::<io::Result<()>>().await
     };
@@ -164,7 +164,7 @@ async fn serve(owner: &OwnerClient, asked: &AttachRequest, signals: &mut Signals
         ended = taking => ended,
         ended = pass_on(from_owner, output, &ended) => ended,
     };
-    passed.map_err(|error| Failure::io("pass on", "messages", &error))
+    passed.map_err(|error| Failure::io("forward", "messages", &error))
 }
 
 async fn pass_on(

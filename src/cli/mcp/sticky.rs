@@ -1,4 +1,4 @@
-//! One session for a kit that connects anew for each call.
+//! One session for a client that reconnects for each call.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,20 +10,20 @@ use foldspace::event::Digest;
 
 use crate::cli::{Failure, Globals, files, open, output};
 
-/// Time within which another connection of the same parent is told of.
+/// The time within which another connection of the same parent causes a note.
 const SOON: Duration = Duration::from_secs(60);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StickyArgs {
-    /// Continues the session of this directory and parent process: for kits that connect for each call
+    /// Continues the session of this directory and parent process, for clients that connect for each call
     #[arg(long, conflicts_with = "session")]
     pub(super) sticky: bool,
-    /// Has a session for each KEY, such as a thread or a user of the parent
+    /// Uses a separate session for each KEY, such as a thread or a user of the parent
     #[arg(long, value_name = "KEY", requires = "sticky")]
     pub(super) sticky_key: Option<String>,
 }
 
-/// The process that started this one, in a directory, under a key of its own.
+/// The process that started this one, with its directory and key.
 pub(super) struct Parent {
     directory: PathBuf,
     digest: Digest,
@@ -34,14 +34,14 @@ impl Parent {
         let failed = |error: std::io::Error| Failure::io("find", "the process that started this one", &error);
         let directory = std::env::current_dir().map_err(failed)?;
         let process = std::os::unix::process::parent_id();
-        // A parent in another namespace of processes is not to be seen.
+        // A parent in another process namespace is not visible.
         let started = process_stat(process).ok().and_then(|stat| stat.into_iter().nth(STARTED)).unwrap_or_default();
         let mut told = directory.as_os_str().as_bytes().to_vec();
         told.extend(format!("\0{process}\0{started}\0{}", key.unwrap_or_default()).bytes());
         Ok(Self { directory, digest: Digest::of(&told) })
     }
 
-    /// Returns the name of its session: the directory's, as far as a name may have its characters, and a part of a digest.
+    /// Returns the name of its session: the allowed characters of the directory's name, and a part of a digest.
     pub(super) fn session(&self) -> String {
         let name = self.directory.file_name().unwrap_or(OsStr::new("")).to_string_lossy();
         let is_fit = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
@@ -54,8 +54,8 @@ impl Parent {
         self.digest.to_string().chars().take(8).collect()
     }
 
-    /// Tells on standard error when the same parent has connected a moment ago: each connection begins a session.
-    #[expect(clippy::disallowed_methods, reason = "a note of processes is no part of the store")]
+    /// Prints a note if the same parent has just connected before, since each connection starts a session.
+    #[expect(clippy::disallowed_methods, reason = "a note of processes is not part of the store")]
     pub(super) fn tell_of_another(&self, globals: &Globals) {
         let Ok(data) = open::directory(globals) else { return };
         let notes = data.join("mcp-parents");
@@ -66,11 +66,11 @@ impl Parent {
         };
         if is_recent(&note) {
             output::note(
-                "this process has connected a moment ago, and each connection begins a session of its own; --sticky \
-                 continues one",
+                "this process has just connected before, and each connection starts a new session; --sticky continues \
+                 the same one",
             );
         }
-        // Without the note there is only no hint.
+        // Without the file only the note is missing.
         if files::make_private(&notes).is_ok() {
             let _ = files::write(&note, |_| Ok(()));
         }

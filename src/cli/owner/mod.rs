@@ -1,4 +1,4 @@
-//! The owner of the store, through which this program acts: a process that is started when it is needed, or this one.
+//! The owner of the store, which carries out all commands: a process that is started on demand, or this process.
 
 mod start;
 
@@ -26,17 +26,17 @@ pub(super) use start::owner_command;
 use start::{Begun, begin_in_background};
 
 pub(super) const SOCKET: &str = "http.sock";
-/// Time for another process to serve the store, or to let go of it.
+/// The time limit for another process to serve the store or to release it.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Time for an owner to answer what takes no work.
+/// The time limit for an owner's answer to a request that takes no work.
 const ANSWER: Duration = Duration::from_secs(10);
-/// Time between two tries to start one, when another process has the store.
+/// The time between two attempts to start an owner while another process has the store.
 const AGAIN: Duration = Duration::from_millis(100);
 const UNSERVED: &str =
-    "that process serves nobody: it works with --in-process, or has the library in it; wait for its end";
+    "that process accepts no clients: it runs with --in-process or uses the library; wait until it ends";
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The way to the owner, as long as this program acts.
+/// A connection to the owner, which keeps the owner running.
 pub(super) struct OwnerClient {
     pub(super) client: HttpClient,
     directory: PathBuf,
@@ -44,7 +44,7 @@ pub(super) struct OwnerClient {
 }
 
 enum OwnerPlace {
-    /// Another process, which does not end meanwhile.
+    /// Another process, which stays up until this is dropped.
     Elsewhere {
         _attended: Attended,
     },
@@ -55,12 +55,12 @@ enum OwnerPlace {
 }
 
 impl OwnerClient {
-    /// Finds the owner of the data, or starts it; with `--in-process` this process is it. Needs a runtime.
+    /// Finds the owner of the data, or starts it; with `--in-process`, becomes the owner. Needs a runtime.
     pub(super) async fn of(globals: &Globals, durability: Durability) -> Result<Self, Failure> {
         Self::at(open::directory(globals)?, globals, durability).await
     }
 
-    /// The same for a store that must be there.
+    /// Does the same for a store that must exist.
     pub(super) async fn of_existing(globals: &Globals) -> Result<Self, Failure> {
         Self::at(open::existing(globals)?, globals, Durability::default()).await
     }
@@ -79,7 +79,7 @@ impl OwnerClient {
         let options = HubOptions { progress, tools: all_tools()?.into(), ..HubOptions::new(&directory) };
         let hub = Hub::new(opened.sessions.clone(), options);
         hub.watch_hosts();
-        // The rules of who calls come with each call.
+        // The caller's rules come with each call.
         let face = HttpFace::with_rules(hub.clone(), ShellRules::default());
         #[cfg(feature = "mcp")]
         let others = super::mcp::attach_route(&face);
@@ -89,12 +89,12 @@ impl OwnerClient {
         Ok(Self { client, directory, place: OwnerPlace::Here { hub, opened } })
     }
 
-    /// Tells whether this process is the owner.
+    /// Returns true if this process is the owner.
     pub(super) fn is_here(&self) -> bool {
         matches!(self.place, OwnerPlace::Here { .. })
     }
 
-    /// Returns the sessions, to look at.
+    /// Returns the sessions, read-only.
     pub(super) fn sessions(&self) -> Result<OpenedStore, Failure> {
         match &self.place {
             OwnerPlace::Here { opened, .. } => Ok(opened.again()),
@@ -107,7 +107,7 @@ impl OwnerClient {
         Ok(self.client.work(&format!("/v1/sessions/{parent}/children"), asked, output::progress).await?)
     }
 
-    /// Closes what this process has open, when it ends in a hurry: containers would stay.
+    /// Closes everything that this process has open, for a forced exit: containers would stay otherwise.
     pub(super) fn closing(&self) -> impl Future<Output = ()> + Send + 'static {
         let hub = match &self.place {
             OwnerPlace::Here { hub, .. } => Some(hub.clone()),
@@ -120,7 +120,7 @@ impl OwnerClient {
         }
     }
 
-    /// Closes what this process has open.
+    /// Closes everything that this process has open.
     pub(super) async fn end(self) {
         if let OwnerPlace::Here { hub, .. } = &self.place {
             hub.end();
@@ -135,7 +135,7 @@ pub(super) fn all_tools() -> Result<Tools, Failure> {
     Tools::standard().with(PodmanShellTool).map_err(|error| Failure::failed(error.to_string()))
 }
 
-/// Time for cancelled calls to end.
+/// The time limit for cancelled calls to end.
 const KILLING: Duration = Duration::from_secs(15);
 
 /// Cancels calls in flight, and waits for their end.
@@ -148,11 +148,11 @@ pub(super) async fn end_calls(hub: &Hub) {
 
 fn is_in_process(globals: &Globals) -> bool {
     let set = std::env::var_os("FOLDSPACE_IN_PROCESS");
-    // A program without `serve` can't be an owner in the background.
+    // A program without `serve` can't start an owner in the background.
     cfg!(not(feature = "mcp")) || globals.in_process || set.is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Returns what the owner that runs does, with a client of it; none where none runs.
+/// Returns the status of the running owner, with a client for it; `None` if no owner runs.
 pub(super) async fn running(directory: &Path) -> Result<Option<(HttpClient, ServerStatus)>, Failure> {
     let client = HttpClient::at(directory.join(SOCKET));
     match in_time(directory, client.get("/v1/server")).await? {
@@ -162,7 +162,7 @@ pub(super) async fn running(directory: &Path) -> Result<Option<(HttpClient, Serv
     }
 }
 
-/// Waits for an answer that takes no work: the owner's process may have been stopped.
+/// Waits for the answer to a request that takes no work, with a time limit, since the owner's process may be suspended.
 async fn in_time<T>(
     directory: &Path,
     answer: impl Future<Output = Result<T, ClientError>>,
@@ -170,13 +170,13 @@ async fn in_time<T>(
     let Ok(answer) = tokio::time::timeout(ANSWER, answer).await else {
         let owner = StoreOwner::of(directory)?.unwrap_or_default();
         let what = format!("{owner} has the store, and has not answered for {} seconds", ANSWER.as_secs());
-        let hint = format!("if it was stopped, `kill -CONT {}` lets it go on", owner.process);
+        let hint = format!("if it was suspended, `kill -CONT {}` resumes it", owner.process);
         return Err(Failure::new(Exit::Busy, what).with_hint(hint));
     };
     Ok(answer)
 }
 
-/// Ends the owner that runs, if nobody uses it, so that this process can have the store.
+/// Ends the running owner if it is unused, so that this process can open the store.
 pub(super) async fn make_way(directory: &Path) -> Result<(), Failure> {
     let Some((_, status)) = running(directory).await? else { return Ok(()) };
     if status.clients.is_empty() && status.calls.is_empty() {
@@ -185,7 +185,7 @@ pub(super) async fn make_way(directory: &Path) -> Result<(), Failure> {
     let (process, clients) = (status.process, text::count(status.clients.len() as u64, "client"));
     let calls = text::count(status.calls.len() as u64, "call");
     Err(Failure::new(Exit::Busy, format!("process {process} has the store, with {clients} and {calls} in flight"))
-        .with_hint("`foldspace status` tells of them, and `foldspace stop` ends it"))
+        .with_hint("`foldspace status` lists them, and `foldspace stop` ends the process"))
 }
 
 fn is_nobody(error: &ClientError) -> bool {
@@ -194,7 +194,7 @@ fn is_nobody(error: &ClientError) -> bool {
         ClientError::Unreachable { source, .. } => {
             matches!(source.kind(), NotFound | ConnectionRefused | ConnectionReset)
         }
-        // It ended at this moment.
+        // The owner has just ended.
         ClientError::Broken(_) => true,
         _ => false,
     }
@@ -224,18 +224,18 @@ async fn attend(directory: &Path) -> Result<(HttpClient, Attended), Failure> {
     }
 }
 
-/// Starts the owner of the data in the background, where none runs.
+/// Starts the owner of the data in the background, if none runs.
 pub(super) fn start(directory: &Path) -> Result<(), Failure> {
     let directory = directory.to_owned();
     // The caller may be on a thread of a runtime, which must not be blocked.
     let started = std::thread::spawn(move || super::block_on(attend(&directory)).map(|attended| attended.map(drop)));
-    started.join().unwrap_or_else(|_| Ok(Err(Failure::failed("the owner of the store could not be started"))))?
+    started.join().unwrap_or_else(|_| Ok(Err(Failure::failed("failed to start the owner of the store"))))?
 }
 
 enum Greeting {
     Welcome(HttpClient, Attended),
     Nobody,
-    /// It ends, perhaps only once nobody uses it.
+    /// The owner is ending, perhaps only after its last client.
     Leaving(Failure),
 }
 

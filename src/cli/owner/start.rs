@@ -1,4 +1,4 @@
-//! Starting the owner in the background, as its own session, with nothing of the process that starts it.
+//! Starts the owner in the background, in its own process session, without inherited files.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use crate::cli::workspace::{AUTO_CONFIRM_VARIABLE, MAX_TIMEOUT_VARIABLE};
 use crate::cli::{Exit, Failure};
 
 const LOG: &str = "owner.log";
-/// Bytes of a log that is continued; a longer one begins anew.
+/// The size at which the log is truncated instead of continued.
 const LOG_MAX: u64 = 4 << 20;
 
 /// The outcome of a start.
@@ -23,7 +23,7 @@ pub(in crate::cli) enum Begun {
     Taken(Failure),
 }
 
-/// The words of a background process about its start.
+/// The message of a background process about its start.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum StartWords {
@@ -31,13 +31,13 @@ enum StartWords {
     Failed { exit: u8, message: String, hint: Option<String> },
 }
 
-/// Returns the command that is the owner of the data. On its output it says when it is ready, or why it is not.
-#[expect(clippy::disallowed_methods, reason = "the owner is a process of its own")]
+/// Returns the command that runs the owner of the data. It prints on standard output when it is ready or has failed.
+#[expect(clippy::disallowed_methods, reason = "the owner is a separate process")]
 pub(in crate::cli) fn owner_command(data: &Path) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    // Its rules come with each call, and it serves other processes, too.
+    // Rules come with each call, since the owner serves other processes, too.
     command.env_remove(AUTO_CONFIRM_VARIABLE).env_remove(MAX_TIMEOUT_VARIABLE);
-    // Freed memory goes back after a millisecond: an attach of 100,000 files then takes 120 MB at most, else 160.
+    // Returns freed memory after a millisecond: an attach of 100,000 files then takes at most 120 MB instead of 160.
     command.env("MIMALLOC_PURGE_DELAY", "1");
     command.arg("--data").arg(data).args(["serve", "--background"]).current_dir("/");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -56,7 +56,7 @@ pub(in crate::cli) async fn begin_in_background(directory: &Path) -> Result<Begu
     }
     let words = serde_json::from_slice(&said);
     if !matches!(words, Ok(StartWords::Ready)) {
-        // A start that failed leaves no process behind.
+        // A failed start leaves no process behind.
         child.wait().await.map_err(|error| failed(&error))?;
     }
     match words {
@@ -73,24 +73,24 @@ pub(in crate::cli) async fn begin_in_background(directory: &Path) -> Result<Begu
     }
 }
 
-/// The background process's side: who started it waits for its words.
+/// The background process's side of a start: the process that started it waits for its message.
 pub(in crate::cli) struct Starter(());
 
 impl Starter {
-    /// Leaves the session, the descriptors and the directory of the process that started this one. It is called before
+    /// Detaches from the process that started this one: its session and file descriptors. Must be called before
     /// anything is opened.
     pub(in crate::cli) fn leave() -> Self {
         close_inherited();
-        // It fails for the leader of a session only, which this process is then.
+        // It fails only if this process already leads a session.
         let _ = rustix::process::setsid();
         Self(())
     }
 
-    /// Sends what is logged to a file of the data.
+    /// Redirects the log to a file in the data directory.
     pub(in crate::cli) fn log_to(&self, directory: &Path) {
         let log = log_file(&directory.join(LOG)).and_then(|log| Ok(rustix::stdio::dup2_stderr(log)?));
         if let Err(error) = log {
-            tracing::debug!(%error, "nothing is logged");
+            tracing::debug!(%error, "failed to open the log");
         }
     }
 
@@ -108,18 +108,18 @@ impl Starter {
     }
 }
 
-/// Says it, and closes the pipe: the end of what is said is the start's.
+/// Sends the message, and closes the pipe: its end marks the end of the start.
 fn say(words: &StartWords) {
     let text = serde_json::to_vec(words).unwrap_or_default();
-    // Who started this process may be gone.
+    // The process that started this one may be gone.
     drop(io::stdout().write_all(&text).and_then(|()| io::stdout().flush()));
     if let Ok(null) = null() {
-        // Nothing more is said there.
+        // Nothing else is printed there.
         let _ = rustix::stdio::dup2_stdout(null);
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "an owner's log is no part of the store")]
+#[expect(clippy::disallowed_methods, reason = "an owner's log is not part of the store")]
 fn log_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).mode(0o600);
@@ -135,12 +135,12 @@ fn null() -> io::Result<File> {
     OpenOptions::new().write(true).open("/dev/null")
 }
 
-/// Closes what this process was given beyond its standard streams, such as a pipe behind the first command.
-#[expect(clippy::disallowed_methods, reason = "the kernel tells of descriptors in a directory")]
+/// Closes all inherited file descriptors except the standard streams, such as a pipe of the first command.
+#[expect(clippy::disallowed_methods, reason = "the kernel lists descriptors in a directory")]
 fn close_inherited() {
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers = open.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    // The directory itself is among them, and closed by then.
+    // They include the directory itself, which is closed by then.
     for number in numbers.filter(|number| *number > 2).collect::<Vec<_>>() {
         let _ = nix::unistd::close(number);
     }

@@ -30,10 +30,10 @@ Examples:
 
 Conditions: path GLOB, kind KIND, agent NAME, tool NAME, failed, /REGEX/, or a predicate over slices (see \
 `foldspace bisect --help`). Searches: a regular expression over events, paths and contents; path:REGEX, \
-content:REGEX and event:REGEX look only there.
+content:REGEX and event:REGEX search only these.
 
-Forward options begin before the first event, backward ones after the last, unless --at or --before is given. \
-Exits with 1 when nothing is found.")]
+Forward options start before the first event, backward options after the last, unless --at or --before is given. \
+Exits with 1 if nothing is found.")]
 pub(super) struct ReplayArgs {
     /// The session, by name or by the beginning of its id
     session: String,
@@ -44,13 +44,13 @@ pub(super) struct ReplayArgs {
     /// Goes towards earlier events
     #[arg(long)]
     backward: bool,
-    /// Shows every place, not only the first
+    /// Shows every match, not only the first
     #[arg(long)]
     all: bool,
-    /// Shows that place: event, files, file PATH, slices, slice NAME, output or diff
+    /// Shows this part of a step: event, files, file PATH, slices, slice NAME, output or diff
     #[arg(long, num_args = 1..=2, value_names = ["WHAT", "NAME"])]
     show: Vec<String>,
-    /// Shows the whole file, with a sign before each changed line
+    /// Shows the whole file, with a mark before each changed line
     #[arg(long)]
     whole: bool,
     /// Leaves the mouse to the terminal, as the key M does
@@ -61,25 +61,25 @@ pub(super) struct ReplayArgs {
 #[derive(Debug, Default, PartialEq, clap::Args)]
 #[group(multiple = false)]
 struct Verb {
-    /// Goes on by N events
+    /// Steps forward by N events
     #[arg(long, value_name = "N")]
     step: Option<u64>,
-    /// Goes back by N events
+    /// Steps back by N events
     #[arg(long, value_name = "N")]
     back: Option<u64>,
-    /// Goes on by N calls, and shows what the whole call did
+    /// Steps forward by N calls, and shows the changes of the whole call
     #[arg(long, value_name = "N")]
     step_call: Option<u64>,
-    /// Goes on until a condition is met; may be given several times, for any of them
+    /// Continues until a condition is met; may be given several times, for any of the conditions
     #[arg(long, value_name = "CONDITION", value_parser = NonEmptyStringValueParser::new())]
     until: Vec<String>,
-    /// Goes on to a match of a regular expression
+    /// Continues to the next match of a regular expression
     #[arg(long, value_name = "REGEX", value_parser = NonEmptyStringValueParser::new())]
     search: Option<String>,
-    /// Goes on to the next change at a path
+    /// Continues to the next change at a path
     #[arg(long, value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
     changes: Option<String>,
-    /// Compares two places: N or -N of this session, NAME or NAME@SEQ of another
+    /// Compares two positions: N or -N of this session, NAME or NAME@SEQ of another session
     #[arg(long, value_name = "A..B", allow_hyphen_values = true)]
     diff: Option<String>,
 }
@@ -98,14 +98,14 @@ impl ReplayArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         if (self.backward || self.all) && !self.verb.goes() {
             let option = if self.backward { "--backward" } else { "--all" };
-            return Err(Failure::usage(format!("{option} is for options that go somewhere, and there is none"))
+            return Err(Failure::usage(format!("{option} requires an option that moves"))
                 .with_hint("add --step, --step-call, --until, --search or --changes"));
         }
         let scripted = self.verb.is_given() || !self.show.is_empty() || out.is_json();
         let has_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
         if !scripted && !has_terminal {
-            return Err(Failure::usage("the debugger needs a terminal, and there is none")
-                .with_hint("say what to do: --step N, --until CONDITION, --show WHAT; --help has all"));
+            return Err(Failure::usage("the debugger needs a terminal")
+                .with_hint("without one, use --step N, --until CONDITION, --show WHAT; see --help"));
         }
         let opened = open::reading(globals)?;
         let session = opened.find(&self.session)?.session;
@@ -131,7 +131,7 @@ impl ReplayArgs {
         let mut model = Model::new(past, at);
         model.mouse = !self.no_mouse;
         if !self.at.is_given() {
-            // What runs is looked at where it is; what has ended is read from its first call on.
+            // A running session is shown at its end, an ended session from its first call.
             match session.may_be_running() {
                 true => model.apply(DebuggerAction::Last),
                 false => [DebuggerAction::First, DebuggerAction::Call(Direction::Forward)]
@@ -152,14 +152,14 @@ impl ReplayArgs {
         let at = if self.at.is_given() { self.at.resolve(session)? } else { head };
         if at == 0 {
             return Err(Failure::missing("there is no event before the first")
-                .with_hint("a step is an event: the first is --at 1"));
+                .with_hint("a step is an event: the first event is --at 1"));
         }
         Ok(at)
     }
 }
 
 async fn mind(mut signals: Signals, told: Arc<AtomicBool>, away: Arc<AtomicBool>) {
-    // In raw mode Ctrl-C is a key; as a signal it means the same as any other. At a prompt it is for what runs there.
+    // In raw mode Ctrl-C is a key; as a signal it ends the debugger, like other signals, or a prompt's command.
     while signals.next().await == Interruption::Stop && away.load(Ordering::Relaxed) {}
     told.store(true, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! Acts for the debugger, which only reads.
+//! Runs commands for the debugger, which itself only reads.
 
 use std::io;
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::cli::{Exit, Failure, Globals, Signals, block_on, external_command, op
 use crate::tui::DebuggerHost;
 use crate::tui::model::{OutsideCommand, OutsideVerb};
 
-/// Time between two looks for an answer.
+/// The time between two checks for an answer.
 const PAUSE: Duration = Duration::from_millis(30);
 
 pub(super) struct PagerProgram<'a> {
@@ -21,10 +21,10 @@ pub(super) struct PagerProgram<'a> {
     pub(super) away: &'a AtomicBool,
 }
 
-/// Runs work on a thread that is in no runtime yet: it has its own.
+/// Runs work on a new thread, outside of the current runtime, since the work starts its own runtime.
 fn away_from_runtime<T: Send>(work: impl FnOnce() -> Result<T, Failure> + Send) -> Result<T, Failure> {
     let ended = std::thread::scope(|scope| scope.spawn(work).join());
-    ended.unwrap_or_else(|_| Err(Failure::failed("it ended by a fault of the program")))
+    ended.unwrap_or_else(|_| Err(Failure::failed("the program panicked, which is a bug in foldspace")))
 }
 
 impl PagerProgram<'_> {
@@ -37,7 +37,7 @@ impl PagerProgram<'_> {
         Ok(format!("{words}; the copy is gone"))
     }
 
-    /// Returns the arguments of a command, with the name of its session where that can do no harm.
+    /// Returns the arguments of a command, with the name of its session, or the id if the name is unsafe to paste.
     fn arguments(&self, command: &OutsideCommand) -> Result<Vec<String>, Failure> {
         let session = self.sessions.session(self.sessions.find(&command.session)?.id)?;
         let name = session.name();
@@ -58,22 +58,22 @@ impl PagerProgram<'_> {
 
     fn run(&self, command: &OutsideCommand) -> Result<String, Failure> {
         let (line, arguments) = (self.command_line(command)?, self.arguments(command)?);
-        // What was typed before the question does not answer it; what is no terminal has nothing typed.
+        // Earlier keys must not answer the question. This fails only if the input is not a terminal.
         let _ = rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush);
         let given = answer(&format!("$ {line}\nrun this?"), "[y/N]")?;
         if !matches!(given.as_str(), "y" | "Y" | "yes") {
             return Ok(format!("not run: {line}"));
         }
         let ended = self.start(&arguments)?;
-        answer("\nEnter leads back to the debugger", "")?;
+        answer("\npress Enter to return to the debugger", "")?;
         match ended {
             Exit::Ok => Ok(format!("done: {line}")),
             exit => Err(Failure::failed(format!("exit {} of {line}", exit.code()))),
         }
     }
 
-    /// Runs this program as the command line does, and waits for its end.
-    #[expect(clippy::disallowed_methods, reason = "the person asked for it, and a face starts it")]
+    /// Runs this program as from the command line, and waits for it.
+    #[expect(clippy::disallowed_methods, reason = "the person confirmed it, and a face starts it")]
     fn start(&self, arguments: &[String]) -> Result<Exit, Failure> {
         let failed = |error: io::Error| Failure::io("run", "this program", &error);
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
@@ -88,12 +88,13 @@ impl PagerProgram<'_> {
     }
 }
 
-/// Asks, and waits for a line; a signal answers nothing. No thread is left that would take the debugger's keys.
+/// Asks, and waits for a line; a signal gives an empty answer. Polls, since a blocked reader thread would take the
+/// debugger's keys later.
 fn answer(question: &str, choices: &str) -> Result<String, Failure> {
     let failed = |error: io::Error| Failure::io("read", "the answer", &error);
     away_from_runtime(|| {
         block_on(async {
-            // Before the question, which a signal may answer at once.
+            // Listens before the question, since a signal may answer it at once.
             let mut signals = Signals::listen();
             output::ask(question, choices);
             loop {

@@ -1,4 +1,4 @@
-//! Asks which session, where none is named.
+//! Asks for a session if none is named.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,7 +11,7 @@ use super::mind;
 use crate::cli::{Failure, Signals, block_on, text};
 use crate::tui::{self, Picker};
 
-/// Shows the sessions, the latest first; none is returned if the person leaves.
+/// Shows the sessions, latest first, and returns the chosen name; `None` if the person leaves.
 pub(crate) fn pick(mut entries: Vec<SessionEntry>) -> Result<Option<String>, Failure> {
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.updated));
     let cells = entries.iter().map(listed).map(|row| {

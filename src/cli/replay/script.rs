@@ -47,13 +47,13 @@ pub(super) fn run(
     let begins = if from_start { 1 } else { replay.position(session, past.head())? };
     let mut model = Model::new(past, begins);
     if replay.verb.step_call.is_none() {
-        // A step is an event then, also where a call begins.
+        // A step is then always an event, even at the start of a call.
         model.attempt(DebuggerAction::FoldAll)?;
     }
     if from_start {
         model.stand_outside(0);
     } else if script.looks_back() && !replay.at.is_given() {
-        // The last event is the first that may be meant.
+        // The search includes the last event.
         model.stand_outside(model.past.head() + 1);
     }
     script.run(&mut model, out)
@@ -71,12 +71,12 @@ fn pane<'a>(replay: &'a ReplayArgs, session: &Session) -> Result<Pane<'a>, Failu
             let known = Tab::ALL.into_iter().map(Tab::name).chain(["file", "slice"]);
             let meant = did_you_mean(words.first().copied().unwrap_or_default(), known);
             return Err(Failure::usage(format!("--show can't show {:?}", words.join(" ")))
-                .with_hint(format!("{meant}it shows event, files, file PATH, slices, slice NAME, output or diff")));
+                .with_hint(format!("{meant}use event, files, file PATH, slices, slice NAME, output or diff")));
         }
     })
 }
 
-/// Refuses a path with no entry before and after the step.
+/// Refuses a path that exists neither before nor after the step.
 fn check_is_there(path: &str, step: &ShownStep) -> Result<(), Failure> {
     let path = EntryPath::lookup(path)?;
     let has =
@@ -84,8 +84,8 @@ fn check_is_there(path: &str, step: &ShownStep) -> Result<(), Failure> {
     match has(&step.old) || has(&step.new) {
         true => Ok(()),
         false => {
-            let what = format!("there is no {} at position {}", path.rooted(), step.after);
-            Err(Failure::missing(what).with_hint("`--show files` lists what is there"))
+            let what = format!("{} does not exist at position {}", path.rooted(), step.after);
+            Err(Failure::missing(what).with_hint("`--show files` lists the files"))
         }
     }
 }
@@ -143,7 +143,7 @@ impl ReplayScript<'_> {
                 _ => DebuggerAction::Again(way),
             })?;
         } else if let Some(path) = &verb.changes {
-            // What is shown may have chosen another file meanwhile.
+            // Showing the last step may have selected another file.
             model.attempt(DebuggerAction::Answer(Ask::Select, path.clone()))?;
             model.attempt(DebuggerAction::Change(way))?;
         } else {
@@ -267,7 +267,7 @@ fn show_slice(step: &ShownStep, name: &str, out: &mut Out) -> Result<(), Failure
 fn show_sheet(sheet: &Sheet, out: &mut Out) -> Result<(), Failure> {
     out.line(out.paint(BOLD, clean(&sheet.title, 0, COLUMNS_MAX)))?;
     for line in &sheet.lines {
-        // Tabs and all else as it is, where no terminal reads it.
+        // Without a terminal the text is printed unchanged.
         let text = if out.is_terminal() { clean(&line.text, 0, COLUMNS_MAX) } else { line.text.clone() };
         out.line(out.paint(line.tone, text.trim_end()))?;
     }

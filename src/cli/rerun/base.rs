@@ -1,4 +1,4 @@
-//! The files with which a run of another program begins again.
+//! The initial files for the rerun of another program's run.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -11,31 +11,31 @@ use tempfile::TempDir;
 
 use crate::cli::{Exit, Failure, block_on, text};
 
-/// Bytes of each stream that results have, so that whole outputs are compared.
+/// The number of bytes of each output stream in results, large enough to compare whole outputs.
 const OUTPUT_BYTES: usize = 1 << 20;
 const COPY_SECONDS: u32 = 600;
 
-/// The options about another program's run.
+/// The options for another program's run.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Run of another program")]
 pub(in crate::cli) struct BaseArgs {
-    /// Begins with a copy of DIR, with a COMMIT of the git repository here, or with what an IMAGE has of the run's
-    /// directory; ./DIR, commit:COMMIT and image:IMAGE say which
+    /// Starts with a copy of DIR, with a COMMIT of the git repository here, or with the run's directory in an IMAGE;
+    /// ./DIR, commit:COMMIT and image:IMAGE disambiguate
     #[arg(long, value_name = "DIR|COMMIT|IMAGE", value_hint = clap::ValueHint::DirPath)]
     base: Option<String>,
-    /// The directory in which the run worked, where its transcript does not state it
+    /// The working directory of the run, if its transcript does not state it
     #[arg(long, value_name = "DIR")]
     was_in: Option<String>,
 }
 
-/// The base of a run: where its files are from.
+/// The base of a run: the source of its files.
 enum RunBase {
     Directory(PathBuf),
     Commit(String),
     Image(String),
 }
 
-/// The workspace of a run that is made again, and a session with the files that it begins with.
+/// The workspace of a rerun, and a session with its initial files.
 pub(super) struct BasedRun {
     pub(super) spec: WorkspaceSpec,
     pub(super) directory: Option<String>,
@@ -43,12 +43,12 @@ pub(super) struct BasedRun {
 }
 
 impl BaseArgs {
-    /// Says that these options are for runs of other programs.
+    /// Refuses these options for a session of foldspace.
     pub(super) fn refused(&self) -> Result<(), Failure> {
         match (&self.base, &self.was_in) {
             (None, None) => Ok(()),
-            _ => Err(Failure::usage("--base and --was-in are for sessions that other programs' transcripts became")
-                .with_hint("a session of foldspace has its files, and begins with them")),
+            _ => Err(Failure::usage("--base and --was-in are for sessions imported from transcripts")
+                .with_hint("leave them out: a session of foldspace has its own files")),
         }
     }
 
@@ -57,8 +57,8 @@ impl BaseArgs {
         let is_container = matches!(asked, Some(WorkspaceSpec::Podman(_)));
         let base = self.base.as_deref().map(|base| RunBase::named(base, is_container)).transpose()?;
         let mut spec = asked.ok_or_else(|| {
-            Failure::usage("the transcript does not say where its commands can run")
-                .with_hint("add --backend container, or --backend host, where commands are not sandboxed")
+            Failure::usage("no backend given for the transcript's commands")
+                .with_hint("add --backend container, or --backend host, which does not sandbox commands")
         })?;
         if let (WorkspaceSpec::Podman(options), Some(RunBase::Image(image))) = (&mut spec, &base) {
             options.image.clone_from(image);
@@ -68,7 +68,7 @@ impl BaseArgs {
     }
 }
 
-/// Returns the workspace with what makes it like that of the run: one output, and in a container the same place.
+/// Returns the workspace with the settings of the run: merged output, and in a container the same directory.
 fn like(mut spec: WorkspaceSpec, directory: Option<&str>) -> WorkspaceSpec {
     let commands = match &mut spec {
         WorkspaceSpec::Host(options) => &mut options.commands,
@@ -82,7 +82,7 @@ fn like(mut spec: WorkspaceSpec, directory: Option<&str>) -> WorkspaceSpec {
     {
         let there = PodmanOptions { also_at: Some(directory.to_owned()), ..options.clone() };
         let there = WorkspaceSpec::Podman(there);
-        // Some places are the container's own.
+        // Some paths are reserved by the container.
         if WorkspaceSpec::parse(there.backend_name(), &there.options()).is_ok() {
             return there;
         }
@@ -91,28 +91,28 @@ fn like(mut spec: WorkspaceSpec, directory: Option<&str>) -> WorkspaceSpec {
 }
 
 impl RunBase {
-    /// Tells what is meant by what there is.
+    /// Finds the base that `given` names: an image, a commit or a directory.
     fn named(given: &str, is_container: bool) -> Result<Self, Failure> {
         let shown = text::one_line(given, 300);
         let missing = |what: &str| Failure::missing(format!("--base: {what} {shown}"));
         if let Some(image) = given.strip_prefix("image:") {
             return match is_container {
                 true => Ok(Self::Image(image.to_owned())),
-                false => Err(Failure::usage(format!("--base {shown} is for --backend container"))),
+                false => Err(Failure::usage(format!("--base {shown} requires --backend container"))),
             };
         }
         if let Some(commit) = given.strip_prefix("commit:") {
-            let found = commit_of(commit).ok_or_else(|| missing("the git repository here has no"));
+            let found = commit_of(commit).ok_or_else(|| missing("no such commit in the git repository here:"));
             return found.map(Self::Commit);
         }
         let (path, is_path) = (Path::new(given), given.starts_with(['.', '/']));
         match (path.is_dir(), commit_of(given).filter(|_| !is_path)) {
-            (true, Some(_)) => Err(Failure::usage(format!("--base: {shown} is a directory and a commit"))
-                .with_hint(format!("say --base ./{shown} or --base commit:{shown}"))),
+            (true, Some(_)) => Err(Failure::usage(format!("--base: {shown} is both a directory and a commit"))
+                .with_hint(format!("use --base ./{shown} or --base commit:{shown}"))),
             (true, None) => Ok(Self::Directory(path.to_owned())),
             (false, Some(commit)) => Ok(Self::Commit(commit)),
             (false, None) if is_container && !is_path => Ok(Self::Image(given.to_owned())),
-            (false, None) => Err(missing("there is no directory, and no commit here,")
+            (false, None) => Err(missing("no such directory, and no such commit here:")
                 .with_hint("with --backend container, image:NAME names an image")),
         }
     }
@@ -122,7 +122,7 @@ impl RunBase {
             (Self::Image(_), WorkspaceSpec::Podman(options)) => of_image(options.clone(), directory),
             (Self::Directory(directory), _) => copy_of(directory),
             (Self::Commit(commit), _) => copy_of(checked_out(commit)?.path()),
-            (Self::Image(_), _) => Err(Failure::usage("an image is a base for --backend container")),
+            (Self::Image(_), _) => Err(Failure::usage("an image as --base requires --backend container")),
         }
     }
 }
@@ -136,10 +136,10 @@ fn copy_of(directory: &Path) -> Result<Scratch, Failure> {
     Ok(scratch)
 }
 
-/// Copies the run's directory out of an image, by a container of its own: in that of the run the workspace covers it.
+/// Copies the run's directory out of an image, with a separate container: in the run's own, the workspace hides it.
 fn of_image(options: PodmanOptions, directory: Option<&str>) -> Result<Scratch, Failure> {
     let directory = directory.ok_or_else(|| {
-        Failure::usage("the transcript does not state in which directory of the image the run worked")
+        Failure::usage("the transcript does not state the run's working directory in the image")
             .with_hint("add --was-in DIR, such as --was-in /testbed")
     })?;
     let spec = WorkspaceSpec::Podman(PodmanOptions { also_at: None, ..options });
@@ -155,10 +155,10 @@ fn of_image(options: PodmanOptions, directory: Option<&str>) -> Result<Scratch, 
         return Ok(scratch);
     }
     let why = text::one_line(&outcome.text, 300);
-    Err(Failure::new(Exit::Failed, format!("{directory} could not be copied out of the image: {why}")))
+    Err(Failure::new(Exit::Failed, format!("failed to copy {directory} out of the image: {why}")))
 }
 
-/// Returns the commit of that name, in the repository of the current directory.
+/// Returns the named commit in the repository of the current directory.
 fn commit_of(name: &str) -> Option<String> {
     commit_in(Path::new("."), name).ok()
 }

@@ -26,35 +26,35 @@ const RULES_MAX: u64 = 1 << 20;
 /// Runs a session's recorded calls again, and shows differences
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The session itself is only read. Its calls run in order in a throw-away session, on a fresh workspace of the \
-same kind; recorded external changes are made again. Exits with 1 when a call or the files at the end differ.
+The session itself is only read. Its calls run in order in a throw-away session, in a fresh workspace of the \
+same kind; recorded external changes are repeated. Exits with 1 if a call or the files at the end differ.
 
-Questions about commands are answered as they were recorded; but where commands are not sandboxed, a \
-recorded yes does not count: --allow and --yes allow them. On the host, commands get the environment of who \
-runs foldspace, which is not recorded, so another shell may give other results.
+Questions about commands are answered as recorded; but if commands are not sandboxed, a recorded yes does \
+not count: --allow and --yes allow them. On the host, commands inherit foldspace's environment, which is not \
+recorded, so another shell may give other results.
 
 Rules describe accepted differences, as one JSON object:
   {\"texts\": [{\"pattern\": REGEX, \"replace\": TEXT}],
    \"ignore_fields\": [FIELD], \"ignore_paths\": [GLOB], \"text_files\": [GLOB]}
-They come on top of the built-in ones for times, durations, addresses, process numbers, names below /tmp and \
-the blocks that `ls -l` counts in what tools said, and for compiled Python, its directories and git's index. \
-A GLOB without a slash is held against names, at any depth. Files are compared byte for byte, except those of \
-`text_files`, to which the rules for texts apply. A field is a name, or a place in a result such as \
+They add to the built-in rules for times, durations, addresses, process numbers, names below /tmp and \
+the blocks that `ls -l` counts in the texts of tools, and for compiled Python, its directories and git's index. \
+A GLOB without a slash matches names at any depth. Files are compared byte for byte, except for \
+`text_files`, to which the rules for texts apply. A field is a name, or a path in a result such as \
 \"/entries/*/size\".
 
-Calls of other agents' tools, in a session that `foldspace import` made of a transcript, are made by the tools \
-that are here: those that only read are skipped, and so are those that have no counterpart. Such a run \
-begins with the files of --base. Outputs, exit codes and the files that the transcript states are compared.
+In a session that `foldspace import` made from a transcript, calls of other agents' tools are made with \
+foldspace's tools; calls that only read, and calls without a counterpart, are skipped. Such a run starts \
+with the files of --base. Outputs, exit codes and the files that the transcript states are compared.
 
 Examples:
   foldspace rerun NAME                            in the same kind of workspace
   foldspace rerun NAME --backend host --until 42  on the host, up to event 42
-  foldspace rerun NAME --keep again               keeps what came of it")]
+  foldspace rerun NAME --keep again               keeps the new session")]
 #[command(mut_args(workspace::again))]
 pub(super) struct RerunArgs {
     /// The session, by name or by the beginning of its id
     session: String,
-    /// Runs only the calls that began at POSITION or before
+    /// Runs only calls that started at POSITION or before
     #[arg(long, alias = "at", value_name = "POSITION", allow_hyphen_values = true)]
     until: Option<Position>,
     #[command(flatten)]
@@ -63,14 +63,14 @@ pub(super) struct RerunArgs {
     options: AgainArgs,
 }
 
-/// The calls that are to run again.
+/// The calls to rerun.
 pub(super) struct RunAgain<'a> {
     /// The session, by name or by the beginning of its id.
     pub(super) session: &'a str,
     pub(super) until: Option<&'a Position>,
     pub(super) base: &'a BaseArgs,
     pub(super) options: &'a AgainArgs,
-    /// The name under which the new session is kept.
+    /// The name to keep the new session under.
     pub(super) keep: Option<&'a str>,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct RunAgain<'a> {
 pub(super) struct AgainArgs {
     #[command(flatten)]
     pub(super) rules: RuleFileArgs,
-    /// Keeps the new session under that name, instead of throwing it away
+    /// Keeps the new session under this name instead of discarding it
     #[arg(long, value_name = "NAME")]
     pub(super) keep: Option<String>,
     #[command(flatten)]
@@ -88,7 +88,7 @@ pub(super) struct AgainArgs {
 }
 
 impl AgainArgs {
-    /// Opens the store to read, and through its owner where something is kept.
+    /// Opens the store read-only, or through its owner if the new session is kept.
     pub(super) fn open(&self, globals: &Globals) -> Result<RerunStore, Failure> {
         RerunStore::open(globals, self.keep.is_some())
     }
@@ -97,8 +97,8 @@ impl AgainArgs {
     pub(super) fn workspace(&self) -> Result<Option<WorkspaceSpec>, Failure> {
         match self.workspace.spec()? {
             Some(spec) if spec.named_directory().is_some() => {
-                let what = "--dir: calls run again in a new directory of their own, and in no other; leave it out";
-                Err(Failure::usage(what).with_hint("--keep NAME keeps what comes of it"))
+                let what = "--dir: calls are rerun only in a new directory; leave it out";
+                Err(Failure::usage(what).with_hint("--keep NAME keeps the new session"))
             }
             asked => Ok(asked),
         }
@@ -108,7 +108,7 @@ impl AgainArgs {
 /// The store with the recorded session.
 pub(super) struct RerunStore {
     pub(super) opened: OpenedStore,
-    /// Stays meanwhile, where something is kept.
+    /// Keeps the owner running if the new session is kept.
     owner: Option<OwnerClient>,
 }
 
@@ -122,10 +122,10 @@ impl RerunStore {
     }
 }
 
-/// The options about what may differ.
+/// The options for accepted differences.
 #[derive(Debug, clap::Args)]
 pub(super) struct RuleFileArgs {
-    /// Adds rules for accepted differences, from a JSON file; - is standard input. `foldspace rerun --help` describes it
+    /// Adds rules for accepted differences from a JSON file; - is standard input. `foldspace rerun --help` describes it
     #[arg(long = "rules", value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     file: Option<PathBuf>,
     /// Leaves out the built-in rules for times, durations, addresses and the like
@@ -167,7 +167,7 @@ impl RunAgain<'_> {
         if let Some(until) = until {
             rerun = rerun.until(until);
         }
-        // Its files stay until the end.
+        // Dropped last, since it has the initial files.
         let mut base = None;
         match rerun.transcript()? {
             None => self.base.refused()?,
@@ -197,7 +197,7 @@ fn exit_of(report: &RerunReport) -> Exit {
     }
 }
 
-/// The session in which calls run again: a throw-away one. What is kept is put back into the store at the end.
+/// The throw-away session of a rerun. If it is kept, it is copied into the store at the end.
 pub(super) struct RerunTarget {
     scratch: Scratch,
     store: RerunStore,
@@ -244,7 +244,7 @@ impl RerunTarget {
         Ok(Self { scratch, store })
     }
 
-    /// Returns the surroundings of calls, which Ctrl-C cancels. Needs a runtime.
+    /// Returns the workspace for calls, which Ctrl-C cancels. Needs a runtime.
     fn fresh(&self, rules: ShellRules) -> RerunWorkspace {
         let cancel = CancellationToken::new();
         interrupt::watch(cancel.clone(), interrupt::closing(self.scratch.workspace()));
@@ -267,7 +267,7 @@ impl RerunTarget {
         out.go_live_for_good()?;
         let mut report = RerunPrinter::new(recorded, self.scratch.session());
         let done = crate::cli::block_on(async {
-            // The first failure to show is kept; the calls go on.
+            // A failure to print does not stop the calls; the first is returned.
             let mut shown = Ok(());
             let mut watch = |call: &CallReport| {
                 if shown.is_ok() {
@@ -285,7 +285,7 @@ impl RerunTarget {
         Ok(done)
     }
 
-    /// Says what was kept, and lets go of the store.
+    /// Prints the name of a kept session, and releases the store.
     pub(super) fn end(self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let Some(owner) = self.store.owner else { return Ok(()) };
         crate::cli::block_on(owner.end())?;

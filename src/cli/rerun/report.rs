@@ -1,4 +1,4 @@
-//! Prints calls that ran again, with every difference.
+//! Prints rerun calls, with every difference.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -84,7 +84,7 @@ impl RerunPrinter {
         if report.files.is_empty() {
             return Ok(());
         }
-        out.line(format!("\n{}", out.paint(BOLD, "files at the end, from the recorded session's to these:")))?;
+        out.line(format!("\n{}", out.paint(BOLD, "differences of the files at the end, from recorded to rerun:")))?;
         let (above, new): (Vec<_>, Vec<_>) = report.files.iter().partition(|change| self.shown.contains(change.path()));
         for change in new.iter().take(SHOWN) {
             self.file(change, out)?;
@@ -105,7 +105,7 @@ impl RerunPrinter {
         }
         self.files_at_end(report, out)?;
         for path in &report.missing {
-            out.line(format!("not there, as its contents were never kept: {path}"))?;
+            out.line(format!("missing, because its contents were never stored: {path}"))?;
         }
         let (total, diverged, skipped) = (report.calls.len(), report.diverged(), report.skipped());
         let calls = text::count(total as u64, "call");
@@ -157,7 +157,7 @@ impl RerunPrinter {
     }
 }
 
-/// Names the tools whose calls were not made.
+/// Lists the tools of skipped calls.
 fn told_skipped(report: &RerunReport) -> String {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for call in report.calls.iter().filter(|call| matches!(call.verdict, CallVerdict::Skipped { .. })) {

@@ -1,4 +1,4 @@
-//! A run measured by a session that is known to be right.
+//! A run compared with an expected session.
 
 use clap::{Arg, Args};
 use foldspace::tools::{CallVerdict, Expectation, roots_of};
@@ -7,11 +7,11 @@ use foldspace::{Seq, Session, WorkspaceSpec};
 use super::super::rerun::{RerunPrinter, RuleFileArgs};
 use crate::cli::{Failure, FoundSession, Globals, OpenedStore, Out, open, text, workspace};
 
-/// The options about what a run must come to.
+/// The options for the expected result of a run.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Regression")]
 pub(super) struct ExpectArgs {
-    /// Fails when the calls, their outcomes or the files differ from SESSION, and shows the differences
+    /// Fails if the calls, their outcomes or the files differ from SESSION, and shows the differences
     #[arg(long, value_name = "SESSION")]
     expect: Option<String>,
     #[command(flatten)]
@@ -23,7 +23,7 @@ pub(super) struct ExpectedRun {
     expectation: Expectation,
 }
 
-/// Lets the rules about differences want a session to differ from.
+/// Makes the options for accepted differences require `--expect`.
 pub(super) fn wants_session(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "file" | "no_default_rules" => arg.requires("expect"),
@@ -42,7 +42,7 @@ impl ExpectArgs {
 }
 
 impl ExpectedRun {
-    /// Returns the workspace of a new run that is measured by it: as its own was.
+    /// Returns the workspace for a new run: like that of the expected session.
     pub(super) fn spec(&self, globals: &Globals) -> Result<WorkspaceSpec, Failure> {
         Ok(workspace::spec_for_copy(globals, &self.found.session)?.forked())
     }

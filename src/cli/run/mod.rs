@@ -41,22 +41,22 @@ pub(super) struct RunArgs {
     /// The script; - is standard input
     #[arg(value_hint = clap::ValueHint::FilePath)]
     script: PathBuf,
-    /// Continues the session of that name, or begins it; else a new one is named after the script
+    /// Continues or starts the session with this name [default: a new session, named after the script]
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
-    /// The agent of calls for which the script names none
+    /// The agent of calls without one in the script
     #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
-    /// Continues after a call that went wrong
+    /// Continues after a failed call
     #[arg(long)]
     keep_going: bool,
-    /// Shows what commands print; --json always has it
+    /// Shows the output of commands; --json always includes it
     #[arg(long)]
     show_output: bool,
-    /// Does not wait for the disk after each call: a crash may lose the last moments
+    /// Does not wait for the disk after each call: a crash may lose the last calls
     #[arg(long)]
     no_wait: bool,
-    /// Limits the time of one call; its command has a limit of its own, see --max-timeout
+    /// Limits the time of each call; its command has a separate limit, see --max-timeout
     #[arg(long, value_name = "SECS", value_parser = seconds)]
     timeout: Option<Duration>,
     #[command(flatten)]
@@ -70,7 +70,7 @@ pub(super) struct RunArgs {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let wrong = || "give a number of seconds above 0, such as 30 or 0.5".to_owned();
+    let wrong = || "expected a number of seconds above 0, such as 30 or 0.5".to_owned();
     let seconds: f64 = text.parse().map_err(|_| wrong())?;
     let limit = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
     if limit.is_zero() { Err(wrong()) } else { Ok(limit) }
@@ -91,7 +91,7 @@ impl RunArgs {
             out.go_live_for_good()?;
             let run = ScriptRun { args: self, owner: &owner, script: &script, mounts: &mounts };
             let ran = run.in_session(&opened.sessions, chosen, out).await;
-            // What was not waited for is on the disk before anything is said of it.
+            // Makes everything durable before the summary, since --no-wait did not wait.
             let synced = opened.sessions.store().sync();
             owner.end().await;
             let (session, summary) = ran?;
@@ -106,7 +106,7 @@ impl RunArgs {
     }
 }
 
-/// A script on its way to the owner.
+/// The run of a script through the owner.
 struct ScriptRun<'a> {
     args: &'a RunArgs,
     owner: &'a OwnerClient,
@@ -115,7 +115,8 @@ struct ScriptRun<'a> {
 }
 
 impl ScriptRun<'_> {
-    /// Makes the calls in the session's workspace. Of a new session whose workspace can't be opened nothing is left.
+    /// Makes the calls in the session's workspace. If the workspace of a new session can't be opened, the session is
+    /// removed.
     async fn in_session(
         &self,
         sessions: &Sessions,
@@ -131,7 +132,7 @@ impl ScriptRun<'_> {
             }
             ChosenSession::Known(session) => {
                 let (name, head) = (text::one_line(session.name(), 80), session.head()?);
-                output::note(&format!("session {name} goes on after {}", text::count(head, "event")));
+                output::note(&format!("session {name} continues after {}", text::count(head, "event")));
                 let copied = self.copy_mounts(&session).await?;
                 (session, copied)
             }
@@ -163,7 +164,7 @@ impl ScriptRun<'_> {
         Ok(sessions.session(begun.session)?)
     }
 
-    /// Copies the mounts if the workspace is still empty. It is opened, so that what happened to it meanwhile is recorded.
+    /// Copies the mounts if the workspace is still empty. This opens the workspace, which records external changes.
     async fn copy_mounts(&self, session: &Session) -> Result<Vec<MountHydrated>, Failure> {
         let mounts = self.mounts.specs.iter().map(NewMount::from).collect();
         let asked = CopyMounts { mounts, allow_roots: self.mounts.named_roots() };

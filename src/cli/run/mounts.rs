@@ -1,4 +1,4 @@
-//! Host directories that are to be copied into the workspace.
+//! Host directories to copy into the workspace.
 
 use std::path::PathBuf;
 
@@ -7,24 +7,24 @@ use foldspace::tools::{AllowedRoots, MountSpec};
 
 use crate::cli::Failure;
 
-/// The options about mounts.
+/// The options for mounts.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct MountArgs {
-    /// Copies a directory into the workspace, at PATH or at its root, when the workspace is still empty
+    /// Copies a directory into the workspace, at PATH or at its root, if the workspace is still empty
     #[arg(long = "mount", value_name = "DIR[:PATH]")]
     mounts: Vec<String>,
-    /// Copies only files that fit; may be given several times
+    /// Copies only files that match; may be given several times
     #[arg(long = "mount-include", value_name = "GLOB", requires = "mounts")]
     include: Vec<String>,
-    /// Leaves out what fits, and with a directory all below it; may be given several times
+    /// Leaves out entries that match, and everything below such a directory; may be given several times
     #[arg(long = "mount-exclude", value_name = "GLOB", requires = "mounts")]
     exclude: Vec<String>,
-    /// Copies nothing when a directory holds more bytes than that
+    /// Copies nothing if a directory has more than N bytes
     #[arg(long = "mount-max-bytes", value_name = "N", requires = "mounts")]
     max_bytes: Option<u64>,
-    /// Allows mounts only below DIR; may be given several times [default: what --mount names]
+    /// Allows mounts only below DIR; may be given several times [default: the directories of --mount]
     ///
-    /// FOLDSPACE_MOUNT_ROOTS (directories with colons between), where set, replaces this option.
+    /// FOLDSPACE_MOUNT_ROOTS (directories separated by colons), if set, replaces this option.
     #[arg(long = "allow-root", value_name = "DIR")]
     roots: Vec<PathBuf>,
 }
@@ -34,12 +34,11 @@ fn fence() -> Option<Vec<PathBuf>> {
     Some(std::env::split_paths(&fence).filter(|path| !path.as_os_str().is_empty()).collect())
 }
 
-/// Returns the directories below which mounts are allowed, from the environment or from options, which can't widen
-/// it.
+/// Returns the directories that mounts must be below, from the environment, else from the options.
 pub(in crate::cli) fn allowed_roots(given: &[PathBuf]) -> Result<Option<Vec<PathBuf>>, Failure> {
     match fence() {
         Some(_) if !given.is_empty() => {
-            let what = "FOLDSPACE_MOUNT_ROOTS says what may be mounted; --allow-root can't";
+            let what = "--allow-root can't be combined with FOLDSPACE_MOUNT_ROOTS";
             Err(Failure::usage(what).with_hint("leave out --allow-root, or unset FOLDSPACE_MOUNT_ROOTS"))
         }
         Some(fence) => Ok(Some(fence)),
@@ -69,7 +68,7 @@ impl MountArgs {
 
     fn spec(&self, text: &str) -> Result<MountSpec, Failure> {
         let mut spec = MountSpec::parse(text)?;
-        // A person means it from where they are.
+        // Relative to the current directory, not to the owner's.
         spec.host_path = std::path::absolute(&spec.host_path)
             .map_err(|error| Failure::io("find", spec.host_path.display(), &error))?;
         spec.include_glob.clone_from(&self.include);

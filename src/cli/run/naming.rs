@@ -1,4 +1,4 @@
-//! The session in which a script runs.
+//! Chooses the session for a script.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::cli::{Failure, files};
 const ROOM: usize = 8;
 const ID_DIGITS: usize = 8;
 
-/// The session of a run: one that is there, or the name and the workspace of a new one.
+/// The session of a run: an existing session, or the name and the workspace of a new one.
 pub(super) enum ChosenSession {
     Known(Session),
     New(String, Box<WorkspaceSpec>),
@@ -45,10 +45,10 @@ fn check_same(session: &Session, spec: Option<&WorkspaceSpec>) -> Result<(), Fai
     }
     let (name, backend) = (session.name(), session.backend());
     Err(Failure::usage(format!("session {name} began with another workspace, on {backend}"))
-        .with_hint("go on with it without --backend and what belongs to it, or begin another session"))
+        .with_hint("leave out --backend and its options to continue it, or start another session"))
 }
 
-/// Finds a session by name or id; a few digits are the name of a new one.
+/// Finds a session by name or id. A short beginning of an id counts as the name of a new session.
 fn existing(sessions: &Sessions, wanted: &str) -> Result<Option<SessionId>, Failure> {
     match sessions.find(wanted) {
         Ok(entry) if name_of(&entry) == wanted || wanted.len() >= ID_DIGITS => Ok(Some(entry.id)),

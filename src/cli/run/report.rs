@@ -1,4 +1,4 @@
-//! Calls as they are made: a bar on a terminal, lines elsewhere, or JSON.
+//! Shows calls as they are made: a bar on a terminal, lines elsewhere, or JSON.
 
 use std::io::IsTerminal;
 
@@ -95,7 +95,7 @@ impl<'a> RunReport<'a> {
         self.out.line(format!("       line {} of {}", step.line, self.place))
     }
 
-    /// Shows what a command printed.
+    /// Shows the output of a command.
     fn output(&mut self, outcome: &ToolOutcome) -> Result<(), Failure> {
         for stream in ["stdout", "stderr"] {
             let printed = outcome.result[stream].as_str().unwrap_or_default();

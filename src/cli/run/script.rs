@@ -70,7 +70,7 @@ fn steps(input: impl Read, place: &str) -> Result<Vec<ScriptStep>, Failure> {
             break;
         }
         let step = if line.len() as u64 > LINE_MAX {
-            Err(format!("it has more than {}", text::size(LINE_MAX)))
+            Err(format!("longer than {}", text::size(LINE_MAX)))
         } else {
             step(&line, number)
         };
@@ -85,8 +85,8 @@ fn bad_line(place: &str, number: u64, what: &str) -> Failure {
 }
 
 fn step(line: &[u8], number: u64) -> Result<Option<ScriptStep>, String> {
-    let text = std::str::from_utf8(line)
-        .map_err(|error| format!("it is not UTF-8: byte {} of it makes no sense", error.valid_up_to() + 1))?;
+    let text =
+        std::str::from_utf8(line).map_err(|error| format!("not UTF-8: byte {} is invalid", error.valid_up_to() + 1))?;
     let mark = if number == 1 { '\u{feff}' } else { '\n' };
     let text = text.trim_start_matches(mark).trim();
     if text.is_empty() || text.starts_with('#') || text.starts_with("//") {
@@ -139,11 +139,11 @@ mod tests {
         assert_eq!(message(b"{}"), "line 1 of it: missing field `tool` (column 2)");
         let unknown = message(b"\n{\"tool\":\"ls\",\"parms\":{}}");
         assert!(unknown.starts_with("line 2 of it: unknown field `parms`"), "{unknown}");
-        assert_eq!(message(b"#\n\xff"), "line 2 of it: it is not UTF-8: byte 1 of it makes no sense");
+        assert_eq!(message(b"#\n\xff"), "line 2 of it: not UTF-8: byte 1 is invalid");
         assert_eq!(message(b"{\"tool\":\"ls\",\"params\":[]}"), "line 1 of it: `params` must be an object");
         assert!(message(b"{\"tool\":\"ls\",\"expect\":\"maybe\"}").contains("unknown variant `maybe`"));
         assert!(message(b"{\"tool\":\"ls\"} {}").contains("trailing characters"));
         let long = format!("{{\"tool\":\"ls\"}}{}", " ".repeat(8 << 20));
-        assert_eq!(message(long.as_bytes()), "line 1 of it: it has more than 8.0 MiB");
+        assert_eq!(message(long.as_bytes()), "line 1 of it: longer than 8.0 MiB");
     }
 }

@@ -67,7 +67,7 @@ impl Summary {
         }
     }
 
-    /// Shows it with what the session has come to.
+    /// Shows the summary with the session's state.
     pub(super) fn show(mut self, session: &Session, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let state = session.state()?;
         let tree = VirtualFileSystem::of(&state);
@@ -111,7 +111,7 @@ impl Summary {
         }
         let why = match (self.interrupted, self.not_made, self.wrong_at) {
             (true, ..) => "; stopped by Ctrl-C".to_owned(),
-            (false, 1.., Some(line)) => format!("; stopped at line {line}, --keep-going goes on"),
+            (false, 1.., Some(line)) => format!("; stopped at line {line}, --keep-going continues"),
             _ => String::new(),
         };
         format!("{}: {}{why}", self.calls, words.join(", "))

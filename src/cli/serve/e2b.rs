@@ -1,4 +1,4 @@
-//! E2B's wire API, beside the server's own.
+//! E2B's wire API, next to the server's own.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -9,24 +9,24 @@ use foldspace::http::{E2bApi, E2bOptions, HttpFace, HttpServer, Token};
 use super::{bound, check_reach};
 use crate::cli::{Failure, Out};
 
-/// The port at which the SDKs look for `envd` with `E2B_DEBUG`.
+/// The port where the SDKs expect `envd` if `E2B_DEBUG` is set.
 const DEBUG_PORT: u16 = 49983;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "E2B")]
 pub(super) struct E2bArgs {
     /// Serves E2B's wire API on this address [default: 127.0.0.1:3000]; its sandboxes are sessions of the backend that
-    /// the options below name, else of containers
+    /// the options below select, by default containers
     #[arg(
         long = "e2b", id = "e2b", value_name = "ADDR:PORT", group = "tcp",
         num_args = 0..=1, default_missing_value = "127.0.0.1:3000"
     )]
     address: Option<SocketAddr>,
-    /// Removes the session of a sandbox when the sandbox ends; its history stays by default
+    /// Removes the session of a sandbox when the sandbox ends; by default its history stays
     #[arg(long = "e2b-remove", requires = "e2b")]
     remove_ended: bool,
-    /// Lets every program of this machine work in one sandbox without a token, as clients with E2B_DEBUG=true do; serves
-    /// it on port 49983, too
+    /// Lets every program on this machine use one sandbox without a token, as clients with E2B_DEBUG=true do; also
+    /// serves it on port 49983
     #[arg(long = "e2b-debug", requires = "e2b")]
     debug: bool,
 }
@@ -39,7 +39,7 @@ impl E2bArgs {
     pub(super) fn check(&self, allow_remote: bool) -> Result<(), Failure> {
         match self.address {
             Some(address) if self.debug && !address.ip().is_loopback() => {
-                Err(Failure::usage(format!("other machines can reach {address}, and --e2b-debug asks for no token"))
+                Err(Failure::usage(format!("other machines can reach {address}, and --e2b-debug needs no token"))
                     .with_hint("serve on 127.0.0.1, or leave --e2b-debug out"))
             }
             address => check_reach(address, allow_remote),

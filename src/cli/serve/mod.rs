@@ -41,17 +41,16 @@ use replication::ReplicateToArgs;
 use server_socket::ServerSocket;
 use token::ChosenToken;
 
-/// The process that waits for a server in the background to be ready.
+/// The process that waits until a server in the background is ready.
 type Starting = Option<Starter>;
 
-/// The copy that the server writes, which ends when this is dropped.
+/// The server's copying of the journal, stopped on drop.
 type Replicating = Option<Box<dyn Send>>;
 
 /// Serves sessions to other programs over HTTP, and MCP at /mcp
 ///
-/// It listens on a unix socket in the data directory and, with --http, on TCP, there with MCP. It ends on Ctrl-C or
-/// SIGTERM: calls in flight get some time, then they are cancelled and recorded as interrupted. A second Ctrl-C does
-/// not wait.
+/// It listens on a unix socket in the data directory and, with --http, on TCP, with MCP. It ends on Ctrl-C or SIGTERM:
+/// after a grace period calls in flight are cancelled and recorded as interrupted. A second Ctrl-C skips the wait.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("tcp").multiple(true)))]
 #[command(after_help = "\
@@ -61,22 +60,22 @@ Examples:
   foldspace serve --e2b --token-file ~/.foldspace-token
   curl --unix-socket DATA/http.sock http://localhost/v1/sessions
 
-The API is described in docs/openapi.json, and at /openapi.json. On TCP a token has to be shown: that of --token-file,
-else of FOLDSPACE_TOKEN, else a random one, which is written to http.token in the data directory.")]
+The API is described in docs/openapi.json, and at /openapi.json. TCP clients need a token: from --token-file, else from
+FOLDSPACE_TOKEN, else a random one, which is written to http.token in the data directory.")]
 pub(super) struct Serve {
-    /// Serves on this address, too
+    /// Also serves on this address
     #[arg(long, value_name = "ADDR:PORT", group = "tcp")]
     http: Option<SocketAddr>,
-    /// Allows an address that other machines can reach; the token goes over the network as it is, so put TLS before it
+    /// Allows an address that other machines can reach; the token is sent in clear text, so put TLS in front
     #[arg(long, requires = "tcp")]
     allow_remote: bool,
-    /// Refuses on that address all that changes anything; clients on the unix socket may still do it
+    /// Refuses all changes on that address; clients on the unix socket may still make them
     #[arg(long, requires = "http")]
     read_only: bool,
-    /// A name of this machine under which clients come, beside localhost and its addresses; may be given several times
+    /// Accepts requests to this host name, besides localhost and the machine's addresses; may be given several times
     #[arg(long, value_name = "NAME", requires = "tcp")]
     host_name: Vec<String>,
-    /// Takes the token from the first line of FILE
+    /// Reads the token from the first line of FILE
     #[arg(long, value_name = "FILE", requires = "tcp")]
     token_file: Option<PathBuf>,
     /// Allows mounts, and directories of the host backend, below DIR; may be given several times
@@ -95,13 +94,13 @@ pub(super) struct Serve {
     #[arg(long, value_name = "SECS")]
     keep: Option<u64>,
     /// Ends after SECS without clients, calls and open workspaces [default: never; in the background FOLDSPACE_IDLE,
-    /// else 600, or 0 where CI is set]
+    /// else 600, or 0 if CI is set]
     #[arg(long, value_name = "SECS")]
     idle: Option<u64>,
-    /// Leaves the process that starts it
+    /// Detaches from the process that starts it
     #[arg(long, hide = true, conflicts_with = "tcp")]
     background: bool,
-    /// Waits SECS for calls in flight when the server ends
+    /// Waits up to SECS for calls in flight when the server ends
     #[arg(long, value_name = "SECS", default_value_t = 10)]
     grace: u64,
     /// The format of log lines on the error stream; -v logs each call
@@ -110,19 +109,19 @@ pub(super) struct Serve {
     /// Limits the connections on each listener
     #[arg(long, value_name = "N", default_value_t = 1024, hide_short_help = true)]
     max_connections: u32,
-    /// Sends a span of each tool call to this OTLP collector, over HTTP without TLS; else OTEL_EXPORTER_OTLP_ENDPOINT says
-    /// where. A call with a `traceparent` is in that trace, or in none where that is not recorded
+    /// Sends a span for each tool call to this OTLP collector, over HTTP without TLS [default: the environment's
+    /// OTEL_EXPORTER_OTLP_ENDPOINT]. A call with a `traceparent` joins that trace, and is not sent if it is unsampled
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
 }
 
-/// Threads for work that blocks: each running command has one that follows it.
+/// The largest number of threads for blocking work: each running command uses one.
 const THREADS_MAX: usize = 8192;
-/// Time between two looks whether workspaces, or the server, are unused.
+/// The time between two checks for unused workspaces and an unused server.
 const LOOK: Duration = Duration::from_secs(1);
-/// The same for a server that ends when nobody uses it any more.
+/// The same for a server that ends after its last client.
 const QUICK_LOOK: Duration = Duration::from_millis(20);
-/// Time for the first client of such a server to come.
+/// The time that such a server waits for its first client.
 const FIRST: Duration = Duration::from_secs(10);
 const KEEP: Duration = Duration::from_secs(300);
 const IDLE: Duration = Duration::from_secs(600);
@@ -132,7 +131,7 @@ impl Serve {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let mut starter = self.background.then(Starter::leave);
         let served = self.run_until_end(globals, out, &mut starter);
-        // Who waits for this process hears why it does not serve.
+        // Reports the failure to the process that waits for this one.
         match (served, starter) {
             (Err(failure), Some(starter)) => {
                 starter.failed(&failure);
@@ -156,11 +155,11 @@ impl Serve {
         }
         let (traces, end_traces) = traces::begin(self.otlp.as_deref(), runtime.handle())?;
         let _log = logs::serving(self.log_format, globals.verbose, traces);
-        // Who starts this process in the background tries again.
+        // The process that starts this one in the background retries.
         let patience = if self.background { Duration::ZERO } else { open::PATIENCE };
         let roots = AllowedRoots::new(allowed_roots(&self.roots)?.unwrap_or_default())?;
         let opened = OpenedStore::own(&directory, Durability::default(), patience, &self.host)?;
-        // The directory may be new.
+        // Tries again: opening the store may have created the directory.
         if let Some(starter) = starter {
             starter.log_to(&directory);
         }
@@ -171,14 +170,14 @@ impl Serve {
         runtime.shutdown_timeout(LAST);
         drop(store);
         drop(opened);
-        // The copy gets what the store wrote last.
+        // Stops copying last, so that the copy has the store's last writes.
         served.map(drop)?;
         Ok(Exit::Ok)
     }
 
     fn check_address(&self) -> Result<(), Failure> {
         if SystemClock::default().now().0 < 0 {
-            let what = "the machine's clock shows a time before 1970, of which a server can't tell";
+            let what = "the machine's clock is before 1970, which a server does not support";
             return Err(Failure::new(Exit::Io, what).with_hint("set the clock; --in-process works without a server"));
         }
         check_reach(self.http, self.allow_remote)?;
@@ -195,7 +194,7 @@ impl Serve {
     ) -> Result<Replicating, Failure> {
         let offer = self.offer.options(Vec::new())?;
         let mut rules = ShellRules { advice: Some(foldspace::tools::ASK_THE_PERSON.into()), ..offer.rules.clone() };
-        // The limit of the option is for the models at /mcp.
+        // The option limits only models, which call through /mcp.
         rules.policy.max_chars = MAX_COMMAND_CHARS;
         let tools = all_tools()?.into();
         let hub = Hub::new(opened.sessions.clone(), HubOptions { rules, roots, tools, ..HubOptions::new(directory) });
@@ -243,7 +242,7 @@ impl Serve {
         Ok(None)
     }
 
-    /// Closes workspaces that are unused, until the server itself is to end for want of use.
+    /// Closes unused workspaces until the server has a reason to end, and returns the reason.
     async fn unused(
         &self,
         face: &HttpFace,
@@ -257,7 +256,7 @@ impl Serve {
         let mut used = begun;
         loop {
             tokio::time::sleep(look).await;
-            // Clients that are there may make more calls.
+            // A connected client may make more calls.
             if !keep.is_zero() || face.is_idle() {
                 match face.hub().close_unused(keep).await {
                     0 => {}
@@ -271,7 +270,7 @@ impl Serve {
                 return "a write to the store has failed";
             }
             let is_outdated = face.outdated().now_or_never().is_some();
-            // Who reads a shared store needs its owner, whose files are only a copy.
+            // Readers of a shared store need its owner: the local files are only a copy.
             let is_read = opened.sessions.store().hosts().is_some() && store.has_clients();
             if !face.is_idle() || store.has_writers() || is_read || (face.hub().open_count() > 0 && !is_outdated) {
                 used = Instant::now();
@@ -283,7 +282,7 @@ impl Serve {
             }
             let is_due = idle.is_some_and(|idle| used.elapsed() >= idle && begun.elapsed() >= first);
             if is_due && face.end_if_idle() {
-                return "nobody uses the server";
+                return "the server is unused";
             }
         }
     }
@@ -348,7 +347,7 @@ fn check_reach(address: Option<SocketAddr>, allow_remote: bool) -> Result<(), Fa
     match address {
         Some(address) if !address.ip().is_loopback() && !allow_remote => {
             Err(Failure::usage(format!("other machines can reach {address}"))
-                .with_hint("serve on 127.0.0.1 with TLS before it, or say --allow-remote"))
+                .with_hint("serve on 127.0.0.1 behind TLS, or allow it with --allow-remote"))
         }
         _ => Ok(()),
     }
@@ -368,14 +367,14 @@ async fn keep_alive(notify: &Notify) {
     }
 }
 
-/// The time without use after which a server in the background ends.
+/// Returns the idle time after which a server in the background ends.
 fn usual_idle() -> Result<Duration, Failure> {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     if let Some(said) = set("FOLDSPACE_IDLE") {
         let seconds = said.parse().map(Duration::from_secs);
         return seconds.map_err(|_| {
             Failure::usage(format!("FOLDSPACE_IDLE is {:?}", text::one_line(&said, 80)))
-                .with_hint("give whole seconds, or 0 to end after the last call")
+                .with_hint("set it to whole seconds, or to 0 to end after the last call")
         });
     }
     let in_ci = set("CI").is_some_and(|value| value != "false" && value != "0");

@@ -1,4 +1,4 @@
-//! No API of E2B: this program is built without it.
+//! Stand-in for a program that was built without E2B's API.
 
 use foldspace::WorkspaceSpec;
 use foldspace::http::{HttpFace, HttpServer, Token};

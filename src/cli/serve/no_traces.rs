@@ -1,4 +1,4 @@
-//! Stands in for traces in a program that was built without them.
+//! Stand-in for a program that was built without traces.
 
 use tokio::runtime::Handle;
 

@@ -1,4 +1,4 @@
-//! Tells the service manager about the server, as `sd_notify` does.
+//! Notifies the service manager of the server's state, as `sd_notify` does.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -30,7 +30,7 @@ impl Notify {
         if let Some((socket, address)) = &self.way
             && let Err(error) = socket.send_to_addr(what.as_bytes(), address)
         {
-            tracing::debug!(%error, "the system's manager could not be told");
+            tracing::debug!(%error, "failed to notify the service manager");
         }
     }
 

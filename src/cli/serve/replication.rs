@@ -16,7 +16,7 @@ pub(super) struct ReplicateToArgs {
 }
 
 impl ReplicateToArgs {
-    /// Begins to copy, and lets the server's status tell of it.
+    /// Starts copying, and adds the progress to the server's status.
     pub(super) fn start(&self, directory: &Path, face: &HttpFace) -> Result<Option<Replication>, Failure> {
         let Some(url) = &self.url else { return Ok(None) };
         let replication = Replication::start(directory, url)?;

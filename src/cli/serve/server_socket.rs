@@ -1,4 +1,4 @@
-//! The server's socket in the data directory. Who has the store has it, too: one that is there is left behind.
+//! The server's socket in the data directory. The store's owner also owns the socket; an existing one is stale.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -10,20 +10,20 @@ use tokio::net::UnixListener;
 use crate::cli::Failure;
 use crate::cli::owner::SOCKET;
 
-/// A socket in the data directory, which is removed on drop.
+/// A socket in the data directory, removed on drop.
 pub(super) struct ServerSocket {
     path: PathBuf,
     device_and_inode: (u64, u64),
 }
 
 impl ServerSocket {
-    /// Listens for the process that has the store. What is no socket stays where it is.
+    /// Binds the socket, for the store's owner. Does not remove a file that is not a socket.
     #[expect(clippy::disallowed_methods, reason = "a server makes its socket")]
     pub(super) fn listen(directory: &Path) -> Result<(Self, UnixListener), Failure> {
         let path = directory.canonicalize().unwrap_or_else(|_| directory.to_owned()).join(SOCKET);
         let failed = |error: io::Error| {
             let failure = Failure::io("listen on", path.display(), &error);
-            let hint = "something else is at that path: take it away, or use another --data directory";
+            let hint = "another file is at that path: remove it, or use another --data directory";
             if error.kind() == io::ErrorKind::AddrInUse { failure.with_hint(hint) } else { failure }
         };
         if path.symlink_metadata().is_ok_and(|metadata| metadata.file_type().is_socket()) {
@@ -38,7 +38,7 @@ impl ServerSocket {
         &self.path
     }
 
-    /// Tells whether clients can find the socket: it goes with its directory.
+    /// Returns true if the socket is still at its path; its directory may have been removed.
     pub(super) fn is_there(&self) -> bool {
         device_and_inode(&self.path).is_ok_and(|there| there == self.device_and_inode)
     }

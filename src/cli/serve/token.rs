@@ -11,15 +11,15 @@ use crate::cli::{Exit, Failure, output, text};
 const KEPT: &str = "http.token";
 const FILE_MAX: u64 = 4096;
 
-/// The server's token, as others may have to show it.
+/// The server's token, for checking it and for passing it on.
 pub(super) struct ChosenToken {
     pub(super) token: Token,
     pub(super) text: String,
-    /// The words about a token that was made.
+    /// The message about a generated token.
     pub(super) told: Option<String>,
 }
 
-/// Returns the token that is given to this process; none where one is to be made.
+/// Returns the token from the file or the environment; `None` if one has to be generated.
 pub(super) fn given(file: Option<&Path>) -> Result<Option<ChosenToken>, Failure> {
     let (text, place) = match (file, std::env::var("FOLDSPACE_TOKEN").ok().filter(|given| !given.is_empty())) {
         (Some(file), _) => (from_file(file)?, text::one_line(&file.display().to_string(), 300)),
@@ -37,10 +37,10 @@ pub(super) fn chosen(file: Option<&Path>, directory: &Path) -> Result<ChosenToke
     let path = directory.join(KEPT);
     keep(directory, &path, &made).map_err(|error| Failure::io("write", path.display(), &error))?;
     let shown = text::one_line(&path.display().to_string(), 300);
-    // What is no terminal may be a journal that others read.
+    // Anything but a terminal may be a log that others read.
     let told = match std::io::stdout().is_terminal() {
         true => format!("token {made}, also in {shown}"),
-        false => format!("its token is in {shown}"),
+        false => format!("the token is in {shown}"),
     };
     Ok(ChosenToken { token: checked(&made, KEPT)?, text: made, told: Some(told) })
 }
@@ -55,7 +55,7 @@ fn from_file(path: &Path) -> Result<String, Failure> {
     let failed = |error| Failure::io("read", path.display(), &error);
     let file = std::fs::File::open(path).map_err(failed)?;
     if file.metadata().map_err(failed)?.mode() & 0o077 != 0 {
-        output::note(&format!("others can read the token in {shown}; `chmod 600` keeps it to you"));
+        output::note(&format!("others can read the token in {shown}; `chmod 600` prevents that"));
     }
     let mut read = String::new();
     file.take(FILE_MAX).read_to_string(&mut read).map_err(failed)?;
@@ -65,11 +65,11 @@ fn from_file(path: &Path) -> Result<String, Failure> {
 fn fresh() -> Result<String, Failure> {
     let mut bytes = [0; 32];
     let filled = getrandom::fill(&mut bytes);
-    filled.map_err(|error| Failure::new(Exit::Io, format!("no random token can be made: {error}")))?;
+    filled.map_err(|error| Failure::new(Exit::Io, format!("failed to generate a token: {error}")))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Writes the token for this user only, whatever the mode of an earlier file.
+/// Writes the token readable by this user only, whatever the mode of an earlier file.
 fn keep(directory: &Path, path: &Path, token: &str) -> std::io::Result<()> {
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
     writeln!(file, "{token}")?;

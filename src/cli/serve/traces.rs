@@ -25,8 +25,7 @@ const PATH: &str = "/v1/traces";
 const PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER_MAX: usize = 1 << 20;
 
-/// Starts to send traces to the collector that the option or the environment names. The function returned sends the
-/// rest.
+/// Starts sending traces to the collector that the option or the environment names. The returned function flushes them.
 pub(super) fn begin(given: Option<&str>, runtime: &Handle) -> Result<(TraceLayer, EndTraces), Failure> {
     let named = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
     let base = given.map(str::to_owned).or_else(|| named("OTEL_EXPORTER_OTLP_ENDPOINT"));
@@ -35,8 +34,8 @@ pub(super) fn begin(given: Option<&str>, runtime: &Handle) -> Result<(TraceLayer
         return Ok((None, Box::new(|| {})));
     };
     if !url.starts_with("http://") {
-        return Err(Failure::usage(format!("traces can't be sent to {url:?}"))
-            .with_hint("give a URL that begins with http://; a collector on this machine speaks TLS"));
+        return Err(Failure::usage(format!("cannot send traces to {url:?}"))
+            .with_hint("use a URL that begins with http://, and a collector on this machine for TLS"));
     }
     let exporter = SpanExporter::builder()
         .with_http()
@@ -52,13 +51,13 @@ pub(super) fn begin(given: Option<&str>, runtime: &Handle) -> Result<(TraceLayer
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("foldspace")).with_filter(calls).boxed();
     let end = move || {
         if let Err(error) = provider.shutdown_with_timeout(PATIENCE) {
-            tracing::warn!(%error, "the last traces could not be sent");
+            tracing::warn!(%error, "failed to send the last traces");
         }
     };
     Ok((Some(layer), Box::new(end)))
 }
 
-/// HTTP without TLS on the server's runtime; the sender's thread has none.
+/// HTTP without TLS on the server's runtime: the exporter's thread has no runtime.
 #[derive(Debug)]
 struct Plain {
     runtime: Handle,

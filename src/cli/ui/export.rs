@@ -1,4 +1,4 @@
-//! The page with a session in it as one file: the answers that a server would give to it, and contents of files.
+//! The page with a session as one file: the answers of a server, and contents of files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -19,20 +19,20 @@ use super::single_file::{file_with, packed};
 use crate::cli::mask::MaskArgs;
 use crate::cli::{Failure, Globals, Out, files, open, output, text};
 
-/// Bytes of a content, or a call's whole texts, that are taken along.
+/// The largest content, or whole text of a call, that is included, in bytes.
 const CONTENT_MAX: u64 = 64 << 10;
-/// Bytes of all that can be left out, packed. With them the file of 1,000 calls stays below 5 MB.
+/// The budget for all optional parts, in compressed bytes. It keeps the file of 1,000 calls below 5 MB.
 const BUDGET: usize = 3500 << 10;
-/// Bytes of it that contents get, and texts of calls, whatever the lists of files need.
+/// The part of the budget that is reserved for contents and the texts of calls, in compressed bytes.
 const CONTENTS: usize = 1500 << 10;
-/// Bytes of a slice's value.
+/// The largest value of a slice, in bytes.
 const SLICE_MAX: usize = 16 << 10;
-/// Slices that the page has from the files and the calls.
+/// Slices that the page derives from the files and the calls.
 const KNOWN_SLICES: [&str; 2] = ["VirtualFileSystem", "ToolCalls"];
 const LISTED: usize = 10;
-/// Bytes of the row of a call.
+/// The largest row of a call, in bytes.
 const ROW_MAX: usize = 2 << 10;
-/// Digits of a digest, which only joins an entry and its content here.
+/// The number of digits of a digest, which only joins an entry and its content here.
 const DIGEST: usize = 16;
 
 /// The data of an exported page.
@@ -46,7 +46,7 @@ struct ExportedPage {
     between: Vec<Value>,
     blobs: BTreeMap<String, Value>,
     left_out: Vec<Value>,
-    /// Bytes that are left of the budget.
+    /// The rest of the budget, in bytes.
     #[serde(skip)]
     room: usize,
     #[serde(skip)]
@@ -102,7 +102,7 @@ fn tell(left_out: &[Value]) {
         output::note(&format!("left out{size}: {path}"));
     }
     if left_out.len() > LISTED {
-        output::note(&format!("left out, too: {}", text::count((left_out.len() - LISTED) as u64, "part")));
+        output::note(&format!("also left out: {}", text::count((left_out.len() - LISTED) as u64, "part")));
     }
 }
 
@@ -175,7 +175,7 @@ async fn calls(client: &HttpClient, place: &str, from: u64, to: u64) -> Result<V
     Ok(found)
 }
 
-/// Returns the row of a call, without its parameters where they are long: the whole call may have them.
+/// Returns the row of a call, without long parameters, which the whole call may have.
 fn short_row(mut row: Value) -> Value {
     if row.to_string().len() > ROW_MAX {
         row["params"] = json!({});
@@ -200,7 +200,7 @@ fn note_content(entry: &Value, path: &Value, contents: &mut BTreeMap<String, (u6
     }
 }
 
-/// Shortens the digests of an entry, or of a change: whole ones would take most of the room.
+/// Shortens the digests of an entry or a change: whole digests would use most of the budget.
 fn shorten(entry: &mut Value) {
     for name in ["before", "after"] {
         if entry.get(name).is_some_and(Value::is_object) {
@@ -212,7 +212,7 @@ fn shorten(entry: &mut Value) {
     }
 }
 
-/// Returns true if a screen shows a secret. A long one continues in the next line, and its frames have it in parts.
+/// Returns true if a screen shows a secret. A long secret continues in the next row, and frames have it in parts.
 fn shows_secret(frames: &Value, mask: &SecretMask) -> bool {
     frames["frames"].as_array().into_iter().flatten().any(|frame| {
         let rows = frame["rows"].as_object().into_iter().flat_map(Map::values).map(|row| {
@@ -237,7 +237,7 @@ impl ExportedPage {
         Ok(())
     }
 
-    /// Takes the frames of a call's terminal, unless they are more than a page of the API.
+    /// Includes the frames of a call's terminal, unless they exceed a page of the API or show a secret.
     async fn take_terminal(&mut self, client: &HttpClient, place: &str, whole: &Value) -> Result<(), Failure> {
         let mut events = whole["recorded"].as_object().into_iter().flat_map(Map::values);
         let Some(recorded) = events.find(|event| event["kind"] == TerminalRecorded::KIND) else { return Ok(()) };
@@ -255,21 +255,21 @@ impl ExportedPage {
         Ok(())
     }
 
-    /// Returns a list of changes, as far as there is room for it.
+    /// Returns a list of changes, cut to the budget.
     fn changes(&mut self, mut list: Value) -> Result<Value, Failure> {
         let Value::Array(changes) = list["changes"].take() else { return Ok(list) };
         let count = changes.len();
         let changes = self.as_many_as_fit(changes)?;
-        // The list may have had an end of its own.
+        // The list may have been cut before.
         if changes.len() < count || list["more"] == true {
             list["more"] = true.into();
-            self.leave_out(format!("changes after event {}, but for {}", list["from"], changes.len()));
+            self.leave_out(format!("changes after event {}, except for {}", list["from"], changes.len()));
         }
         list["changes"] = changes.into();
         Ok(list)
     }
 
-    /// Returns the files at the beginning: all, or those that the calls change, as far as there is room for them.
+    /// Returns the files at the start, cut to the budget: those that the calls change first, then the others.
     fn files(&mut self, entries: Value, touched: &BTreeSet<String>) -> Result<Value, Failure> {
         let Value::Array(entries) = entries else { return Ok(entries) };
         let count = entries.len();
@@ -278,10 +278,7 @@ impl ExportedPage {
         let first = self.as_many_as_fit(first)?;
         let kept: Vec<Value> = first.into_iter().chain(self.as_many_as_fit(rest)?).collect();
         if kept.len() < count {
-            self.leave_out(format!(
-                "{} that were there at the beginning",
-                text::count((count - kept.len()) as u64, "file")
-            ));
+            self.leave_out(format!("{} from the start", text::count((count - kept.len()) as u64, "file")));
         }
         Ok(kept.into())
     }
@@ -301,7 +298,7 @@ impl ExportedPage {
         self.left_out.push(json!({ "path": what, "digest": null, "size": null }));
     }
 
-    /// Takes room for data that is not large, if there is enough.
+    /// Charges small data to the budget, and returns true if it fits.
     fn has_room(&mut self, size: u64, data: &[u8]) -> Result<bool, Failure> {
         Ok(size <= CONTENT_MAX && self.fits(data)?)
     }
@@ -315,7 +312,7 @@ impl ExportedPage {
         Ok(fits)
     }
 
-    /// Takes the values of slices where a call has changed them.
+    /// Includes the values of slices after the calls that changed them.
     fn take_slices(&mut self, place: &str, session: &Session, calls: &[Value]) -> Result<(), Failure> {
         let mut before = BTreeMap::new();
         for call in calls {
@@ -335,11 +332,11 @@ impl ExportedPage {
         Ok(())
     }
 
-    /// Takes contents of files, the small ones first.
+    /// Includes contents of files, smallest first.
     fn take_contents(&mut self, session: &Session, contents: BTreeMap<String, (u64, String)>) -> Result<(), Failure> {
         let in_order: BTreeSet<_> = contents.into_iter().map(|(digest, (size, path))| (size, path, digest)).collect();
         for (size, path, digest) in in_order {
-            // Where secrets are masked, no file of them is taken along.
+            // If secrets are masked, files of secrets are left out.
             let is_secret = is_secret_name(path.rsplit('/').next().unwrap_or_default().as_bytes());
             let is_withheld = is_secret && self.mask.as_ref().is_some_and(SecretMask::knows);
             let bytes = match digest.parse::<Digest>() {

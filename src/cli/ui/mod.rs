@@ -16,25 +16,25 @@ use super::{Failure, Globals, Out, Signals, output};
 
 /// Opens the debugger in a browser
 ///
-/// The owner of the data listens on 127.0.0.1, on a port of the system's choice, for a page that shows every moment of a
-/// session, and forks, rewinds, merges and bisects from there. The address has a code in it that lets one page in, once,
+/// The owner of the data serves a page on 127.0.0.1, on a port of the system's choice. The page shows every moment of a
+/// session, and forks, rewinds, merges and bisects from there. The address has a code that admits one page, once,
 /// within 60 seconds.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("mask", |arg| arg.requires("export")), mut_arg("no_mask", |arg| arg.requires("export")))]
 #[command(after_help = "\
 Examples:
   foldspace ui                                 the sessions, in a browser
-  foldspace ui NAME --read-only                one of them, to look at only
+  foldspace ui NAME --read-only                one session, without changes
   foldspace ui NAME --export run.html          the same page as one file, with the run in it
 
-Without a screen, and over ssh, only the address is printed: forward its port with `ssh -L PORT:127.0.0.1:PORT`.")]
+Without a screen or over ssh, it only prints the address: forward its port with `ssh -L PORT:127.0.0.1:PORT`.")]
 pub(super) struct UiArgs {
-    /// The session, by name or by the beginning of its id [default: the list of all]
+    /// The session, by name or by the beginning of its id [default: the list of sessions]
     session: Option<String>,
     /// Prints the address and opens no browser
     #[arg(long, conflicts_with = "export")]
     no_open: bool,
-    /// Refuses all that changes anything
+    /// Refuses all changes
     #[arg(long, conflicts_with = "export")]
     read_only: bool,
     /// Writes the page with the session in it as one file, which needs no server
@@ -70,7 +70,7 @@ impl UiArgs {
         out.show(&json!({ "address": address }), |out| out.line(&address))?;
         out.go_live()?;
         if !self.no_open && !out.is_json() && has_screen() && browse(&address).is_err() {
-            output::note("no browser could be started; open the address within 60 seconds");
+            output::note("failed to start a browser; open the address within 60 seconds");
         }
         if owner.is_here() {
             output::note("this process serves the page; Ctrl-C ends it");
@@ -91,7 +91,7 @@ impl UiArgs {
     }
 }
 
-/// Tells whether this person sees a browser that starts here.
+/// Returns true if a browser that starts here would be visible to the person.
 fn has_screen() -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     (set("DISPLAY") || set("WAYLAND_DISPLAY")) && !set("SSH_CONNECTION") && !set("SSH_TTY")

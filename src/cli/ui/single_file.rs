@@ -11,7 +11,7 @@ use std::io::Write;
 
 use crate::cli::Failure;
 
-/// Starts the page from its modules: each becomes an address of its own, those that it imports first.
+/// The script that starts the page from its modules: it makes a separate URL for each, its imports first.
 const START: &str = r#"
 const addresses = new Map();
 const at = (name) => {
@@ -28,21 +28,21 @@ const at = (name) => {
 import(at("app.js"));
 "#;
 
-/// Returns data as it stands in the file: packed, in letters that end no element.
+/// Returns data as stored in the file: compressed, and encoded so that it can't end an element.
 pub(super) fn packed(data: &[u8]) -> Result<String, Failure> {
     let mut packer = GzEncoder::new(Vec::new(), Compression::best());
     let bytes = packer.write_all(data).and_then(|()| packer.finish());
     Ok(BASE64_STANDARD.encode(bytes.map_err(|error| Failure::failed(format!("can't pack the session: {error}")))?))
 }
 
-/// Returns the file: no request leaves it, and only its own script runs.
+/// Returns the file. Its policy forbids requests and other scripts.
 pub(super) fn file_with(data: &str) -> String {
     let text = |name: &str| page_files().iter().find(|file| file.0 == name).map(|file| String::from_utf8_lossy(file.1));
     let is_module = |name: &str| name.ends_with(".js") && name != "early.js";
     let modules = page_files().iter().filter(|file| is_module(file.0));
     let modules: Map<String, Value> =
         modules.map(|(name, source)| ((*name).to_owned(), String::from_utf8_lossy(source).into())).collect();
-    // In a text of JavaScript it is the same, and it ends no element.
+    // The escape means the same in a JavaScript string, but can't end an element.
     let modules = Value::from(modules).to_string().replace('<', "\\u003c");
     let script = format!("const modules = {modules};{START}");
     let styles: String = page_files()

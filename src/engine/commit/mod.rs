@@ -59,7 +59,7 @@ pub enum CallLink {
     Of(Seq),
 }
 
-/// Content to be kept, with its digest.
+/// Content to store, with its digest.
 #[derive(Debug, Clone)]
 pub struct Content {
     /// BLAKE3 digest of the bytes.
@@ -68,7 +68,7 @@ pub struct Content {
     pub bytes: Bytes,
 }
 
-/// Content given by its chunks, which are kept already or in the same commit.
+/// Content as a list of chunks, which are stored already or in the same commit.
 #[derive(Debug, Clone)]
 pub(crate) struct ChunkList {
     pub(crate) digest: Digest,
@@ -142,7 +142,7 @@ impl Commit {
         Ok(commit)
     }
 
-    /// Creates a commit of a stored commit's events from position `from` on, up to the first that can't be read.
+    /// Creates a commit of a stored commit's events, from position `from` up to the first unreadable event.
     pub(crate) fn of_view(view: &CommitView<'_>, from: Seq) -> Result<Self, CommitError> {
         let call = view.call.map_or(CallLink::None, CallLink::Of);
         let agent = (!view.agent.is_empty()).then(|| Arc::from(view.agent));
@@ -167,8 +167,8 @@ impl Commit {
         self
     }
 
-    /// Sets an id by which a retry is recognised. A retry within the session's last 1,024 commits with an id returns
-    /// the positions of the first.
+    /// Sets an id that identifies retries. A retry within the session's last 1,024 commits with an id returns the
+    /// positions of the first attempt.
     #[must_use]
     pub fn with_id(mut self, id: CommitId) -> Self {
         self.id = Some(id);
@@ -245,8 +245,8 @@ impl Commit {
         Ok(())
     }
 
-    /// Adds a content that the events refer to; the store keeps one copy of equal contents. A commit without events
-    /// keeps its contents until the next collection, for a later commit that refers to them.
+    /// Adds a content that the events refer to; the store keeps one copy of equal contents. The contents of a commit
+    /// without events stay until the next collection, for a later commit that refers to them.
     pub fn keep(&mut self, content: Content) {
         self.contents.push(content);
     }

@@ -16,7 +16,7 @@ pub(crate) struct CommitView<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a commit: its bytes end early or make no sense")]
+#[error("not a commit: truncated or malformed bytes")]
 pub(crate) struct NotACommit;
 
 impl<'a> CommitView<'a> {
@@ -42,7 +42,7 @@ impl<'a> CommitView<'a> {
         Self::parse_by(bytes, "")
     }
 
-    /// Parses the head of a commit; an agent equal to `known` is not checked to be UTF-8 again.
+    /// Parses the head of a commit; an agent equal to `known` is not validated as UTF-8 again.
     #[inline]
     pub(crate) fn parse_by(bytes: &'a [u8], known: &'a str) -> Result<Self, NotACommit> {
         let mut rest = bytes;
@@ -76,7 +76,7 @@ impl<'a> CommitView<'a> {
         self.first + u64::from(self.count) - 1
     }
 
-    /// Returns true if all of its events are there.
+    /// Returns true if all of its events are present.
     #[cfg(feature = "nats")]
     pub(crate) fn is_whole(&self) -> bool {
         self.events().filter_map(Result::ok).count() == self.count as usize
@@ -148,7 +148,7 @@ impl<'a> StoredEvent<'a> {
     }
 }
 
-/// Splits the references off a payload whose stored version has the flag.
+/// Splits the references off a payload if its stored version has the flag.
 #[inline]
 pub(crate) fn declared_in(version: u16, stored: &[u8]) -> (u16, &[u8], Option<&[[u8; 32]]>) {
     let split = || {

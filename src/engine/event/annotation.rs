@@ -1,4 +1,4 @@
-//! Events of what people and programs say of a session.
+//! Annotations of a session by people and programs.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,9 +8,9 @@ use crate::engine::Seq;
 /// Event of a score, a note or a value for a position of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Annotated {
-    /// Its subject, such as `reward` or `review`.
+    /// Subject, such as `reward` or `review`.
     pub name: String,
-    /// Position that it is about.
+    /// Annotated position.
     pub at: Seq,
     /// Number that rates the position.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -23,12 +23,12 @@ pub struct Annotated {
     pub value: Value,
 }
 
-/// Event of a name for a position, or of its end.
+/// Event of a tag that is set on a position, or removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PositionTagged {
-    /// Name of the position, unique in the session: the last one counts.
+    /// Tag, unique in the session: a later event replaces an earlier one.
     pub name: String,
-    /// Position; none takes the name away.
+    /// Position; `None` removes the tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Seq>,
 }

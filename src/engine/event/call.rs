@@ -28,7 +28,7 @@ pub struct CallFinished {
     pub message: String,
     /// Duration from intent to outcome, in microseconds of the monotonic clock.
     pub micros: u64,
-    /// Reason for the failure; none after a success, and in events from before reasons were recorded.
+    /// Reason for the failure; `None` after a success, and in events from before reasons were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<CallReason>,
 }
@@ -39,11 +39,11 @@ pub struct CallFinished {
 pub enum CallReason {
     /// The parameters were too large to be recorded.
     TooLarge,
-    /// A limit of the session or the agent is used up.
+    /// A limit of the session or the agent is exhausted.
     OverLimit,
-    /// A parameter can't be used.
+    /// A parameter is invalid.
     Invalid,
-    /// An entry that is named does not exist.
+    /// A named entry does not exist.
     NotFound,
     /// The tool or a rule refused.
     Refused,
@@ -84,8 +84,8 @@ impl CallFinished {
     }
 }
 
-/// Derives the reason of an event that was recorded without one. This is the only place where the text of a message
-/// decides. These texts are those of older programs, so they never change.
+/// Derives the reason of an event that was recorded without one. Only here does the text of a message decide anything.
+/// The texts are those of older programs, so they never change.
 fn reason_from_message(status: CallStatus, message: &str) -> Option<CallReason> {
     match (status, message) {
         (CallStatus::Error, text) if text.starts_with("the parameters have ") => Some(CallReason::TooLarge),
@@ -113,7 +113,7 @@ pub enum CallStatus {
 const STATUSES: [CallStatus; 3] = [CallStatus::Ok, CallStatus::Error, CallStatus::Interrupted];
 
 impl CallStatus {
-    /// Returns its word in documents.
+    /// Returns its name in documents.
     pub fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -225,7 +225,7 @@ impl Event for CallFinished {
     fn decode(version: u16, bytes: &[u8]) -> Result<Self, CodecError> {
         let view = finished_view(version, bytes)?;
         let mut result = json(Self::KIND, version, &finished(version, bytes)?.result)?;
-        // Only a successful call has a result of its own, so the key can't clash.
+        // Only a successful call has a result, so the key can't clash.
         let marked = result.get_mut(REASON).filter(|_| view.status != CallStatus::Ok).map(Value::take);
         let reason =
             marked.map(serde_json::from_value).transpose().map_err(|e| CodecError::new(Self::KIND, version, e))?;

@@ -27,7 +27,7 @@ pub struct CommandResult {
     /// True if it was cancelled.
     #[serde(default)]
     pub cancelled: bool,
-    /// True if the container, or the process that runs commands, ended under it.
+    /// True if the container, or the process that runs commands, ended while it ran.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lost: bool,
     /// Duration in microseconds.
@@ -38,7 +38,7 @@ pub struct CommandResult {
     pub stderr: RecordedOutput,
 }
 
-/// Command in one of the forms in which it can be run.
+/// Command in one of the forms that can be run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum CommandLine {
@@ -56,7 +56,7 @@ pub enum CommandLine {
 }
 
 impl CommandLine {
-    /// Returns its number of characters, all arguments together.
+    /// Returns the number of characters, over all arguments.
     pub fn chars(&self) -> usize {
         match self {
             Self::Shell(text) => text.chars().count(),
@@ -93,39 +93,39 @@ fn quoted(word: &str) -> std::borrow::Cow<'_, str> {
 /// Output of a command on one stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedOutput {
-    /// Digest of the kept output.
+    /// Digest of the stored output.
     pub content: Digest,
-    /// Bytes kept: of a longer output, its beginning and end.
+    /// Bytes stored: the beginning and end of a longer output.
     pub kept: u64,
     /// Bytes written.
     pub bytes: u64,
 }
 
-/// Event of what a command showed on its terminal, beside its [`CommandResult`]. Its input is not recorded.
+/// Event of a command's terminal output, in addition to its [`CommandResult`]. Its input is not recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TerminalRecorded {
-    /// Lines of the terminal at first.
+    /// Initial lines of the terminal.
     pub rows: u16,
-    /// Characters of a line at first.
+    /// Initial characters of a line.
     pub columns: u16,
-    /// Digest of the kept recording, in the format asciicast version 2.
+    /// Digest of the stored recording, in asciicast version 2 format.
     pub cast: Digest,
     /// Bytes of the recording.
     pub bytes: u64,
-    /// True if more was shown than is kept.
+    /// True if more was shown than is stored.
     #[serde(default)]
     pub truncated: bool,
 }
 
-/// Event of code that was evaluated. What it changed is in the same commit.
+/// Event of code that was evaluated. Its changes are in the same commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvalResult {
     /// Language: `python`.
     pub language: String,
-    /// Place where it ran: `in-process`, or the backend whose shell ran it. `shell` in events of version 1, which had no
-    /// place: the shell of the session's backend.
+    /// Place where it ran: `in-process`, or the backend whose shell ran it. Events of version 1 had no place; they have
+    /// `shell`, for the shell of the session's backend.
     pub place: String,
-    /// Digest of the kept code.
+    /// Digest of the stored code.
     pub code: Digest,
     /// Exit code; 0 if it ran to its end.
     pub exit_code: i32,
@@ -183,19 +183,19 @@ impl Event for EvalResult {
 /// Event of a policy's decision about a command, before it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandDecided {
-    /// Command; of longer code, the beginning.
+    /// Command; of longer code only the beginning.
     pub command: CommandLine,
     /// Environment variables set by the call.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Digest of the kept standard input; none if that was empty.
+    /// Digest of the stored standard input; `None` if that was empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<Digest>,
-    /// Digest of the kept code, for an evaluation.
+    /// Digest of the stored code, for an evaluation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Digest>,
-    /// Digest of the kept environment that a command on the host inherits: a JSON object of the names of its variables
-    /// and the digests of their values, which are not kept.
+    /// Digest of the stored environment that a command on the host inherits: a JSON object of variable names and the
+    /// digests of their values, which are not stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<Digest>,
     /// Decision about the command.
@@ -223,13 +223,13 @@ pub enum PolicyDecision {
 pub enum DecidedBy {
     /// Lists of the policy.
     Policy,
-    /// Policy, which allows where it would ask.
+    /// Policy with automatic confirmation: it allows where it would ask.
     AutoConfirm,
     /// Earlier approval for the session.
     Session,
     /// Answer of the approver.
     Answer,
-    /// No approver was there to ask.
+    /// No approver was available.
     Nobody,
 }
 
@@ -238,7 +238,7 @@ pub enum DecidedBy {
 pub struct SessionAllow {
     /// Programs, as the policy's allow list names them.
     pub programs: Vec<String>,
-    /// True if every command may run that is not denied.
+    /// True if every command that is not denied may run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub everything: bool,
 }

@@ -51,8 +51,8 @@ pub enum Node {
         mode: FileMode,
         /// True if the contents are UTF-8 without NUL.
         text: bool,
-        /// True if the contents were over a budget and not kept: only digest and size are known. The digest is zero if
-        /// they could not be read at all.
+        /// True if the contents were over a budget and not stored: only digest and size are known. The digest is zero
+        /// if they could not be read at all.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         incomplete: bool,
     },
@@ -62,7 +62,7 @@ pub enum Node {
         #[serde(with = "target_text")]
         target: Vec<u8>,
     },
-    /// Directory; recorded when no other event shows it.
+    /// Directory; recorded when no other event implies it.
     Directory {
         /// Permission bits.
         #[serde(
@@ -73,7 +73,7 @@ pub enum Node {
         )]
         mode: FileMode,
     },
-    /// Special file that a command left. It is recorded without contents and never opened.
+    /// Special file that a command created. It is recorded without contents and never opened.
     Special {
         /// Kind of the special file.
         special: Special,
@@ -93,7 +93,7 @@ pub enum Special {
 }
 
 impl Node {
-    /// Returns the digest of a file's contents; none for what is no file.
+    /// Returns the digest of a file's contents; `None` for other entries.
     pub(crate) fn content(&self) -> Option<&Digest> {
         match self {
             Self::File { content, .. } => Some(content),
@@ -138,7 +138,7 @@ impl Node {
         self.mode().is_some_and(|mode| self.is_directory() && mode.is_like(FileMode::DIRECTORY))
     }
 
-    /// Returns the entry with another mode. Links and special files stay as they are.
+    /// Returns the entry with another mode. Links and special files are unchanged.
     pub(crate) fn with_mode(&self, wanted: FileMode) -> Self {
         let mut node = self.clone();
         if let Self::File { mode, .. } | Self::Directory { mode } = &mut node {
@@ -178,7 +178,7 @@ impl Node {
         }
     }
 
-    /// Creates a file of a code that [`is_file`](node_code::is_file); `bits` are those of a code with
+    /// Creates a file from a code for which [`is_file`](node_code::is_file) is true; `bits` matter if the code has
     /// [`BITS`](node_code::BITS).
     pub(crate) fn file_of_code(code: u8, content: Digest, size: u64, text: bool, bits: u16) -> Self {
         let incomplete = matches!(node_code::kind(code), node_code::INCOMPLETE | node_code::INCOMPLETE_EXECUTABLE);
@@ -214,7 +214,7 @@ fn is_text(bytes: &[u8]) -> bool {
     !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok()
 }
 
-/// Text form of a link's target in JSON: the notation of paths, so that any bytes come back.
+/// Text form of a link's target in JSON: path notation, so that any bytes round-trip.
 pub(super) mod target_text {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -243,8 +243,8 @@ pub struct DeleteEntry {
     pub path: EntryPath,
 }
 
-/// Event of a hard link: from here on a path is one more name of the file at another path. It holds until either is
-/// written or removed. What is written to such a file by a command is recorded for each of its names.
+/// Event of a hard link: from now on a path is another name of the file at `to`. The link holds until either is
+/// written or removed. A command's write to such a file is recorded for each of its names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkFile {
     /// Path of the name.

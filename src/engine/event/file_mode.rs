@@ -107,7 +107,7 @@ impl Display for FileMode {
 pub(super) mod octal {
     use super::{Deserialize, Deserializer, FileMode, Serializer};
 
-    /// Returns the mode where the digits are absent. For a file `executable` says more.
+    /// Returns the mode for absent digits. For a file, `executable` refines it.
     pub(in crate::engine::event) fn unknown() -> FileMode {
         FileMode::unknown(true)
     }

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::Node;
 use crate::engine::{EntryPath, Seq, SessionId};
 
-/// Event of a merge of a child's changes into this session. Each event of a file in the same commit is one of
-/// [`merged`](ChildMerged::merged), which names the child's event that it comes from.
+/// Event of a merge of a child's changes into this session. Each file event in the same commit has an entry in
+/// [`merged`](ChildMerged::merged), which names the child's event behind it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildMerged {
     /// Child session.
@@ -30,7 +30,7 @@ pub struct ChildMerged {
 pub struct MergedEntry {
     /// Path of the entry.
     pub path: EntryPath,
-    /// Child's event that made it so; none if that is not known.
+    /// Child's event that made the change; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Seq>,
     /// True if the contents were merged line by line from both sides.
@@ -38,7 +38,7 @@ pub struct MergedEntry {
     pub both: bool,
 }
 
-/// Event of a merge that failed because both sides had changed the same. Nothing was written; all versions are kept.
+/// Event of a merge that failed because both sides changed the same entries. It wrote nothing and stores all versions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MergeConflicted {
     /// Child session.
@@ -49,7 +49,7 @@ pub struct MergeConflicted {
     pub base: Seq,
     /// Same as [`ChildMerged::child_at`].
     pub child_at: Seq,
-    /// Conflicts, those with a chosen side included.
+    /// Conflicts, including those with a chosen side.
     pub conflicts: Vec<MergeConflict>,
 }
 
@@ -60,7 +60,7 @@ pub struct MergeConflict {
     pub path: EntryPath,
     /// Kind of the conflict.
     pub kind: ConflictKind,
-    /// Entry before both changes; none if nothing was there.
+    /// Entry before both changes; `None` if the path was empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Node>,
     /// Entry of the parent.
@@ -69,7 +69,7 @@ pub struct MergeConflict {
     /// Entry of the child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub theirs: Option<Node>,
-    /// Chosen side; none while it is open.
+    /// Chosen side; `None` while the conflict is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved: Option<MergeSide>,
 }
@@ -104,32 +104,32 @@ pub enum ConflictKind {
     DeletedByOurs,
     /// The child removed what the parent changed.
     DeletedByTheirs,
-    /// The parent removed the directory in which the child created it.
+    /// The parent removed the directory where the child created it.
     DirectoryDeletedByOurs,
-    /// The child removed the directory in which the parent created it.
+    /// The child removed the directory where the parent created it.
     DirectoryDeletedByTheirs,
     /// It is a file on one side and a directory, a link or a special file on the other.
     Kind,
-    /// Its contents were never kept, so they can't be written. Only the parent's side can be chosen.
+    /// Its contents were never stored, so they can't be written. Only the parent's side can be chosen.
     Incomplete,
 }
 
 impl ConflictKind {
-    /// Returns the reason for people.
+    /// Returns the reason as text.
     pub fn words(self) -> &'static str {
         match self {
             Self::Text => "both changed the same lines",
-            Self::Binary => "both changed it, and it is no text",
-            Self::Large => "both changed it, and it is too large to merge by lines",
-            Self::Added => "both made it, with other contents",
-            Self::Mode => "both made it, and only one may be executed",
-            Self::Link => "both set the link, to other targets",
+            Self::Binary => "both changed it, and it is not text",
+            Self::Large => "both changed it, and it is too large for a merge by lines",
+            Self::Added => "both created it, with different contents",
+            Self::Mode => "both created it, with different modes",
+            Self::Link => "both changed the link, to different targets",
             Self::DeletedByOurs => "removed here, changed by the child",
             Self::DeletedByTheirs => "changed here, removed by the child",
-            Self::DirectoryDeletedByOurs => "made by the child in a directory that was removed here",
-            Self::DirectoryDeletedByTheirs => "made here in a directory that the child removed",
+            Self::DirectoryDeletedByOurs => "created by the child in a directory removed here",
+            Self::DirectoryDeletedByTheirs => "created here in a directory removed by the child",
             Self::Kind => "a file on one side and something else on the other",
-            Self::Incomplete => "the child's contents of it were never kept",
+            Self::Incomplete => "the child's contents were never stored",
         }
     }
 }

@@ -43,7 +43,7 @@ use serde::de::DeserializeOwned;
 
 use super::id::Digest;
 
-/// Kinds that folds read by the million, told apart once.
+/// Frequent kinds, distinguished once so that folds over millions of events compare no texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Common {
     WriteFile,
@@ -82,9 +82,9 @@ impl Common {
 /// Fact of one type, as it is written to and read from a journal.
 ///
 /// The kind and the version name a frozen encoding: once a journal holds `(KIND, VERSION)`, those bytes must stay
-/// readable for good. To change the type, raise `VERSION` and let [`decode`](Event::decode) upgrade the older versions.
+/// readable forever. To change the type, raise `VERSION` and let [`decode`](Event::decode) upgrade older versions.
 ///
-/// The provided encoding is JSON, in which an added field with a serde default needs no new version.
+/// The default encoding is JSON: a new field with a serde default needs no new version.
 ///
 /// ```
 /// use foldspace::Event;
@@ -109,9 +109,9 @@ pub trait Event: std::fmt::Debug + Clone + Serialize + DeserializeOwned + Send +
     }
 
     /// Returns the digests of the contents that the event refers to. They are recorded with it: an export includes
-    /// these contents, and a collection keeps them, also in a program that does not know the event.
+    /// these contents, and a collection keeps them, even in a program that does not know the event.
     ///
-    /// None, as provided, declares nothing. Every kept content is then searched for in the payload, as 32 bytes and as
+    /// `None`, the default, declares nothing. The payload is then searched for every stored content, as 32 bytes and as
     /// 64 hexadecimal digits. That is slow, and finds contents that a text merely names. Built-in events need not
     /// declare theirs.
     fn references(&self) -> Option<Vec<Digest>> {
@@ -119,7 +119,7 @@ pub trait Event: std::fmt::Debug + Clone + Serialize + DeserializeOwned + Send +
     }
 
     /// Reads an event of any version ever written. The bytes come from a disk: never trust them. Fails with
-    /// [`CodecError`]: the version is unknown, or the bytes are no such event.
+    /// [`CodecError`] if the version is unknown or the bytes are not such an event.
     fn decode(version: u16, bytes: &[u8]) -> Result<Self, CodecError> {
         if version > Self::VERSION {
             return Err(CodecError::newer(Self::KIND, version));
@@ -157,7 +157,7 @@ pub struct CodecError {
 }
 
 impl CodecError {
-    /// Creates an error of `kind` with the reason in `source`.
+    /// Creates an error of `kind` with `source` as the reason.
     pub fn new(kind: &str, version: u16, source: impl std::fmt::Display) -> Self {
         Self { kind: kind.to_owned(), version, reason: source.to_string() }
     }

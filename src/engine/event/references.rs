@@ -11,8 +11,8 @@ use super::{
 use crate::engine::content_ref::{LITERAL, mark_of};
 use crate::engine::{Digest, EventRef};
 
-/// Returns the digests of the contents that an event refers to: from its fields for a built-in event, as declared for
-/// others. None if neither tells: then any content that the payload names may be meant.
+/// Returns the digests of the contents that an event refers to: from the fields of a built-in event, or as declared.
+/// `None` if neither is possible: the payload may then name any content.
 pub(crate) fn references_of(event: &EventRef<'_>) -> Option<Vec<Digest>> {
     match event.kind {
         WriteFile::KIND => written(event),
@@ -27,18 +27,18 @@ pub(crate) fn references_of(event: &EventRef<'_>) -> Option<Vec<Digest>> {
         }
         ChildMerged::KIND => told(event, |merged: ChildMerged| versions(&merged.conflicts)),
         MergeConflicted::KIND => told(event, |merged: MergeConflicted| versions(&merged.conflicts)),
-        // The whole request is kept for some runs only.
+        // Only some runs store the whole request.
         RunPrompted::KIND => told(event, |prompted: RunPrompted| vec![prompted.digest]),
         CallNoted::KIND | TranscriptRecord::KIND => marked(
             std::str::from_utf8(event.payload).map_err(|error| CodecError::new(event.kind, event.version, error)),
         ),
         kind if WITHOUT_CONTENTS.contains(&kind) => (event.version == 1).then(Vec::new),
-        // A restored slice may hold anything, also an application's own.
+        // A restored slice may hold anything, even an application's own.
         _ => Some(event.declared?.iter().map(|digest| Digest::from_bytes(*digest)).collect()),
     }
 }
 
-/// Iterates over all that may be a digest in some bytes: each 32 bytes, and each 64 hexadecimal digits.
+/// Iterates over everything in some bytes that may be a digest: each 32 bytes, and each 64 hexadecimal digits.
 pub(crate) fn digests_in(bytes: &[u8]) -> impl Iterator<Item = Digest> {
     let raw = bytes.array_windows::<32>().map(|window| Digest::from_bytes(*window));
     let digits = bytes.split(|byte| !byte.is_ascii_hexdigit()).flat_map(|run| run.windows(64));
@@ -65,7 +65,7 @@ fn versions(conflicts: &[MergeConflict]) -> Vec<Digest> {
 fn marked(json: Result<&str, CodecError>) -> Option<Vec<Digest>> {
     let json = json.ok()?;
     let mut found = Vec::new();
-    // The sign of a mark may be escaped; most values have neither.
+    // A marker's `$` may be escaped; most values have neither form.
     if json.contains('$') || json.contains("\\u") {
         marks_in(&serde_json::from_str(json).ok()?, &mut found);
     }

@@ -8,8 +8,8 @@ use super::codec::{archive, validated};
 use super::{CodecError, Event};
 use crate::engine::id::Seq;
 
-/// Event of a rewind: files, and every slice that a rewind restores, are again as after [`to`](SessionRewound::to). The
-/// events that restored them are in the same commit; the history keeps everything.
+/// Event of a rewind: files, and every slice that a rewind restores, return to their state at
+/// [`to`](SessionRewound::to). The events that restored them are in the same commit; the history keeps everything.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionRewound {
     /// Position whose state is restored.
@@ -27,15 +27,15 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// Event of a slice that is restored to an earlier position. Every slice that a rewind restores is folded so, whatever
-/// else its reducers take. A program that does not know the slice ignores it.
+/// Event of a slice that is restored to an earlier position. The fold applies it whatever events the slice's reducers
+/// take. A program that does not know the slice ignores it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceRestored {
     /// [`NAME`](crate::Slice::NAME) of the slice.
     pub slice: String,
     /// [`VERSION`](crate::Slice::VERSION) of its encoding.
     pub version: u32,
-    /// Encoding of the slice. In JSON each block is a text, in the notation of a path.
+    /// Encoding of the slice. In JSON each block is a string in path notation.
     #[serde(with = "texts")]
     pub blocks: Vec<Bytes>,
 }

@@ -1,4 +1,4 @@
-//! Events of runs that other programs made, and that are recorded by looking on or from their transcripts.
+//! Events of runs made by other programs, recorded by observation or from their transcripts.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -8,11 +8,11 @@ use crate::engine::{Digest, EntryPath, Seq, Timestamp};
 /// Event of an agent's run that begins in a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunBegan {
-    /// Id that the agent gives its run.
+    /// Id that the agent assigned to its run.
     pub run: String,
     /// Kind of agent, such as `claude` or `codex`.
     pub agent: String,
-    /// Format of the transcript that it is from; empty for none.
+    /// Format of the transcript that it comes from; empty for none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub format: String,
 }
@@ -31,7 +31,7 @@ pub struct RunNoted {
 pub struct RunEnded {
     /// Id of the run.
     pub run: String,
-    /// Reason that its agent gives; empty for none.
+    /// Reason that its agent reported; empty for none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
@@ -41,12 +41,12 @@ pub struct RunEnded {
 pub struct RunPrompted {
     /// Id of the run.
     pub run: String,
-    /// Id that the agent gives the request; empty for none.
+    /// Id that the agent assigned to the request; empty for none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
     /// First line of the request, of at most 200 characters.
     pub line: String,
-    /// Digest of the whole request, which is not kept.
+    /// Digest of the whole request, which only some runs store.
     pub digest: Digest,
 }
 
@@ -55,12 +55,12 @@ pub struct RunPrompted {
 pub struct CallObserved {
     /// Id of the run.
     pub run: String,
-    /// Id that the agent gives the call; one made of its tool and parameters where it gives none.
+    /// Id that the agent assigned to the call, or one derived from its tool and parameters.
     pub id: String,
-    /// Changes of files that the call may make while it is open.
+    /// File changes that the call may make while it is open.
     #[serde(default, skip_serializing_if = "ObservedAccess::is_none")]
     pub access: ObservedAccess,
-    /// Paths that the call says it changes.
+    /// Paths that the call declares to change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<EntryPath>,
     /// Process of its agent, which outlives the call; empty if unknown.
@@ -71,16 +71,16 @@ pub struct CallObserved {
     pub until: Option<Timestamp>,
 }
 
-/// Changes of files that an observed call may make.
+/// File changes that an observed call may make.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ObservedAccess {
     /// None.
     #[default]
     None,
-    /// Of the paths that it names.
+    /// Changes of the paths that it names.
     Named,
-    /// Any.
+    /// Any changes.
     Any,
 }
 
@@ -90,68 +90,67 @@ impl ObservedAccess {
     }
 }
 
-/// Event of facts about an observed call, beside those of its beginning and end.
+/// Event of further facts about an observed call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallNoted {
     /// Id of the run.
     pub run: String,
-    /// Id that the agent gives the call.
+    /// Id that the agent assigned to the call.
     pub id: String,
-    /// Facts by name, such as `exit_code`. `doubt` is the reason why an open call may not run, `since` the time from which
-    /// it certainly ran.
+    /// Facts by name, such as `exit_code`. `doubt` is the reason why an open call may not be running, `since` the time
+    /// since which it certainly ran.
     pub facts: Map<String, Value>,
 }
 
-/// Event of a report about an observed call that was recorded later than the call went on. Changes of files may be those
-/// of later calls.
+/// Event of a report that was recorded after the observed call had continued. File changes may stem from later calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportLate {
     /// Id of the run.
     pub run: String,
-    /// Id that the agent gives the call; empty where the report is about none.
+    /// Id that the agent assigned to the call; empty if the report concerns none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
     /// Time from the report to its record, in microseconds.
     pub micros: u64,
 }
 
-/// Event of a task in the background that an observed call began, and that may change files after the call.
+/// Event of a background task that an observed call started, and that may change files after the call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskObserved {
     /// Id of the run.
     pub run: String,
-    /// Id that the agent gives the task.
+    /// Id that the agent assigned to the task.
     pub task: String,
-    /// Call that began it.
+    /// Call that started it.
     pub call: Seq,
-    /// True when it begins, false when it is over.
+    /// True at its start, false at its end.
     pub running: bool,
 }
 
-/// Event of changes of files, in the same commit, that one of several calls made, or more of them.
+/// Event of file changes, in the same commit, that one or more of several calls made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangesShared {
     /// Calls that may have made them, in order.
     pub calls: Vec<Seq>,
 }
 
-/// Event of a git worktree whose commit, branch or index is another one than before.
+/// Event of a change of a git worktree's commit, branch or index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GitMoved {
     /// Id of the commit that is checked out; empty before the first one.
     pub head: String,
     /// Name of the branch; empty for none.
     pub branch: String,
-    /// Digest of what the index lists.
+    /// Digest of the index's list of files.
     pub index: Digest,
 }
 
-/// Event of a call of which it is not known which files it changed. It is in the commit of its outcome.
+/// Event of a call whose file changes are unknown, in the commit of its outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangesUnknown {
     /// Id of the run.
     pub run: String,
-    /// Paths that it is known to have changed, in a way that is not known.
+    /// Paths that it certainly changed, in an unknown way.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
 }

@@ -19,7 +19,7 @@ pub struct SessionStarted {
     /// Options of the backend: directory, image, limits.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub options: Value,
-    /// Origin of a child; none for a session without a parent.
+    /// Origin of a child; `None` for a session without a parent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
     /// Limits of a child.
@@ -57,7 +57,7 @@ impl Isolation {
     }
 }
 
-/// Origin of a child. It stays true when the parent is removed.
+/// Origin of a child. It remains when the parent is removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// Parent session.
@@ -70,14 +70,14 @@ pub struct Origin {
     pub isolation: Isolation,
 }
 
-/// Limits of a child; none is no limit. A grandchild has the narrower of both.
+/// Limits of a child; `None` is no limit. A grandchild has the narrower of both.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ChildLimits {
     /// Maximum tool calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<u64>,
-    /// Maximum milliseconds of all its calls together.
+    /// Maximum total milliseconds of all its calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wall_millis: Option<u64>,
     /// Maximum bytes of files written; every write counts.
@@ -86,10 +86,10 @@ pub struct ChildLimits {
     /// Maximum generations of children; 0 for none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
-    /// Only tools that it may use.
+    /// Tools that it may use; `None` for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<BTreeSet<String>>,
-    /// Programs, also with their first words, that its commands may not run, in addition to the policy's.
+    /// Programs, optionally with their first words, that its commands may not run, in addition to the policy's.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub deny: BTreeSet<String>,
 }
@@ -134,13 +134,13 @@ pub struct ChildStarted {
     /// Agent that acts in it; empty for none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub agent: String,
-    /// Limits of the child. They bind a shared child here, by its agent's name; other children also have them in their
+    /// Limits of the child. A shared child is bound here, by its agent's name; other children also have them in their
     /// own first event.
     #[serde(default, skip_serializing_if = "ChildLimits::is_unlimited")]
     pub limits: ChildLimits,
 }
 
-/// Event of acknowledged events that were lost, and that a user continued without. If the journal's end was lost, later
+/// Event of lost acknowledged events, recorded when a user continues without them. If the journal's end was lost, later
 /// events reuse the positions, beginning with this one. If bytes were damaged, an event like this one takes each lost
 /// position.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -175,13 +175,13 @@ pub struct LostBytes {
     pub contents: Vec<Digest>,
 }
 
-/// Event of a host that took over the session, on a store that several hosts share. Those that worked in it before can't
-/// go on behind it.
+/// Event of a host that took over the session, on a store that several hosts share. Earlier hosts can record no more
+/// in the session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionTaken {
     /// Name of the host.
     pub host: String,
-    /// Number of this ownership; each one has a higher number than the one before.
+    /// Number of this ownership, higher than that of each earlier one.
     pub epoch: u64,
 }
 

@@ -21,11 +21,11 @@ pub struct DriftFound {
     pub backend: String,
     /// Number of entries that differ.
     pub entries: u64,
-    /// Number of those that came late: found by a look at every entry, and not told by the kernel. They may have changed
-    /// before earlier calls, which did not find them.
+    /// Number of late ones among them: found by a full scan, not reported by the kernel. They may have changed before
+    /// earlier calls, which missed them.
     #[serde(default, skip_serializing_if = "is_none")]
     pub late: u64,
-    /// Observed calls that may have made the changes, but may not have run then.
+    /// Observed calls that may have made the changes, but possibly were not running then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub perhaps: Vec<Seq>,
 }
@@ -54,18 +54,18 @@ pub struct ContainerStarted {
     pub limits_enforced: bool,
     /// True if the workspace is an overlay, false for a plain directory.
     pub overlay: bool,
-    /// True if the resident runner runs commands, false for the engine's own, slower way.
+    /// True if the resident runner runs commands, false for the engine's own, slower exec.
     pub runner: bool,
     /// Reason why the resident runner does not run them; empty if it does.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub without_runner: String,
-    /// Directory in which commands begin; empty in older events.
+    /// Initial directory of commands; empty in older events.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub workdir: String,
-    /// Variables of all commands of the session.
+    /// Variables for all commands of the session.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, VariableValue>,
-    /// Directory of this machine with the overlay's layers; empty for a plain directory, and in older events.
+    /// Directory on this machine with the overlay's layers; empty for a plain directory, and in older events.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub overlay_path: String,
 }
@@ -76,7 +76,7 @@ pub struct ContainerStarted {
 pub enum VariableValue {
     /// The value.
     Text(String),
-    /// Recorded form of a value that is kept beside the journal.
+    /// Recorded form of a value that is stored outside the journal.
     Recorded {
         /// Its digest.
         digest: Digest,
@@ -93,7 +93,7 @@ impl VariableValue {
     }
 }
 
-/// Event of the session's container that was stopped or found gone.
+/// Event of a session's container that was stopped or found missing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerStopped {
     /// Name of the container.

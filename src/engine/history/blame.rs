@@ -19,7 +19,7 @@ pub struct Blame {
     pub changes: Vec<SessionChange>,
     /// Lines in order.
     pub lines: Vec<BlameLine>,
-    /// Positions of versions with unknown lines: not text, too large, or not kept. Lines after them count as written
+    /// Positions of versions with unknown lines: not text, too large, or not stored. Lines after them count as written
     /// then. Positions in children are not listed.
     pub unknown: Vec<Seq>,
     /// True if versions differed in so many lines that some count as written later than they were.
@@ -37,10 +37,10 @@ pub struct BlameLine {
 
 /// Finds the change that wrote each line of a text file, as of a position.
 ///
-/// It goes forward through the versions of the file, also through moves, and compares each with the next. Two versions
-/// are in memory at a time. A rewind writes no lines; they keep their changes. Nor does a merge: the parent's lines
-/// keep their changes, and others have those of the child's history. If the child was removed, the merge is named.
-/// Fails with [`HistoryError`]: there is no text file, or the session failed.
+/// It compares successive versions of the file, following moves, with two versions in memory at a time. Rewinds and
+/// merges write no lines: restored lines and the parent's lines keep their changes, and merged lines have those of the
+/// child's history. If the child was removed, the merge is named. Fails with [`HistoryError`] if there is no text file
+/// or the session failed.
 pub fn blame(session: &Session, path: &EntryPath, at: Seq) -> Result<Blame, HistoryError> {
     let file = BlamedFile::read(session, path, at)?;
     let mut search = BlameSearch {
@@ -109,8 +109,8 @@ impl BlameSearch {
         Ok(whose)
     }
 
-    /// Returns those lines of a change, by number, that a child wrote; empty if the change is no merge, its child can't
-    /// be read, or the merge is too deep.
+    /// Returns the lines of a change that a child wrote, by number; empty if the change is no merge, its child can't be
+    /// read, or the merge is too deep.
     fn brought(
         &mut self,
         session: &Session,
@@ -148,7 +148,7 @@ impl BlameSearch {
     }
 }
 
-/// Checks for entries below a path: events of files show their directory.
+/// Returns true if there are entries below a path, since file events imply their directory.
 fn has_entries(session: &Session, path: &EntryPath, at: Seq) -> SessionResult<bool> {
     let last: BTreeMap<EntryPath, bool> =
         path_history(session, path, at)?.into_iter().map(|change| (change.path, change.after.is_some())).collect();
@@ -199,7 +199,7 @@ impl BlamedFile {
     }
 
     fn take(&mut self, session: &Session, number: usize, change: &PathChange) -> Result<(), HistoryError> {
-        // A moved file is written elsewhere next; otherwise it would be another file.
+        // A moved file is next written at its new path; any other removal starts another file.
         let Some(node) = &change.after else { return Ok(()) };
         let content = match node {
             Node::File { content, .. } if check(&change.path, node).is_ok() => *content,

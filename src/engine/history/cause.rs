@@ -27,18 +27,18 @@ pub enum Cause {
     Drift,
     /// Rewind of the session.
     Rewind {
-        /// Position whose files were restored; none if the event can't be read.
+        /// Position whose files were restored; `None` if the event can't be read.
         to: Option<Seq>,
     },
     /// Merge of a child.
     Merge {
         /// Name of the child; empty if the event can't be read.
         child: Arc<str>,
-        /// Child session; none if the event can't be read.
+        /// Child session; `None` if the event can't be read.
         child_id: Option<SessionId>,
-        /// Position in the child's history from which its changes count; none if the event can't be read.
+        /// Position in the child's history from which its changes count; `None` if the event can't be read.
         since: Option<Seq>,
-        /// Child's event that made the change; none if that is not known.
+        /// Child's event that made the change; `None` if unknown.
         from: Option<Seq>,
     },
     /// A program recorded it without a call.
@@ -54,7 +54,7 @@ impl Cause {
         }
     }
 
-    /// Returns the cause in a word: the tool of a call, or its kind.
+    /// Returns the cause as one word: the tool of a call, or its kind.
     pub fn name(&self) -> &str {
         match self {
             Self::Call { tool, .. } => tool,
@@ -79,7 +79,7 @@ impl Why {
         Self { cause, merged: None }
     }
 
-    /// Reads the cause that an event states for the changes beside it. One that can't be read still shows its kind.
+    /// Reads the cause that an event states for the changes around it. An unreadable event still shows its kind.
     fn told_by(event: &EventRef<'_>) -> Option<Self> {
         match event.kind {
             DriftFound::KIND => Some(Self::of(Cause::Drift)),
@@ -157,8 +157,8 @@ impl Causes {
         KnownCause { run: number, why, tells }
     }
 
-    /// Returns the run of the event. Without a call, another time begins a new run, and so does an event after one that
-    /// stated the cause, if it states one itself.
+    /// Returns the run of the event. Without a call, a new run begins at another time, and if both the run and the
+    /// event state a cause.
     fn run_of(&mut self, event: &EventRef<'_>, told: Option<&Why>) -> &mut EventRow {
         let goes_on = self.run.as_ref().is_some_and(|run| {
             let is_apart = run.time != event.time || (run.told.is_some() && told.is_some());

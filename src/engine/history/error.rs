@@ -14,7 +14,7 @@ pub enum HistoryError {
     /// The session or its store failed.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// Nothing is at that path.
+    /// The path does not exist at that position.
     #[error("there is no {} at position {seq}", path.rooted())]
     NotThere {
         /// Path of the entry.
@@ -30,8 +30,8 @@ pub enum HistoryError {
         /// Kind of the entry.
         what: &'static str,
     },
-    /// The contents were not recorded.
-    #[error("the contents of {} were not kept: they were over a budget", path.rooted())]
+    /// The contents were not stored.
+    #[error("the contents of {} were not stored: they were over a budget", path.rooted())]
     NotKept {
         /// Path of the file.
         path: EntryPath,
@@ -59,7 +59,7 @@ pub enum HistoryError {
     #[error("the session was not imported: {0}")]
     Refused(String),
     /// The session exists here and has diverged.
-    #[error("session {session} is here already and has another history from event {seq} on")]
+    #[error("session {session} exists already, with another history from event {seq} on")]
     Differs {
         /// Existing session.
         session: SessionId,
@@ -87,11 +87,11 @@ impl Diagnostic for HistoryError {
                 "give it another name with --name"
             }
             Self::Session(error) => return error.hint(),
-            Self::NotThere { .. } => "`foldspace history` shows what became of it; --at shows another moment",
+            Self::NotThere { .. } => "`foldspace history` shows its changes; --at selects another position",
             Self::NotKept { .. } => "`foldspace history` shows who changed it; --keep-file-bytes raises the budget",
             Self::NotText { .. } | Self::TooLarge { .. } => "`foldspace history` shows who changed it",
             Self::Differs { .. } => {
-                "nothing was changed; `foldspace remove` what is here, or import into another store (--data)"
+                "nothing was changed; `foldspace remove` the existing session, or import into another store (--data)"
             }
             Self::Io { .. } | Self::Damaged(_) | Self::Refused(_) => return None,
         };

@@ -11,10 +11,10 @@ use crate::engine::event::SessionStarted;
 use crate::engine::store::StoreError;
 use crate::engine::{Seq, Session, SessionError, SessionId, SessionResult};
 
-/// Maximum depth of merges that are followed. An imported history may be circular.
+/// Maximum depth of followed merges, as an imported history may be circular.
 pub(super) const DEPTH_MAX: usize = 64;
 
-/// Change, with the session whose event it is.
+/// Change, with the session that owns its event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SessionChange {
     /// Session that recorded it.
@@ -24,7 +24,7 @@ pub struct SessionChange {
     /// Recorded change.
     #[serde(flatten)]
     pub change: PathChange,
-    /// True if the merge of a child could not be followed because the child is not in the store any more.
+    /// True if a child's merge could not be followed because the child is no longer in the store.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub child_removed: bool,
 }
@@ -60,7 +60,7 @@ impl SessionLineage {
         Ok(found)
     }
 
-    /// Returns a change with its owner. Changes that are also in the requested session's history belong to that one.
+    /// Returns a change with its owner. The requested session owns every change that is also in its history.
     pub(super) fn owned(&mut self, session: &Session, change: PathChange) -> SessionResult<SessionChange> {
         let asked = self.asked.clone();
         let (mut owner, mut name) = (asked.id(), Arc::from(asked.name()));

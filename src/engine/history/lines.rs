@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-/// Maximum lines of both texts that are compared one by one: the work may grow with their square.
+/// Maximum lines of both texts to compare one by one, as the work may be quadratic.
 const COMPARED_MAX: usize = 30_000;
 
 /// Returns for each line of `new` its index in `old`, if it has one. The result depends on the texts alone, not on the
@@ -22,7 +22,7 @@ pub(crate) fn kept<'a>(old: &[&'a [u8]], new: &[&'a [u8]]) -> (Vec<Option<usize>
             *from = Some(at - new_end + old_end);
         }
     }
-    // Lines that only one side has match none; without them little is left to compare.
+    // Lines on one side only match nothing; without them little is left to compare.
     let mut sides: BTreeMap<&[u8], (bool, bool)> = BTreeMap::new();
     old[start..old_end].iter().for_each(|line| sides.entry(line).or_default().0 = true);
     new[start..new_end].iter().for_each(|line| sides.entry(line).or_default().1 = true);

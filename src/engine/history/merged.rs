@@ -8,7 +8,7 @@ use super::path::{PathChange, path_history};
 use crate::engine::{EntryPath, Seq, Session, SessionId, SessionResult};
 
 /// Returns the [history](path_history) of a path. Before each merge it has the child's changes of the merged entries,
-/// those of its own children included.
+/// including those of the child's own children.
 pub fn history_through_merges(session: &Session, path: &EntryPath, until: Seq) -> SessionResult<Vec<SessionChange>> {
     let changes = path_history(session, path, until)?;
     let mut walk = MergeWalk { kin: SessionLineage::of(session), seen: BTreeSet::new(), found: Vec::new() };
@@ -31,7 +31,7 @@ struct Brought {
 }
 
 impl MergeWalk {
-    /// Adds changes of a session, and before each merge among them the child's.
+    /// Adds changes of a session, each merge preceded by the child's changes.
     fn add(
         &mut self,
         session: &Session,
@@ -63,7 +63,7 @@ impl MergeWalk {
         Ok(())
     }
 
-    /// Adds a child's changes of those entries since a position, each up to its merge.
+    /// Adds a child's changes of the given entries since a position, each up to its merge.
     fn follow(
         &mut self,
         child: &Session,
@@ -72,7 +72,7 @@ impl MergeWalk {
         from: &BTreeMap<EntryPath, Seq>,
         depth: usize,
     ) -> SessionResult<()> {
-        // An imported history may claim anything.
+        // An imported history may claim any position.
         let until = from.values().copied().max().unwrap_or(0).min(child.head()?);
         let mut wanted = from.clone();
         let mut changes = path_history(child, root, until)?;

@@ -25,9 +25,9 @@ pub struct PathChange {
     pub cause: Cause,
     /// Agent that made the call; empty if there is none.
     pub agent: Arc<str>,
-    /// Entry before the change; none if nothing was there.
+    /// Entry before the change; `None` if the path was empty.
     pub before: Option<Node>,
-    /// Entry after the change; none if nothing is there.
+    /// Entry after the change; `None` if the path is empty.
     pub after: Option<Node>,
     /// Path that the event names, if it differs: for example a removed directory above.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,7 +44,7 @@ pub struct PathChange {
 }
 
 impl PathChange {
-    /// Returns the change in a word: `created`, `changed`, `deleted`, `moved here` or `moved away`.
+    /// Returns the kind of the change: `created`, `changed`, `deleted`, `moved here` or `moved away`.
     pub fn what(&self) -> &'static str {
         match (&self.before, &self.after) {
             _ if self.moved_from.is_some() => "moved here",
@@ -68,12 +68,11 @@ fn is_none_or_directory(node: Option<&Node>) -> bool {
     node.is_none_or(|node| node.is_directory())
 }
 
-/// Returns every change of an entry and of those below it, up to a position, in order. A file that was moved here is
-/// followed to its previous path. Files below a directory are not followed, but their previous paths are given.
+/// Returns every change of an entry and of the entries below it, up to a position, in order. A moved file is followed
+/// to its previous path. Files below a directory are not followed, but their changes name their previous paths.
 ///
-/// The history is read at most twice, and at most twice more for each move that is followed. Memory holds the
-/// returned changes and the current entries at and below the path. Fails with [`SessionError::NoPosition`]: the
-/// history is shorter.
+/// The history is read at most twice, and at most twice more for each followed move. Memory holds the returned changes
+/// and the current entries at and below the path. Fails with [`SessionError::NoPosition`] if the history is shorter.
 pub fn path_history(session: &Session, path: &EntryPath, until: Seq) -> SessionResult<Vec<PathChange>> {
     let head = session.head()?;
     if until > head {
@@ -93,9 +92,9 @@ pub fn path_history(session: &Session, path: &EntryPath, until: Seq) -> SessionR
     Ok(changes)
 }
 
-/// Returns the changes of the file that is, or was last, at a path by a position, from its creation through its moves.
-/// A rewind continues the file's life at that position, without the changes that it undid. So does an undo that brings
-/// back an earlier version.
+/// Returns the changes of the latest file at a path, as of a position, from its creation through its moves. A rewind
+/// continues the file's life at the restored position, without the changes that it undid. So does an undo that restores
+/// an earlier version.
 pub(super) fn life(session: &Session, path: &EntryPath, until: Seq) -> SessionResult<Vec<PathChange>> {
     let (mut path, mut until) = (path.clone(), until);
     let mut life: Vec<PathChange> = Vec::new();

@@ -1,5 +1,5 @@
-//! Renames: they have no event. A file is moved if it vanishes while the same content appears elsewhere in what was
-//! recorded together.
+//! Renames have no event: a file is moved if it vanishes while the same content appears elsewhere among the changes
+//! that were recorded together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -18,7 +18,7 @@ pub(super) struct Moves {
     pub(super) from: BTreeMap<(EntryPath, Seq), EntryPath>,
 }
 
-/// Returns the content that identifies a file; none for an empty file, which equals any other.
+/// Returns the content that identifies a file; `None` for an empty file, which equals any other.
 pub(super) fn known_by(node: &Node) -> Option<Digest> {
     match node {
         Node::File { content, size, incomplete: false, .. } if *size > 0 => Some(*content),

@@ -54,9 +54,9 @@ pub enum HistoryHit {
         cause: Cause,
         /// Agent that made the call.
         agent: Arc<str>,
-        /// Last position at which it is there.
+        /// Last position at which it exists.
         last: Seq,
-        /// True if it is there at the end of the searched range.
+        /// True if it still exists at the end of the searched range.
         still: bool,
     },
 }
@@ -73,11 +73,11 @@ impl HistoryHit {
 
 /// Scope of a search.
 pub struct HistorySearch<'a> {
-    /// Last position that is searched.
+    /// Last position to search.
     pub until: Seq,
     /// Filter of files by path.
     pub wanted: &'a dyn Fn(&EntryPath) -> bool,
-    /// True to search events, too, and the texts that they refer to.
+    /// True to also search events and the texts that they refer to.
     pub events: bool,
 }
 
@@ -86,7 +86,7 @@ pub struct HistorySearch<'a> {
 ///
 /// A hit is reported once its last position is known, so hits are not in order. Memory holds the matching lines of the
 /// current files, and the digests of the contents without a match. Fails with [`SessionError::NoPosition`]. Other
-/// errors are the session's, or those of `found`, which end the search. A referred text that is not kept is no error.
+/// errors are the session's, or those of `found`, which end the search. A missing referenced text is no error.
 pub fn search_history<E: From<SessionError>>(
     session: &Session,
     what: &HistorySearch<'_>,
@@ -167,7 +167,7 @@ impl SearchRun<'_> {
         Ok(hits)
     }
 
-    /// Replaces the lines of a file; lines that are still there continue, as often as they occur.
+    /// Replaces the lines of a file; remaining lines continue, as often as they occur.
     fn write(
         &mut self,
         event: &EventRef<'_>,
@@ -197,7 +197,7 @@ impl SearchRun<'_> {
         }
     }
 
-    /// Returns the matches in a content. A content that is not kept has no matches: events may refer to anything.
+    /// Returns the matches in a content. A content that is not stored has no matches: events may refer to anything.
     fn matches(&mut self, content: &Digest) -> SessionResult<Matches> {
         if self.without.contains(content) {
             return Ok(Matches::new());
@@ -252,7 +252,7 @@ fn outputs(event: &EventRef<'_>) -> Vec<(&'static str, Digest)> {
 
 enum SearchedText {
     Here(String),
-    /// Long text, kept under its digest.
+    /// Long text, stored under its digest.
     Kept(Digest),
 }
 
@@ -266,7 +266,7 @@ fn texts(event: &Value) -> Vec<(String, SearchedText)> {
             Value::String(text) => texts.push((field, SearchedText::Here(text.clone()))),
             Value::Array(items) => waiting.extend(items.iter().enumerate().map(|(n, item)| (at(&n.to_string()), item))),
             Value::Object(fields) => {
-                // The value of this field only looks like a mark.
+                // The value of this field only looks like a marker.
                 let literal = fields.get(LITERAL).and_then(Value::as_object);
                 match mark_of(fields).filter(|_| literal.is_none()) {
                     Some(content) => texts.push((field, SearchedText::Kept(content))),

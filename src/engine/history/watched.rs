@@ -1,4 +1,4 @@
-//! Part of the tree that is followed through the events, by the rules of `VirtualFileSystem`.
+//! Part of the tree, followed through the events by the rules of `VirtualFileSystem`.
 
 use std::collections::BTreeMap;
 
@@ -77,7 +77,7 @@ impl WatchedEntry {
         None
     }
 
-    /// Removes an entry and those below it, whose directories are not reported.
+    /// Removes an entry and everything below it; directories below it are not reported.
     fn delete(&mut self, path: &EntryPath) -> Vec<EntryStep> {
         if self.root.is_below(path) {
             return self.remove_all();
@@ -99,7 +99,7 @@ impl EntryStep {
 
 /// Removes the entries below a path, then the one at it.
 pub(super) fn remove<T>(live: &mut BTreeMap<EntryPath, T>, path: &EntryPath) -> Vec<(EntryPath, T)> {
-    // Entries below it follow it in order, though not all in a row: `a-b` is between `a` and `a/b`.
+    // Entries below it follow it in order, though not contiguously: `a-b` is between `a` and `a/b`.
     let after = live.range(path.clone()..).map(|(path, _)| path);
     let begins = |other: &&EntryPath| other.as_bytes().starts_with(path.as_bytes());
     let mut gone: Vec<_> = after.take_while(begins).filter(|other| other.is_below(path)).cloned().collect();
@@ -107,8 +107,8 @@ pub(super) fn remove<T>(live: &mut BTreeMap<EntryPath, T>, path: &EntryPath) -> 
     gone.into_iter().filter_map(|path| live.remove_entry(&path)).collect()
 }
 
-/// Removes what a write replaces: a file above the path, the entry at it, and unless the new one is a directory, those
-/// below it.
+/// Removes what a write replaces: a file above the path, the entry at it and, unless the new entry is a directory,
+/// everything below it.
 pub(super) fn replace<T>(live: &mut BTreeMap<EntryPath, T>, path: &EntryPath, node: &Node) -> Vec<(EntryPath, T)> {
     let mut gone: Vec<_> = directories_above(path).filter_map(|above| live.remove_entry(&above)).collect();
     match node {

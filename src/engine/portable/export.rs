@@ -68,7 +68,7 @@ struct Export<'a, W: Write> {
 }
 
 impl<W: Write> Export<'_, W> {
-    /// Writes the commit with which a parent began as the child's, with the child's first event.
+    /// Writes the parent's first commit as the child's, with the child's first event.
     fn beginning(&mut self, origin: &Recorded, parents: &CommitView<'_>) -> Result<(), HistoryError> {
         let mut commit = Commit::of_recorded(origin).map_err(SessionError::from)?;
         if parents.count > 1 {
@@ -77,7 +77,7 @@ impl<W: Write> Export<'_, W> {
         }
         let mut bytes = Vec::new();
         commit.encode(1, parents.time, &mut bytes);
-        self.commit(&CommitView::parse(&bytes).map_err(|_| damaged("a child's beginning makes no sense"))?)
+        self.commit(&CommitView::parse(&bytes).map_err(|_| damaged("a child's first commit is malformed"))?)
     }
 
     fn commit(&mut self, commit: &CommitView<'_>) -> Result<(), HistoryError> {
@@ -97,7 +97,7 @@ impl<W: Write> Export<'_, W> {
         self.file.commit(commit)
     }
 
-    /// Writes a content once. One that was never kept is omitted.
+    /// Writes a content once; a content that was never stored is omitted.
     fn content(&mut self, digest: &Digest) -> Result<(), HistoryError> {
         if self.exported.contains(digest) {
             return Ok(());

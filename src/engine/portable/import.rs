@@ -18,17 +18,17 @@ const HELD_MAX: usize = 4096;
 
 /// Imports a session from a portable file, in bounded memory.
 ///
-/// Everything is checked before anything is recorded: checksums, digests, gapless positions, limits, and that the file
-/// has all contents that it counts. For that the file is read twice.
+/// Everything is checked before anything is recorded, so the file is read twice: checksums, digests, gapless positions,
+/// limits, and the number of contents.
 ///
 /// A session that exists with the same history is unchanged; a longer history in the file is added. A new session needs
 /// a name that [`Sessions::create`] accepts, or gets `rename`.
 ///
-/// If the store fails while it records, a new session is removed again. Events recorded by an import that was killed
-/// stay: importing the file again adds the rest.
+/// If the store fails during recording, a new session is removed again. The events of a killed import stay: importing
+/// the file again adds the rest.
 ///
-/// The file names the session's workspace: opening it gives the file that directory, engine or network.
-/// [`import_session_if`] asks first. Fails with [`HistoryError::Damaged`]: the file is damaged or invalid.
+/// The file names the session's workspace: opening the session gives it that directory, engine or network.
+/// [`import_session_if`] asks first. Fails with [`HistoryError::Damaged`] if the file is damaged or invalid.
 pub fn import_session<R: Read + Seek>(
     sessions: &Sessions,
     input: &mut R,
@@ -37,8 +37,8 @@ pub fn import_session<R: Read + Seek>(
     import_session_if(sessions, input, rename, &|_| Ok(()))
 }
 
-/// Imports a session as [`import_session`] if `accept` accepts the first event of a new one; otherwise `accept` returns
-/// the reason. It is not called if that event can't be read, since its workspace can't be opened.
+/// Imports a session as [`import_session`], if `accept` accepts the first event of a new session; its error is the
+/// reason for a refusal. It is not called if that event can't be read, since such a workspace can't be opened.
 pub fn import_session_if<R: Read + Seek>(
     sessions: &Sessions,
     input: &mut R,
@@ -100,7 +100,7 @@ impl CheckedFile {
                 Record::End(checksum) => break checksum,
             }
         };
-        let (first, name) = begun.ok_or_else(|| damaged("it holds no events"))?;
+        let (first, name) = begun.ok_or_else(|| damaged("it has no events"))?;
         let summary = PortableSummary {
             session,
             // An existing session keeps its name.
@@ -108,14 +108,14 @@ impl CheckedFile {
             events: reader.events,
             added: reader.events.saturating_sub(present.here),
             contents: reader.contents,
-            // Without its checksum, as an export counts them.
+            // Without the checksum, as an export counts them.
             bytes: reader.bytes() - checksum.len() as u64,
         };
         Ok(Self { summary, here: present.here, first, checksum })
     }
 }
 
-/// Returns the first commit as it is to be recorded, and the session's name.
+/// Returns the first commit to record, and the session's name.
 fn began(
     reader: &ExportReader<'_>,
     first: Commit,
@@ -127,7 +127,7 @@ fn began(
         return Ok((first, reader.session.short()));
     };
     if started.origin.as_ref().is_some_and(|origin| origin.parent == reader.session) {
-        return Err(damaged("it says that the session is its own parent"));
+        return Err(damaged("it names the session as its own parent"));
     }
     if !is_new {
         return Ok((first, started.name));
@@ -146,8 +146,8 @@ fn started(event: &EventRef<'_>) -> Option<SessionStarted> {
     Some(event.typed()?.ok()?.event)
 }
 
-/// Existing history, which must be a prefix of the file's. Its first event may differ in the name, and in the position
-/// of its parent's beginning.
+/// Existing history, which must be a prefix of the file's. The first event may differ in the name; that of a fork is
+/// its parent's.
 struct Present<'a> {
     store: &'a dyn EventStore,
     session: SessionId,
@@ -211,7 +211,7 @@ impl<'a> ImportRecording<'a> {
     }
 
     fn run(&mut self, input: &mut dyn Read) -> Result<(), HistoryError> {
-        let changed = || damaged("it was changed while it was read");
+        let changed = || damaged("it changed while it was read");
         let mut reader = ExportReader::begin(input)?;
         if reader.session != self.checked.summary.session {
             return Err(changed());
@@ -269,13 +269,13 @@ impl<'a> ImportRecording<'a> {
         Ok(())
     }
 
-    /// Holds a content; when there are many, the store keeps them before their event.
+    /// Holds a content; many held contents are submitted ahead of their event.
     fn hold(&mut self, content: Content) -> Result<(), HistoryError> {
         self.held_bytes += content.bytes.len();
         self.held.keep(content);
         if self.held_bytes > HELD_BYTES || self.held.contents.len() >= HELD_MAX {
             let held = self.take_held();
-            // The last commit follows it and is waited for.
+            // The last commit follows it and is awaited.
             drop(self.sessions.store().submit(held)?);
         }
         Ok(())

@@ -29,7 +29,7 @@ const COMMIT_MAX: usize = CommitView::AGENT + u8::MAX as usize + MAX_COMMIT_BYTE
 const CONTENT: u8 = 1;
 const COMMIT: u8 = 2;
 const END: u8 = 3;
-/// Content that is named by its id as a git blob.
+/// Content named by its id as a git blob.
 const BLOB: u8 = 4;
 const BUFFER: usize = 64 << 10;
 
@@ -42,7 +42,7 @@ pub struct PortableSummary {
     pub name: String,
     /// Number of events.
     pub events: u64,
-    /// Number of events that did not exist here; 0 for an export.
+    /// Number of events that were new here; 0 for an export.
     pub added: u64,
     /// Number of contents.
     pub contents: u64,
@@ -50,10 +50,10 @@ pub struct PortableSummary {
     pub bytes: u64,
 }
 
-/// Adds what a session has in one store, and lacks in another, to the other.
+/// Copies the events and contents of a session that the other store lacks.
 ///
 /// # Errors
-/// Those of [`export_session`] and [`import_session`]; [`HistoryError::Differs`] when it went on in the other store.
+/// Those of [`export_session`] and [`import_session`]; [`HistoryError::Differs`] if it diverged in the other store.
 pub(crate) fn copy_session(id: SessionId, from: &Sessions, to: &Sessions) -> Result<PortableSummary, HistoryError> {
     let io = |action| move |source| HistoryError::Io { action, source };
     let mut file = tempfile::tempfile().map_err(io("create"))?;

@@ -11,7 +11,7 @@ const WINDOW_LOG_MAX: u32 = 23;
 pub(super) enum Record {
     /// Content of that many bytes; [`ExportReader::content`] must read it before the next record.
     Content(u64),
-    /// The same, named by its id as a git blob.
+    /// Content named by its id as a git blob.
     Blob(u64),
     Commit(Seq),
     End([u8; 32]),
@@ -60,14 +60,12 @@ impl<'a> ExportReader<'a> {
                 Ok(Record::Blob(u64::from(length)))
             }
             COMMIT if length as usize <= COMMIT_MAX => self.read_commit(length as usize),
-            CONTENT | BLOB | COMMIT => {
-                Err(damaged(format!("a record says that it has {length} bytes, more than it may have")))
-            }
-            _ => Err(damaged("it holds a record of an unknown kind; is it of a newer program?")),
+            CONTENT | BLOB | COMMIT => Err(damaged(format!("a record claims {length} bytes, which is over its limit"))),
+            _ => Err(damaged("it has a record of an unknown kind; a newer program may have written it")),
         }
     }
 
-    /// Returns the bytes of a content, all of which must be read.
+    /// Returns a reader of a content, which must be read to its end.
     pub(super) fn content(&mut self, length: u64) -> ContentReader<'_, 'a> {
         ContentReader { reader: self, left: length }
     }
@@ -89,7 +87,7 @@ impl<'a> ExportReader<'a> {
         view.into_iter().flat_map(|view| view.events().map_while(Result::ok))
     }
 
-    /// Returns that commit from position `from` on, checked to be complete and within all limits.
+    /// Returns the current commit from position `from` on, checked to be complete and within all limits.
     pub(super) fn commit(&self, from: Seq) -> Result<Commit, HistoryError> {
         let view = CommitView::parse(&self.commit).map_err(|_| senseless(self.events))?;
         let commit = Commit::of_view(&view, from).map_err(SessionError::from)?;
@@ -105,13 +103,13 @@ impl<'a> ExportReader<'a> {
         let events = u64::from_le_bytes(self.array()?);
         let contents = u64::from_le_bytes(self.array()?);
         if events != self.events || contents != self.contents {
-            return Err(damaged("it does not hold what it says it holds"));
+            return Err(damaged("its counts of events and contents are wrong"));
         }
         let checksum = self.input.checksum();
         let mut found = [0; 32];
         self.input.read_exact(&mut found).map_err(ended)?;
         if found != checksum {
-            return Err(damaged("its checksum does not fit its contents"));
+            return Err(damaged("its checksum does not match its contents"));
         }
         Ok(Record::End(checksum))
     }
@@ -128,7 +126,7 @@ impl<'a> ExportReader<'a> {
 }
 
 fn senseless(seq: Seq) -> HistoryError {
-    damaged(format!("event {seq} makes no sense, or another one of its commit"))
+    damaged(format!("event {seq} or another event of its commit is malformed"))
 }
 
 /// Decompressed bytes of a file, hashed in large blocks, since the hash is slow on a few bytes.
@@ -149,7 +147,7 @@ impl<'a> Unpacked<'a> {
         Ok(Self { decoder, buffer: vec![0; BUFFER], filled: 0, taken: 0, before: 0, hasher })
     }
 
-    /// Appends `length` bytes. Memory grows with the bytes that come, not with the announced length.
+    /// Appends `length` bytes. Memory grows with the bytes that arrive, not with the announced length.
     fn append_to(&mut self, bytes: &mut Vec<u8>, length: usize) -> io::Result<()> {
         let end = bytes.len() + length;
         while bytes.len() < end {

@@ -15,10 +15,10 @@ use crate::engine::{Commit, Expected, ForkPoint, Seq, SessionId, lock};
 pub struct ForkOptions {
     /// Isolation of the child.
     pub isolation: Isolation,
-    /// Position up to which a fork has the parent's history; its head by default. A position inside a commit means the
-    /// end of the commit before.
+    /// Position up to which a fork has the parent's history; its head by default. A position inside a commit is rounded
+    /// down to the end of the previous commit.
     pub at: Option<Seq>,
-    /// Name of the child; `parent-1`, `parent-2`, ... by default. A shared child has the parent's.
+    /// Name of the child; `parent-1`, `parent-2`, ... by default. A shared child has the parent's name.
     pub name: Option<String>,
     /// Agent that acts in it; empty for none.
     pub agent: String,
@@ -27,12 +27,12 @@ pub struct ForkOptions {
     /// Backend of its workspace with its options; the parent's by default. Two sessions must not have the same
     /// directory: [`Forker`](crate::tools::Forker) ensures that.
     pub workspace: Option<(String, Value)>,
-    /// Id of the child, which no session may have had; a fresh one by default. A shared child has the parent's.
+    /// Id of the child, which no session may have had; a fresh one by default. A shared child has the parent's id.
     pub id: Option<SessionId>,
 }
 
 impl ForkOptions {
-    /// Creates the options of a child with that isolation and defaults.
+    /// Creates the default options of a child with that isolation.
     pub fn new(isolation: Isolation) -> Self {
         let (limits, agent) = (ChildLimits::default(), String::new());
         Self { isolation, at: None, name: None, agent, limits, workspace: None, id: None }
@@ -47,9 +47,9 @@ impl ForkOptions {
 impl Sessions {
     /// Creates a child of `parent` and records it in both histories.
     ///
-    /// A fork has the parent's events up to its position as its own past, as long as it lives; one with full isolation
-    /// has none. A shared child *is* the parent, under another agent's name. The cost does not depend on the length of
-    /// the history.
+    /// A fork has the parent's events up to its position as its own past, even after the parent is removed; a child
+    /// with full isolation has none. A shared child *is* the parent, under another agent's name. The cost does not
+    /// depend on the length of the history.
     ///
     /// ```
     /// use foldspace::{ForkOptions, NewSession, Registry, Sessions, event::Isolation};
@@ -64,9 +64,9 @@ impl Sessions {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Fails with [`SessionError::NoPosition`]: the parent has no such event; [`SessionError::NameTaken`];
-    /// [`SessionError::TooDeep`]: the parent may have no children; [`SessionError::NoAgent`]: a shared child has limits
-    /// and no agent.
+    /// Fails with [`SessionError::NoPosition`] if the parent has no such event, [`SessionError::NameTaken`],
+    /// [`SessionError::TooDeep`] if the parent may have no children, and [`SessionError::NoAgent`] if a shared child
+    /// has limits and no agent.
     pub fn child_of(&self, parent: &Session, new: ForkOptions) -> SessionResult<Session> {
         let id = new.id.unwrap_or_else(|| self.fresh_id());
         self.child_with_id(parent, new, id)
@@ -146,11 +146,11 @@ impl Sessions {
         let mut note = parent.commit();
         note.push(&ChildStarted { child: id, name, at, isolation, agent: agent.to_owned(), limits })?;
         match parent.submit(note) {
-            // It is durable together with the child's, which precedes it.
+            // It becomes durable together with the child's commit, which precedes it.
             Ok(noted) => Ok(noted),
             // The child's own history names its parent.
             Err(error) => {
-                tracing::warn!(%error, "could not record a child in its parent");
+                tracing::warn!(%error, "failed to record a child in its parent");
                 Ok(begun)
             }
         }
@@ -167,7 +167,7 @@ fn shared(parent: &Session, agent: String, limits: ChildLimits, head: Seq) -> Se
 }
 
 impl Session {
-    /// Starts with a state of the parent's if that is from the common past.
+    /// Starts from a state of the parent, if that is from the common past.
     fn learn_from(&self, parent: &Self, at: Seq) {
         let mut known = lock(&parent.core.live).clone();
         if known.seq() <= at {

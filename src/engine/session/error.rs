@@ -21,7 +21,7 @@ pub enum SessionError {
     NotFound {
         /// Requested name or id.
         wanted: String,
-        /// The name that may have been meant.
+        /// Most similar existing name.
         nearest: Option<String>,
     },
     /// Several ids begin with that text.
@@ -33,12 +33,12 @@ pub enum SessionError {
         candidates: Vec<String>,
     },
     /// The name is in use.
-    #[error("there is a session called {name:?} already")]
+    #[error("a session called {name:?} exists already")]
     NameTaken {
         /// Requested name.
         name: String,
     },
-    /// The name can't be used.
+    /// The name is invalid.
     #[error(
         "session name {name:?} must have 1 to {MAX_NAME_CHARS} letters, digits, dots, underscores or hyphens, \
          and begin with a letter or digit"
@@ -54,31 +54,31 @@ pub enum SessionError {
         name: String,
     },
     /// A shared child has limits and no agent; they bind by the agent's name.
-    #[error("a child that shares session {name:?} within limits needs an agent's name, by which it is held to them")]
+    #[error("a child that shares session {name:?} within limits needs an agent's name to apply them")]
     NoAgent {
         /// Name of the session.
         name: String,
     },
     /// The session's first event can't be read, so its workspace is unknown.
-    #[error("how session {name:?} began can't be read")]
+    #[error("the first event of session {name:?} can't be read")]
     Unreadable {
         /// Name of the session.
         name: String,
     },
     /// The session has fewer events.
-    #[error("there is nothing {count} events ago: the session has {head}")]
+    #[error("{count} events ago is before the first event: the session has {head} events")]
     NothingBack {
         /// Requested number of events to go back.
         count: u64,
         /// Number of events.
         head: Seq,
     },
-    /// No position of the session has that name.
-    #[error("no position of the session is called {name:?}{}", listed(.known))]
+    /// The session has no tag of that name.
+    #[error("the session has no tag {name:?}{}", listed(.known))]
     NoTag {
         /// Requested name.
         name: String,
-        /// Names that there are.
+        /// Existing tags.
         known: Vec<String>,
     },
     /// The session has no such position.
@@ -92,7 +92,7 @@ pub enum SessionError {
 }
 
 fn listed(names: &[String]) -> String {
-    if names.is_empty() { String::new() } else { format!("; there are {}", names.join(", ")) }
+    if names.is_empty() { String::new() } else { format!("; its tags are {}", names.join(", ")) }
 }
 
 impl Diagnostic for SessionError {
@@ -117,7 +117,7 @@ impl Diagnostic for SessionError {
             Self::NotFound { .. } => Some("`foldspace sessions` lists them".to_owned()),
             Self::Ambiguous { .. } => Some("give more of the id, or the whole name".to_owned()),
             Self::NameTaken { .. } => Some("open that session, or choose another name".to_owned()),
-            Self::Unreadable { .. } => Some("a newer foldspace may have begun it: use that one".to_owned()),
+            Self::Unreadable { .. } => Some("a newer foldspace may have created it: use that version".to_owned()),
             Self::NoPosition { .. } => Some("`foldspace log` shows the positions".to_owned()),
             _ => self.inner()?.hint(),
         }

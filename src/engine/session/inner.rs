@@ -15,7 +15,7 @@ use crate::engine::{Clock, Registry, Seq, SessionId, State, lock};
 
 const EVENT_BYTES: usize = 256;
 
-/// Events from which on a fold is split over two threads.
+/// Minimum events of a fold that is split over two threads.
 const SPLIT_MIN: u64 = 4_000;
 
 /// State that all handles of one session share: the fold of its history, kept near the head.
@@ -28,7 +28,7 @@ pub(crate) struct Core {
     pub(super) recent: Mutex<RecentStates>,
     /// Position from which the next snapshot is due.
     due: AtomicU64,
-    /// Events, with those whose place the store did not know when it took them.
+    /// Position of the last submitted event, estimated if the store does not know its place yet.
     heard: AtomicU64,
     asked: AtomicBool,
     /// State of the latest snapshot, and when the next is due.
@@ -38,7 +38,7 @@ pub(crate) struct Core {
     /// Held during a scan of the workspace's disk.
     pub(crate) looking: Arc<tokio::sync::Mutex<()>>,
     pub(crate) outputs: Outputs,
-    /// Set while a container-backed shell is active.
+    /// True while a container-backed shell is active.
     pub(crate) has_machine: AtomicBool,
     pub(crate) calls_begun: OnceLock<Arc<AtomicU64>>,
 }
@@ -75,17 +75,17 @@ impl Core {
     pub(super) fn keep_snapshot(&self, state: &State) -> u64 {
         let Some(snapshot) = snapshot_of(state) else { return 0 };
         let kept = self.shared.store.put_snapshot(&snapshot);
-        kept.inspect_err(|error| tracing::warn!(%error, "could not store a snapshot")).unwrap_or(0)
+        kept.inspect_err(|error| tracing::warn!(%error, "failed to store a snapshot")).unwrap_or(0)
     }
 
     /// Returns the later of `base` and the latest usable snapshot's state.
     pub(super) fn nearest(&self, base: State, seq: Seq) -> State {
-        // Near enough, folding costs less than a search.
+        // Folding a few events costs less than a search.
         const NEAR: u64 = 256;
         if seq - base.seq() <= NEAR {
             return base;
         }
-        // A snapshot that can't be read is no loss: the events suffice.
+        // An unreadable snapshot is no loss: the events suffice.
         let snapshot = self.shared.store.snapshot(self.id, seq).ok().flatten();
         let stored = snapshot.filter(|snapshot| snapshot.seq > base.seq());
         stored.and_then(|snapshot| state_of(&snapshot, &self.shared.registry, self.id)).unwrap_or(base)
@@ -97,7 +97,7 @@ impl Core {
             return Ok(base);
         }
         let expected = usize::try_from(count).unwrap_or(usize::MAX);
-        // A second thread on the same core only adds to the work.
+        // On a single core, a second thread only adds work.
         if count >= SPLIT_MIN && std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1) {
             let (first, others) = Fold::split(&base, expected);
             return self.fold_on_two_threads(first, others, until);
@@ -113,7 +113,7 @@ impl Core {
         Ok(fold.finish())
     }
 
-    /// Reads the stored events after `seq`; none if `until` is reached.
+    /// Reads the stored events after `seq`; `None` if `until` is reached.
     pub(super) fn next_batch(&self, seq: Seq, until: Seq) -> SessionResult<Option<EventBatch>> {
         if seq >= until {
             return Ok(None);
@@ -126,8 +126,8 @@ impl Core {
         Ok(Some(batch))
     }
 
-    /// Takes the due snapshots at the same positions, however fast events come and however late it is called: at the end
-    /// of the commit that has the due one.
+    /// Takes due snapshots at fixed positions, however fast events come and however late it is called: each at the end
+    /// of the commit with the due position.
     pub(crate) fn take_due_snapshots(&self) {
         self.asked.store(false, Ordering::Relaxed);
         let mut latest = lock(&self.latest);
@@ -157,7 +157,7 @@ impl Core {
         for seq in seqs.iter().rev().skip(count) {
             let dropped = self.shared.store.drop_snapshot(self.id, *seq);
             if let Err(error) = dropped {
-                tracing::warn!(%error, "could not remove a snapshot");
+                tracing::warn!(%error, "failed to remove a snapshot");
             }
         }
     }
@@ -166,7 +166,7 @@ impl Core {
         State::empty(&self.shared.registry, self.id)
     }
 
-    /// Has a snapshot taken if one is due after a commit of so many events, of which the store may not know the place yet.
+    /// Requests a snapshot if one is due after a commit of `events` events, whose place the store may not know yet.
     pub(crate) fn snapshot_after(self: &Arc<Self>, pending: &Pending, events: u32) {
         let last = match pending.known() {
             Some(committed) => committed.last,

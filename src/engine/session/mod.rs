@@ -73,7 +73,7 @@ impl Session {
         &self.limits
     }
 
-    /// Returns the origin of a child; none for a session without a parent.
+    /// Returns the origin of a child; `None` for a session without a parent.
     pub fn origin(&self) -> Option<&Origin> {
         self.core.started.as_ref()?.origin.as_ref()
     }
@@ -97,7 +97,7 @@ impl Session {
         self.core.started.as_ref().map_or("", |started| started.backend.as_str())
     }
 
-    /// Returns its first own event; none if the program can't read it.
+    /// Returns its first own event; `None` if the program can't read it.
     pub fn started(&self) -> Option<&SessionStarted> {
         self.core.started.as_ref()
     }
@@ -107,7 +107,7 @@ impl Session {
         &self.agent
     }
 
-    /// Returns the position of its last event. Fails with [`StoreError::NoSession`]: it was removed.
+    /// Returns the position of its last event. Fails with [`StoreError::NoSession`] if it was removed.
     pub fn head(&self) -> SessionResult<Seq> {
         Ok(self.core.shared.store.head(self.core.id)?)
     }
@@ -165,7 +165,7 @@ impl Session {
         Ok(state)
     }
 
-    /// Returns the event at `seq`. Fails with [`SessionError::NoPosition`]: there is no such event.
+    /// Returns the event at `seq`. Fails with [`SessionError::NoPosition`] if there is no such event.
     pub fn event(&self, seq: Seq) -> SessionResult<Recorded> {
         let mut found = None;
         self.visit(seq, &mut |event| {
@@ -178,8 +178,8 @@ impl Session {
         }
     }
 
-    /// Returns the first and last positions of the commit of the event at `seq`. In a store that keeps no commits,
-    /// each event is its own. Fails with [`SessionError::NoPosition`]: there is no such event.
+    /// Returns the first and last positions of the commit of the event at `seq`. In a store without commits, each event
+    /// is its own commit. Fails with [`SessionError::NoPosition`] if there is no such event.
     pub fn commit_of(&self, seq: Seq) -> SessionResult<(Seq, Seq)> {
         let batch = self.core.shared.store.read(self.core.id, seq, seq, 1)?;
         match batch.commit_of(seq) {
@@ -188,8 +188,8 @@ impl Session {
         }
     }
 
-    /// Returns the last position up to `seq` at which a commit ends, where a fork may begin. In the session's first
-    /// commit it is `seq` itself.
+    /// Returns the last position up to `seq` at which a commit ends, so that a fork may begin there. In the session's
+    /// first commit it is `seq` itself.
     pub fn commit_end_before(&self, seq: Seq) -> SessionResult<Seq> {
         let (first, last) = self.commit_of(seq)?;
         Ok(if seq == last || first == 1 { seq } else { first - 1 })
@@ -212,7 +212,7 @@ impl Session {
         Ok(self.core.shared.store.visit(self.core.id, from, visitor)?)
     }
 
-    /// Returns the event as JSON, as far as the program knows it.
+    /// Returns the event as JSON, as far as the registry knows it.
     pub fn event_json(&self, event: &EventRef<'_>) -> serde_json::Value {
         self.core.shared.registry.to_json(event)
     }
@@ -222,28 +222,28 @@ impl Session {
         self.core.shared.registry.event_kinds().any(|known| known == kind)
     }
 
-    /// Returns the content with that digest. Fails with [`StoreError::NoContent`]: it is not kept.
+    /// Returns the content with that digest. Fails with [`StoreError::NoContent`] if it is not stored.
     pub fn content(&self, digest: &Digest) -> SessionResult<Bytes> {
         Ok(self.core.shared.store.content(digest)?)
     }
 
-    /// Brings contents near that are about to be read; see [`EventStore::read_ahead`](super::store::EventStore::read_ahead).
+    /// Prefetches contents; see [`EventStore::read_ahead`](super::store::EventStore::read_ahead).
     pub(crate) fn read_ahead<'a>(&self, contents: impl Iterator<Item = &'a Digest>) {
         self.core.shared.store.read_ahead(&contents.copied().collect::<Vec<_>>());
     }
 
-    /// Checks that the content with that digest is kept, so that it is not only borrowed.
+    /// Returns true if the store itself has the content with that digest, not merely borrowed.
     pub(crate) fn keeps(&self, digest: &Digest) -> SessionResult<bool> {
         Ok(self.core.shared.store.has_content(digest)?)
     }
 
-    /// Checks that a file with that content can be restored: the content is kept, withheld, or in a git repository.
+    /// Returns true if a file with that content can be restored: it is stored, withheld, or in a git repository.
     pub(crate) fn has_content(&self, digest: &Digest) -> SessionResult<bool> {
         let store = &self.core.shared.store;
         Ok(store.can_read(digest)? || store.withheld(digest)?.is_some())
     }
 
-    /// Returns a content to restore a file from, which includes withheld ones. Fails with [`StoreError::NoContent`].
+    /// Returns a content to restore a file from, even a withheld one. Fails with [`StoreError::NoContent`].
     pub(crate) fn content_to_restore(&self, digest: &Digest) -> SessionResult<Bytes> {
         match self.content(digest) {
             Err(SessionError::Store(StoreError::NoContent(missing))) => {
@@ -253,12 +253,12 @@ impl Session {
         }
     }
 
-    /// Keeps a content on this machine only; see [`EventStore::withhold`](super::store::EventStore::withhold).
+    /// Stores a content on this machine only; see [`EventStore::withhold`](super::store::EventStore::withhold).
     pub(crate) fn withhold(&self, digest: &Digest, bytes: &[u8]) -> SessionResult<bool> {
         Ok(self.core.shared.store.withhold(digest, bytes)?)
     }
 
-    /// Lets contents be read from a git repository; see [`EventStore::borrow_from`](super::store::EventStore::borrow_from).
+    /// Lends contents from a git repository; see [`EventStore::borrow_from`](super::store::EventStore::borrow_from).
     pub(crate) fn borrow_from(&self, git_directory: &std::path::Path) -> SessionResult<bool> {
         Ok(self.core.shared.store.borrow_from(git_directory)?)
     }
@@ -279,7 +279,7 @@ impl Session {
         Ok(spawned.map_err(StoreError::io("start a thread for", std::path::Path::new("a watcher")))?)
     }
 
-    /// Takes a snapshot of the current state. A store that can't keep it is no error: a snapshot is a cache.
+    /// Takes a snapshot of the current state. Failing to store it is no error: a snapshot is a cache.
     pub fn snapshot(&self) -> SessionResult<()> {
         self.core.keep_snapshot(&self.state()?);
         self.core.drop_old_snapshots();
@@ -301,7 +301,7 @@ impl Session {
         Arc::clone(&self.core.turn).lock_owned().await
     }
 
-    /// Waits for the end of any scan of the workspace's disk, and excludes others until the guard is dropped.
+    /// Waits for the end of any scan of the workspace's disk, and excludes other scans until the guard is dropped.
     pub(crate) async fn looking(&self) -> WorkspaceLock {
         Arc::clone(&self.core.looking).lock_owned().await
     }
@@ -319,7 +319,7 @@ impl Session {
         self.core.outputs.subscribe(options)
     }
 
-    /// Sends a command's output to subscribers. Blocks while one that misses nothing is behind.
+    /// Sends a command's output to subscribers. Blocks while a lossless subscriber is behind.
     pub(crate) fn show_output(&self, output: impl FnOnce() -> CommandOutput) {
         self.core.outputs.show(output);
     }
@@ -331,7 +331,7 @@ impl Session {
         Ok(self.core.shared.store.check_own()?)
     }
 
-    /// Returns the hosts that share the store; none for a store of one machine.
+    /// Returns the hosts that share the store; `None` for a store of one machine.
     pub(crate) fn hosts(&self) -> Option<&dyn SessionHosts> {
         self.core.shared.store.hosts()
     }

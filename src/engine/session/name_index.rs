@@ -5,8 +5,8 @@ use crate::engine::event::SessionStarted;
 use crate::engine::id::SessionId;
 use crate::engine::store::{EventStore, SessionEntry};
 
-/// Session names in use, read from the store on first use; each time, if another process owns it. Names that code gives
-/// which writes to the store directly are not seen.
+/// Session names in use, read from the store on first use, or on every use if another process owns it. Names that are
+/// written to the store directly are not seen.
 #[derive(Default)]
 pub(crate) struct NameIndex {
     known: Option<BTreeMap<String, SessionId>>,
@@ -37,7 +37,7 @@ impl NameIndex {
         Ok(())
     }
 
-    /// Returns true if another session than `id` has a name.
+    /// Returns true if a session other than `id` has the name.
     pub(crate) fn has_other(&mut self, store: &dyn EventStore, name: &str, id: SessionId) -> SessionResult<bool> {
         match self.known(store)?.get(name).copied().filter(|holder| *holder != id) {
             // The name of a session that was removed directly from the store is free again.

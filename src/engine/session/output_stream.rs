@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use crate::engine::{Seq, lock};
 
 const WAITING_MAX: usize = 1024;
-/// Maximum pieces that wait for a subscriber that misses none: the rest waits in the command's pipes.
+/// Maximum pieces that wait for a lossless subscriber: the rest waits in the command's pipes.
 const HELD_MAX: usize = 64;
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -28,13 +28,13 @@ pub struct CommandOutput {
     pub bytes: Bytes,
 }
 
-/// Choice of the output that a subscriber gets.
+/// Choice of the output that a subscriber receives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OutputOptions {
-    /// Only this call's output; the output of others then takes no room from it.
+    /// Only this call's output; the output of other calls then takes none of its room.
     pub call: Option<Seq>,
-    /// Nothing is missed: commands wait while the subscriber is behind, until it is dropped or
-    /// [lets go](OutputSubscription::let_go). Otherwise one that is too slow misses output, and learns how much.
+    /// True to miss nothing: commands wait while the subscriber is behind, until it is dropped or
+    /// [stops that](OutputSubscription::let_go). If false, a slow subscriber misses output, and learns how much.
     pub whole: bool,
 }
 
@@ -62,7 +62,7 @@ struct Subscriber {
 
 struct OutputReader {
     missed: AtomicU64,
-    /// Set while commands wait for it.
+    /// True while commands wait for it.
     waited_for: AtomicBool,
     woken: Notify,
 }
@@ -83,7 +83,7 @@ impl Outputs {
         OutputSubscription { receiver, reader }
     }
 
-    /// Blocks while a subscriber that misses nothing is behind.
+    /// Blocks while a lossless subscriber is behind.
     pub(crate) fn show(&self, output: impl FnOnce() -> CommandOutput) {
         let mut behind = Vec::new();
         let output = {
@@ -94,7 +94,7 @@ impl Outputs {
             let output = output();
             subscribers.retain(|subscriber| {
                 if subscriber.call.is_some_and(|call| call != output.call) {
-                    // A subscriber that is gone is dropped, though no send can reveal that.
+                    // A dropped subscriber is removed, though no send can reveal it.
                     return Arc::strong_count(&subscriber.reader) > 1;
                 }
                 match subscriber.sender.try_send(output.clone()) {
@@ -112,13 +112,13 @@ impl Outputs {
             output
         };
         if !behind.is_empty() {
-            // After the lock of the list is released.
+            // After the list's lock is released.
             aside(|| behind.iter().for_each(|subscriber| subscriber.wait(output.clone())));
         }
     }
 }
 
-/// Waits without blocking a runtime's other tasks: output of a call elsewhere is sent by a task.
+/// Waits without blocking a runtime's other tasks, as a task sends the output of a remote call.
 fn aside(wait: impl FnOnce()) {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(wait),
@@ -144,12 +144,12 @@ impl OutputSubscription {
         self.receiver.try_recv().ok()
     }
 
-    /// Returns the next piece; none if `patience` passes or the session is closed.
+    /// Returns the next piece; `None` if `patience` passes or the session is closed.
     pub fn next_within(&self, patience: Duration) -> Option<CommandOutput> {
         self.receiver.recv_timeout(patience).ok()
     }
 
-    /// Waits for the next piece, without a thread.
+    /// Waits asynchronously for the next piece.
     pub async fn next(&self) -> CommandOutput {
         loop {
             if let Ok(output) = self.receiver.try_recv() {
@@ -159,12 +159,12 @@ impl OutputSubscription {
         }
     }
 
-    /// Makes commands wait for this no longer; from now on it misses output that it does not take in time.
+    /// Stops commands from waiting for this subscriber; from now on it misses output that it does not read in time.
     pub fn let_go(&self) {
         self.reader.waited_for.store(false, Ordering::Release);
     }
 
-    /// Returns the number of bytes missed because they were not taken in time.
+    /// Returns the number of bytes missed because they were not read in time.
     pub fn missed_bytes(&self) -> u64 {
         self.reader.missed.load(Ordering::Relaxed)
     }

@@ -11,8 +11,8 @@ use crate::engine::fold::Fold;
 use crate::engine::store::{EventBatch, StoreError};
 use crate::engine::{Seq, State};
 
-/// Events of a piece: small enough to stay in a processor's cache until both threads have seen them, and that both have
-/// some to read.
+/// Events of a piece: few enough to stay in a processor's cache until both threads have seen them, and to leave both
+/// threads pieces to read.
 const PIECE: RangeInclusive<u64> = 256..=1024;
 const PIECES: u64 = 8;
 /// Pieces that may wait for the other thread.
@@ -20,18 +20,17 @@ const AHEAD: usize = 8;
 
 type Piece = Arc<Vec<EventBatch>>;
 
-/// The work of one of two threads that fold the same history. The one that lacks the next piece does not sleep: it
-/// reads the first one that nobody reads, for both.
+/// One of two threads that fold the same history. A thread that lacks its next piece does not sleep: it reads the first
+/// unclaimed piece for both.
 struct HalfFold<'a> {
     core: &'a Core,
     fold: Fold,
-    /// Pieces that were read, by their numbers. Both threads have the first from the beginning: with a long commit it may
-    /// be all there is to read.
+    /// Pieces that were read, by number. Both threads start with the first: a long commit may make it the only one.
     there: BTreeMap<u64, Piece>,
     until: Seq,
     /// Events of a piece.
     piece: u64,
-    /// Number of the first piece that nobody reads, and of which an earlier one does not have all events.
+    /// Number of the first piece that neither thread has claimed, and that earlier pieces do not cover.
     unread: &'a AtomicU64,
     to_other: Sender<(u64, Piece)>,
     from_other: Receiver<(u64, Piece)>,
@@ -56,11 +55,11 @@ impl HalfFold<'_> {
                 let after = start + number * self.piece;
                 let piece = self.core.read_piece(after, self.until.min(after + self.piece))?;
                 self.unread.fetch_max(whole_pieces(&piece, start, self.piece), Ordering::Relaxed);
-                // Nobody needs it where the other thread ended early.
+                // The receiver is gone if the other thread ended early.
                 let _ = self.to_other.send((number, Arc::clone(&piece)));
                 self.there.insert(number, piece);
             } else {
-                // Ended early, the other thread gives the reason.
+                // The other thread ended early, and returns the reason.
                 let Ok((number, piece)) = self.from_other.recv() else { break };
                 self.there.insert(number, piece);
             }
@@ -69,7 +68,7 @@ impl HalfFold<'_> {
     }
 }
 
-/// Counts the pieces of which a read one, and those before it, have all events: a long commit has those of later ones.
+/// Counts the pieces that are complete after a read: a long commit includes events of later pieces.
 fn whole_pieces(read: &Piece, start: Seq, piece: u64) -> u64 {
     read.last().map_or(0, |batch| (batch.last() - start) / piece)
 }

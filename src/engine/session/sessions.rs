@@ -58,14 +58,14 @@ impl NewSession {
 const DUE_MAX: usize = 256;
 
 impl Sessions {
-    /// Opens the store in a directory, of which this process is the owner until it is closed. Others work through a
+    /// Opens the store in a directory. This process owns it until it is closed. Others work through a
     /// [`StoreServer`](crate::store::StoreServer), if it starts one. Fails as [`LocalStore::open`].
     pub fn open(directory: impl AsRef<Path>, registry: Registry) -> Result<Self, StoreError> {
         let store = LocalStore::open(directory, LocalStoreOptions::default())?;
         Self::new(Arc::new(store), registry, Arc::new(SystemClock::default()), SnapshotPolicy::default())
     }
 
-    /// Creates the sessions of any store. Fails with [`StoreError::Io`]: the snapshot thread can't be started.
+    /// Creates the sessions of any store. Fails with [`StoreError::Io`] if the snapshot thread can't be started.
     pub fn new(
         store: Arc<dyn EventStore>,
         registry: Registry,
@@ -93,13 +93,13 @@ impl Sessions {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Waits for snapshots in progress and closes the store. Dropping does so too, but may leave the end of it to
-    /// another thread.
+    /// Waits for snapshots in progress and closes the store. Dropping does so too, but may leave part of it to another
+    /// thread.
     pub fn close(self) {
         let snapshotter = lock(&self.shared.snapshots).take();
         if let Some(Snapshotter { due, thread }) = snapshotter {
             drop(due);
-            // A panic there has been printed; a missing snapshot is no loss.
+            // Its panic, if any, was printed; a missing snapshot is no loss.
             drop(thread.join());
         }
     }
@@ -152,7 +152,7 @@ impl Sessions {
         self.session(id)
     }
 
-    /// Records a commit of another process, which may begin a session: its name must be free.
+    /// Records a commit of another process. If it begins a session, the name must be free.
     pub(in crate::engine) fn record_for_other(&self, commit: Commit) -> SessionResult<Pending> {
         let id = commit.session;
         let Some(name) = name_begun(&commit) else {
@@ -165,7 +165,7 @@ impl Sessions {
             return Ok(pending);
         };
         self.names().take(self.store().as_ref(), &name)?;
-        // Until it can be seen, only this reserves the name.
+        // Until it is visible, only this reserves the name.
         let begun = self.store().submit(commit).and_then(Pending::wait);
         self.names().settle(&name, id, begun.is_ok());
         Ok(Pending::done(begun?))
@@ -175,7 +175,7 @@ impl Sessions {
         lock(&self.shared.naming)
     }
 
-    /// Opens the session with that id. Fails with [`StoreError::NoSession`]: there is no such session.
+    /// Opens the session with that id. Fails with [`StoreError::NoSession`] if there is no such session.
     pub fn session(&self, id: SessionId) -> SessionResult<Session> {
         let mut open = lock(&self.shared.open);
         if let Some(core) = open.get(&id).and_then(Weak::upgrade) {
@@ -193,7 +193,7 @@ impl Sessions {
         Ok(Session::new(core))
     }
 
-    /// Finds a session by its whole name, or by an unambiguous beginning of its id. Fails with
+    /// Finds a session by its whole name, or by an unambiguous prefix of its id. Fails with
     /// [`SessionError::NotFound`] and [`SessionError::Ambiguous`].
     pub fn find(&self, wanted: &str) -> SessionResult<SessionEntry> {
         let mut entries = self.shared.store.entries()?;
@@ -217,7 +217,7 @@ impl Sessions {
         }
     }
 
-    /// Returns all sessions, the oldest first.
+    /// Returns all sessions, oldest first.
     pub fn list(&self) -> SessionResult<Vec<SessionEntry>> {
         Ok(self.shared.store.entries()?)
     }
@@ -232,7 +232,7 @@ impl Sessions {
     }
 }
 
-/// Returns the name of the session that a commit begins; none if it begins none.
+/// Returns the name of the session that a commit begins; `None` if it begins none.
 fn name_begun(commit: &Commit) -> Option<String> {
     let begins = matches!(commit.expected, Expected::NoSession | Expected::ForkOf(_)) && !commit.keeps_only();
     let mut encoded = Vec::new();

@@ -28,15 +28,15 @@ impl Default for SnapshotPolicy {
     }
 }
 
-/// Bytes per event that snapshots may add to a session: less than a third of what calls with small results take.
+/// Bytes per event that snapshots may add to a session: less than a third of those of calls with small results.
 const BYTES_PER_EVENT: u64 = 88;
-/// Snapshots over which the bytes of one are paid, about as many as share a base: the distances stay even.
+/// Snapshots over which the bytes of one are paid off: about as many as share a base, so that the distances stay even.
 const PAID_OVER: u64 = 8;
 
-/// Pace of a session's snapshots: as many as the share of the store allows.
+/// Pace of a session's snapshots, within their share of the store.
 #[derive(Debug, Default)]
 pub(super) struct SnapshotPace {
-    /// Bytes of snapshots for which too few events have come.
+    /// Bytes of snapshots that too few events have paid for yet.
     owed: u64,
 }
 
@@ -51,19 +51,19 @@ impl SnapshotPace {
 }
 
 pub(crate) fn snapshot_of(state: &State) -> Option<Snapshot> {
-    let slices = state.encode().inspect_err(|error| tracing::warn!(%error, "no snapshot was taken")).ok()?;
+    let slices = state.encode().inspect_err(|error| tracing::warn!(%error, "failed to encode a snapshot")).ok()?;
     let (session, seq) = (state.session(), state.seq());
     Some(Snapshot { session, seq, time: state.time(), unreadable: state.unreadable(), slices })
 }
 
-/// Decodes the state of a snapshot; none if a registered slice is missing, unreadable or of another version. The events
-/// are then folded.
+/// Decodes the state of a snapshot; `None` if a registered slice is missing, unreadable or of another version. The
+/// events are then folded.
 pub(crate) fn state_of(snapshot: &Snapshot, registry: &Arc<Registry>, session: SessionId) -> Option<State> {
     let mut slices = Vec::new();
     for known in &registry.slices {
         let SliceSummary { name, version, .. } = known.summary();
         let stored = snapshot.slice(name, version)?;
-        slices.push(known.decode(&stored.blocks).inspect_err(|error| tracing::warn!(%error, "not used")).ok()?);
+        slices.push(known.decode(&stored.blocks).inspect_err(|error| tracing::warn!(%error, "snapshot ignored")).ok()?);
     }
     let Snapshot { seq, time, unreadable, .. } = *snapshot;
     Some(State { seq, time, unreadable, ..State::new(Arc::clone(registry), session, slices) })

@@ -7,19 +7,19 @@ use crate::engine::event::Common;
 use crate::engine::recorded::ValidatedPayload;
 use crate::engine::{Commit, CommitId, CommitView, EventRef, Recorded, Seq, SessionId, Timestamp};
 
-/// Stored events of one session, in order and without gaps. They are read once, and visited in place, by several
-/// threads if need be.
+/// Stored events of one session, in order and without gaps. They are read once and visited in place, possibly by
+/// several threads.
 #[derive(Debug, Clone, Default)]
 pub struct EventBatch {
     bytes: Vec<u8>,
     commits: Vec<CommitHead>,
     events: Vec<EventHead>,
-    /// Agents in turn; consecutive equal ones are stored once.
+    /// Agents in order; consecutive equal agents are stored once.
     agents: Vec<Box<str>>,
     named: Vec<(CommitId, Seq, Seq)>,
 }
 
-/// Head of a commit. Every slice's fold passes over all of them, so they are small.
+/// The head of a commit. Heads are small, because every slice's fold iterates over all of them.
 #[derive(Debug, Clone, Copy)]
 struct CommitHead {
     session: SessionId,
@@ -28,12 +28,12 @@ struct CommitHead {
     call: Option<NonZeroU64>,
     count: u32,
     agent: u32,
-    /// Index of its first event, and number of events: fewer if its bytes end early.
+    /// Index of its first event, and the number of whole events: fewer than `count` if its bytes end early.
     events: u32,
     whole: u32,
 }
 
-/// Position of a stored event: its kind, version and length precede its payload.
+/// The place of a stored event: its kind, version and length precede its payload.
 #[derive(Debug, Clone, Copy)]
 struct EventHead {
     payload: u32,
@@ -46,7 +46,7 @@ struct EventHead {
 const BETWEEN: usize = 6;
 
 impl EventBatch {
-    /// Creates a batch of these events, for stores with another representation. Fails with [`StoreError::Commit`].
+    /// Creates a batch of events, for stores with another representation. Fails with [`StoreError::Commit`].
     pub fn of(events: &[Recorded]) -> Result<Self> {
         let mut batch = Self::default();
         for event in events {
@@ -54,7 +54,7 @@ impl EventBatch {
             let commit = Commit::of_recorded(event)?;
             commit.validate()?;
             commit.encode(event.seq, event.time, &mut encoded);
-            // Within the limits it is a valid commit.
+            // A commit within the limits is always valid.
             let _ = batch.add(&encoded);
         }
         Ok(batch)
@@ -71,7 +71,7 @@ impl EventBatch {
         self.add_range(start..self.bytes.len(), |_| true)
     }
 
-    /// Adds a commit that is in the buffer, if it is valid and as `expected`.
+    /// Adds a commit from the buffer, if it is valid and matches `expected`.
     pub(super) fn add_range(
         &mut self,
         range: Range<usize>,
@@ -111,7 +111,7 @@ impl EventBatch {
         Some(())
     }
 
-    /// Turns the events up to `until` into those of a child, and drops the others and the parent's commit ids.
+    /// Turns the events up to `until` into events of a child; drops later events and the parent's commit ids.
     pub(super) fn pass_for(&mut self, session: SessionId, until: Seq) {
         self.commits.retain(|commit| commit.first <= until);
         for commit in &mut self.commits {
@@ -131,7 +131,7 @@ impl EventBatch {
         self.bytes.len()
     }
 
-    /// Returns true if it has no events: the history ends before the requested position.
+    /// Returns true if the batch has no events: the history ends before the requested position.
     pub fn is_empty(&self) -> bool {
         self.commits.is_empty()
     }
@@ -141,7 +141,7 @@ impl EventBatch {
         self.commits.last().map_or(0, CommitHead::last)
     }
 
-    /// Checks that the events reach the position before `next`; otherwise a commit is incomplete.
+    /// Fails if the events end before the position before `next`, because a commit is incomplete.
     pub(crate) fn check(&self, next: Seq) -> Result<()> {
         if next > self.last() {
             return Ok(());
@@ -149,7 +149,7 @@ impl EventBatch {
         Err(StoreError::Damaged { segment: 0, offset: 0, what: format!("event {next} ends early in its commit") })
     }
 
-    /// Iterates over the events in order. It may begin before the requested position, at the beginning of a commit.
+    /// Iterates over the events in order. It may start before the requested position, at the start of a commit.
     pub fn events(&self) -> impl Iterator<Item = EventRef<'_>> {
         self.commits.iter().flat_map(move |commit| {
             let events = self.events_of(commit).iter().zip(commit.first..);
@@ -157,7 +157,7 @@ impl EventBatch {
         })
     }
 
-    /// Visits the events after one position, up to another, in place: a fold of millions should not move them.
+    /// Visits the events after `after`, up to `until`, in place: a fold of millions should not move them.
     #[inline]
     pub(crate) fn visit(
         &self,
@@ -190,7 +190,7 @@ impl EventBatch {
         let payload = event.payload as usize;
         let kind = event.common.name().unwrap_or_else(|| {
             let end = payload - BETWEEN;
-            // It was checked to be UTF-8 when the batch was read.
+            // Parsing the commit checked the UTF-8.
             let kind = self.bytes.get(end - usize::from(event.kind_len)..end);
             kind.and_then(|kind| std::str::from_utf8(kind).ok()).unwrap_or_default()
         });
@@ -234,7 +234,7 @@ impl EventBatch {
         (commit.first <= seq).then_some(commit)
     }
 
-    /// Iterates over its commits in order, without their ids and incomplete parts.
+    /// Iterates over the commits in order, without their ids and incomplete events.
     pub(crate) fn commits(&self) -> impl Iterator<Item = CommitView<'_>> {
         self.commits.iter().filter_map(|commit| {
             let events = self.events_of(commit);
@@ -255,7 +255,7 @@ impl EventBatch {
         }
     }
 
-    /// Reads the output of [`write_to`](Self::write_to); none if it is invalid.
+    /// Reads the output of [`write_to`](Self::write_to). `None` if it is invalid.
     pub(super) fn read_from(mut bytes: &[u8]) -> Option<Self> {
         let mut batch = Self::default();
         while let Some((length, rest)) = bytes.split_first_chunk() {
@@ -278,7 +278,7 @@ impl CommitHead {
     }
 }
 
-/// Converts an offset: a batch is far smaller than 4 GiB, as one commit has 32 MiB at most.
+/// Converts an offset: a batch is far below 4 GiB, because a commit has 32 MiB at most.
 fn offset(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }

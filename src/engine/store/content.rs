@@ -1,4 +1,4 @@
-//! Contents: each kept once, compressed where that helps, large ones in content-defined chunks.
+//! Contents: each is stored once, compressed if that helps; large ones in content-defined chunks.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ const CHUNK_AVG: usize = 32 << 10;
 const CHUNK_MAX: usize = 64 << 10;
 const COMPRESS_MIN: usize = 64;
 const LEVEL: i32 = 1;
-/// Bytes of contents kept in memory for reading again.
+/// Size of the cache of decoded contents.
 const CACHE_BYTES: u64 = 32 << 20;
 const READ_MAX: u64 = 4 << 30;
 
@@ -31,11 +31,11 @@ pub(super) struct ContentFrame {
     pub(super) kind: FrameKind,
     pub(super) payload: Vec<u8>,
     pub(super) crc: u32,
-    /// For reads before the frame is on the disk.
+    /// Serves reads until the frame is on the disk.
     held: DecodedFrame,
 }
 
-/// Cuts and compresses a content into frames, leaving out those whose digest is `known`.
+/// Cuts and compresses a content into frames, except those with a `known` digest.
 pub(super) fn frames_of(content: &Content, known: &dyn Fn(&Digest) -> Result<bool>) -> Result<Vec<ContentFrame>> {
     if known(&content.digest)? {
         return Ok(Vec::new());
@@ -67,7 +67,7 @@ pub(super) fn list_frame(list: &ChunkList) -> ContentFrame {
     ContentFrame { digest: list.digest, kind: FrameKind::Manifest, payload: manifest, crc, held }
 }
 
-/// Cuts a content into the same chunks as one in memory, while it is read.
+/// Cuts a stream into the same chunks as a content in memory.
 pub(crate) fn chunks_of(source: impl Read) -> impl Iterator<Item = io::Result<Vec<u8>>> {
     let cuts = fastcdc::v2020::StreamCDC::new(source, CHUNK_MIN, CHUNK_AVG, CHUNK_MAX);
     cuts.map(|cut| cut.map(|chunk| chunk.data).map_err(io::Error::from))
@@ -96,7 +96,7 @@ fn compressed(bytes: &[u8]) -> Option<Vec<u8>> {
     (small.len() < bytes.len() - bytes.len() / 16).then_some(small)
 }
 
-/// Returns the content of a frame; none if its bytes do not match its digest.
+/// Returns the content of a frame. `None` if its bytes do not match its digest.
 pub(super) fn piece_bytes(payload: &[u8]) -> Option<(Digest, Bytes)> {
     let (digest, rest) = payload.split_first_chunk::<32>()?;
     let (codec, rest) = rest.split_first()?;
@@ -128,7 +128,7 @@ pub(super) struct Contents {
 #[derive(Default)]
 struct FreshContents {
     places: BTreeMap<Digest, FramePosition>,
-    /// Staged and perhaps not yet on the disk.
+    /// Staged contents that may not be on the disk yet.
     unwritten: Vec<(FramePosition, Digest)>,
     held: BTreeMap<Digest, DecodedFrame>,
 }
@@ -215,9 +215,9 @@ impl Contents {
         let (kind, payload) = scan::frame_at(&segment, NO_SESSION, u64::from(place.offset))?;
         match kind {
             FrameKind::Content => {
-                let (found, bytes) = piece_bytes(&payload).ok_or_else(|| damaged("its bytes do not fit its digest"))?;
+                let (found, bytes) = piece_bytes(&payload).ok_or_else(|| damaged("its digest does not match"))?;
                 if found != *digest {
-                    return Err(damaged("another content is there"));
+                    return Err(damaged("another content is in its place"));
                 }
                 self.cache.insert(*digest, bytes.clone());
                 Ok(DecodedFrame::Whole(bytes))
@@ -225,29 +225,29 @@ impl Contents {
             FrameKind::Manifest if payload.starts_with(digest.as_bytes()) => {
                 Ok(DecodedFrame::Manifest(Bytes::from(payload)))
             }
-            _ => Err(damaged("another frame is there")),
+            _ => Err(damaged("another frame is in its place")),
         }
     }
 
     fn assemble(&self, digest: &Digest, manifest: &[u8], index: Option<&SledIndex>) -> Result<Bytes> {
         let damaged = |what: &str| damaged(digest, FramePosition::default(), what);
-        let (total, chunks) = manifest_chunks(manifest).ok_or_else(|| damaged("its bytes do not fit its digest"))?;
+        let (total, chunks) = manifest_chunks(manifest).ok_or_else(|| damaged("its chunk list is malformed"))?;
         if total > READ_MAX || total > (chunks.len() as u64).saturating_mul(CHUNK_MAX as u64) {
-            return Err(damaged("its length makes no sense"));
+            return Err(damaged("its length is invalid"));
         }
         let mut whole = Vec::with_capacity(usize::try_from(total).unwrap_or(0));
         for chunk in &chunks {
-            // Only one level: a list of chunks can't hold another list, nor itself.
+            // Only one level: a chunk list can contain neither another list nor itself.
             let DecodedFrame::Whole(bytes) = self.held(chunk, index)? else {
-                return Err(damaged("its list of chunks makes no sense"));
+                return Err(damaged("its chunk list contains another list"));
             };
             whole.extend_from_slice(&bytes);
             if whole.len() as u64 > total {
-                return Err(damaged("its chunks are longer than it"));
+                return Err(damaged("its chunks exceed its length"));
             }
         }
         if !digest.is_of(&whole) {
-            return Err(damaged("its chunks do not fit its digest"));
+            return Err(damaged("its chunks don't match its digest"));
         }
         Ok(Bytes::from(whole))
     }

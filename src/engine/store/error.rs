@@ -8,14 +8,14 @@ use super::owner::StoreOwner;
 use crate::engine::commit::CommitError;
 use crate::engine::{Diagnostic, Digest, ErrorKind, Seq, SessionId};
 
-/// Result of work on a store.
+/// The result of a store operation.
 pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// Error of a store.
+/// An error of a store.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// The history does not end where the commit expects.
-    #[error("session {session} ends at {actual}, the commit expects {expected}")]
+    #[error("conflict in session {session}: it ends at {actual}, the commit expects {expected}")]
     Conflict {
         /// The session.
         session: SessionId,
@@ -25,50 +25,50 @@ pub enum StoreError {
         actual: Seq,
     },
     /// The session does not exist.
-    #[error("there is no session {0}")]
+    #[error("session {0} not found")]
     NoSession(SessionId),
     /// The session was removed and has children: its id can't be used again.
     #[error("session {0} was removed and has children: its id can't be used again")]
     Buried(SessionId),
-    /// The events are not in this copy of the session, which was begun at a later one.
-    #[error("events of session {session} up to {until} are not in this copy of it; its cluster has them")]
+    /// The events are missing from this copy of the session, which starts after them.
+    #[error("events up to {until} of session {session} are on the cluster and not in this local copy")]
     NotHere {
         /// The session.
         session: SessionId,
-        /// Position of the last of them.
+        /// Position of the last missing event.
         until: Seq,
     },
     /// The content does not exist.
     #[error("{}", no_content(.0))]
     NoContent(Digest),
-    /// The commit is over a limit or can't be encoded.
+    /// The commit exceeds a limit or can't be encoded.
     #[error(transparent)]
     Commit(#[from] CommitError),
     /// The operating system failed.
     #[error("can't {action} {}: {source}", path.display())]
     Io {
-        /// Attempted action.
+        /// The attempted action.
         action: &'static str,
         /// Path of the file.
         path: PathBuf,
-        /// Error of the system.
+        /// The system's error.
         source: Arc<std::io::Error>,
     },
-    /// The journal is damaged where nothing may be lost.
+    /// An acknowledged part of the journal is damaged.
     #[error("journal segment {segment} is damaged at byte {offset}: {what}")]
     Damaged {
         /// The segment's number.
         segment: u32,
-        /// Byte at which the damage begins.
+        /// Byte offset of the damage.
         offset: u64,
         /// Problem.
         what: String,
     },
-    /// Acknowledged events are not in the journal any more. It can be read; nothing is added before the loss is
+    /// Acknowledged events are missing from the journal. It is read-only until the loss is
     /// [accepted](crate::LocalStore::accept_loss).
     #[error("{0}")]
     Lost(Arc<Loss>),
-    /// The file is not what its name says, or of a newer version.
+    /// The file is not what its name says, or has a newer format.
     #[error("{}: {what}", path.display())]
     Format {
         /// Path of the file.
@@ -79,12 +79,12 @@ pub enum StoreError {
     /// The process that owns the store failed.
     #[error("the owner of the store failed: {message}")]
     Elsewhere {
-        /// Error of the system.
+        /// The owner's message.
         message: String,
-        /// Its advice.
+        /// The owner's advice.
         hint: Option<String>,
     },
-    /// The cluster that has the store can't do it.
+    /// A request to the cluster that holds the store failed.
     #[error("the cluster {address} {what}")]
     Cluster {
         /// The cluster's address.
@@ -92,21 +92,21 @@ pub enum StoreError {
         /// Problem.
         what: String,
     },
-    /// Another host works in the session.
-    #[error("host {host} works in session {session}")]
+    /// Another host has claimed the session.
+    #[error("session {session} is in use on host {host}")]
     OtherHost {
         /// The session.
         session: SessionId,
         /// Name of the host.
         host: String,
-        /// URL at which it is reached, if it can be.
+        /// URL of the host's API, if other hosts can reach it.
         at: Option<String>,
     },
-    /// The process that owned the store is gone, and did not tell whether the commit is recorded.
-    #[error("the owner of the store is gone, and the outcome of the last changes is unknown")]
+    /// The process that owned the store ended without reporting the commit's outcome.
+    #[error("the owner of the store ended; the outcome of the last changes is unknown")]
     Unsettled,
     /// Another user or another version of the program serves the store's socket.
-    #[error("can't use the store through {}: {what}", path.display())]
+    #[error("can't use the store's socket {}: {what}", path.display())]
     Foreign {
         /// Path of the socket.
         path: PathBuf,
@@ -118,28 +118,28 @@ pub enum StoreError {
     Locked {
         /// Directory of the store.
         path: PathBuf,
-        /// Process that has it.
+        /// Process that owns it.
         owner: Box<StoreOwner>,
     },
-    /// The store was opened for reading only.
-    #[error("the store is open for reading only")]
+    /// The store was opened read-only.
+    #[error("the store is open read-only")]
     ReadOnly,
-    /// An earlier write failed; the store takes no commits until it is opened again.
-    #[error("the store stopped after a failed write ({0}); what was acknowledged is safe; open it again")]
+    /// An earlier write failed; the store accepts no commits until it is reopened.
+    #[error("the store stopped after a failed write: {0}; acknowledged changes are safe; reopen the store")]
     Poisoned(String),
-    /// The index could not be used; it can be rebuilt from the journal.
-    #[error("the index failed ({0}); it will be rebuilt from the journal when the store is next opened")]
+    /// The index failed; it can be rebuilt from the journal.
+    #[error("the index failed: {0}; the next opening rebuilds it from the journal")]
     Index(String),
 }
 
 fn no_content(digest: &Digest) -> String {
     match digest.git_blob() {
         None => {
-            format!("no content has the digest {digest}, unless it is a secret: only undo and rewind read those")
+            format!("no content has the digest {digest}; if it is a secret, only undo and rewind can read it")
         }
         Some(_) => {
             let id = &digest.to_string()[..40];
-            format!("git blob {id} was not kept, and is in none of the repositories that contents are borrowed from")
+            format!("git blob {id} is neither stored nor in any repository that contents are borrowed from")
         }
     }
 }
@@ -161,32 +161,32 @@ impl Diagnostic for StoreError {
 
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::Conflict { .. } => "read the session and try again".to_owned(),
+            Self::Conflict { .. } => "read the session again and retry".to_owned(),
             Self::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
-                "make room on the disk and try again; nothing acknowledged is lost".to_owned()
+                "make room on the disk and retry; nothing acknowledged is lost".to_owned()
             }
             Self::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
-                "choose a directory that you may write with --data or FOLDSPACE_DATA".to_owned()
+                "choose a writable directory with --data or FOLDSPACE_DATA".to_owned()
             }
             Self::Damaged { .. } => {
-                "`foldspace fsck` shows all damage, and with --repair keeps everything that is whole".to_owned()
+                "`foldspace fsck` lists all damage; with --repair it keeps everything intact".to_owned()
             }
-            Self::Lost(_) => "`foldspace verify` names them; put the journal back, or go on without: `foldspace fsck --repair --accept-loss`".to_owned(),
-            Self::Format { .. } => "`foldspace fsck` shows all damage".to_owned(),
+            Self::Lost(_) => "`foldspace verify` names them; restore the journal, or continue without them: `foldspace fsck --repair --accept-loss`".to_owned(),
+            Self::Format { .. } => "`foldspace fsck` lists all damage".to_owned(),
             Self::Buried(_) => "remove its children first, or use another store".to_owned(),
             Self::Elsewhere { hint, .. } => return hint.clone(),
             Self::OtherHost { host, at: None, .. } => {
-                format!("use it on {host}, or end foldspace there: this host then takes the session")
+                format!("use it on {host}, or stop foldspace there: this host can then claim the session")
             }
             Self::OtherHost { host, at: Some(at), .. } => {
                 format!("use it on {host} at {at}, or move it: `foldspace move SESSION HOST`")
             }
-            Self::Unsettled => "look with `foldspace log` before you do it again".to_owned(),
-            Self::Foreign { .. } => "end that process, or use another --data directory".to_owned(),
+            Self::Unsettled => "check with `foldspace log` before you retry".to_owned(),
+            Self::Foreign { .. } => "stop that process, or use another --data directory".to_owned(),
             Self::Locked { .. } => {
                 "wait for it to end (`foldspace stop` ends an owner), or use another --data directory".to_owned()
             }
-            Self::Poisoned(_) => "make room if the disk is full; then run the command again, which opens the store again".to_owned(),
+            Self::Poisoned(_) => "make room if the disk is full, then run the command again".to_owned(),
             _ => return None,
         })
     }
@@ -206,7 +206,7 @@ impl StoreError {
         move |source| Self::Io { action, path, source: Arc::new(source) }
     }
 
-    /// Checks for a missing permission to write, or a read-only file system.
+    /// Returns true if the cause is a missing write permission or a read-only file system.
     pub fn is_write_protected(&self) -> bool {
         use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
         matches!(self, Self::Io { source, .. } if matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem))

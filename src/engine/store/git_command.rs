@@ -1,12 +1,12 @@
-//! The command with which every part of the program asks git.
+//! The git command that the whole program uses.
 
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
-/// Settings of every call: git starts no monitor of the file system and no hook that a repository names.
+/// Settings of every call: git starts no file system monitor and no hook that a repository configures.
 const QUIET: [&str; 6] = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false"];
 
-/// Returns git without what this process was told about another repository. It takes no locks and fetches nothing.
+/// Returns git without this process's `GIT_*` variables for another repository. It takes no locks and fetches nothing.
 #[expect(clippy::disallowed_methods, reason = "git reads its own formats")]
 pub(crate) fn git_command() -> Command {
     let mut git = Command::new("git");
@@ -15,7 +15,7 @@ pub(crate) fn git_command() -> Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| is_other(name.as_bytes())) {
         git.env_remove(name);
     }
-    // Before 2.45 git knows only the second: it asks a remote for missing objects, and no transport is allowed.
+    // Git before 2.45 ignores the first variable; the second one then blocks every fetch of missing objects.
     git.env("GIT_NO_LAZY_FETCH", "1").env("GIT_ALLOW_PROTOCOL", "none");
     git.env("GIT_OPTIONAL_LOCKS", "0").env("LC_ALL", "C").args(QUIET);
     git

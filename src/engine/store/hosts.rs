@@ -1,64 +1,64 @@
-//! The hosts that share a store, and their sessions.
+//! The hosts that share a store, and their session claims.
 
 use std::time::Duration;
 
 use super::Result;
 use crate::engine::SessionId;
 
-/// The file of a directory that is a copy of a shared store.
+/// The file that marks a directory as a copy of a shared store.
 pub(super) const COPY_FILE: &str = "nats-host";
 
-/// A host that works in sessions of a shared store.
+/// A host of a shared store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreHost {
-    /// Name, which no other host of the store has.
+    /// Name, unique among the store's hosts.
     pub name: String,
-    /// URL at which other hosts reach its API; none if they can't.
+    /// URL of its API for other hosts. `None` if they can't reach it.
     pub at: Option<String>,
 }
 
-/// The state of a session's files on a host that has claimed it.
+/// The state of a session's files on the host that claimed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionClaim {
-    /// The host was the last one to work in the session: what it has of the files is the session's.
+    /// The host was the last to work in the session: its files are current.
     Kept,
-    /// Another host has worked in it since: what this one has of the files is old.
+    /// Another host has worked in the session since: the files on this host are stale.
     Taken,
 }
 
-/// The hosts of a store, as one of them sees them.
+/// The hosts of a store, from the point of view of one host.
 ///
-/// Of all hosts one at most works in a session: the one that has claimed it, as long as it says that it is there. A host
-/// whose session was taken can't record in it any more.
+/// At most one host works in a session: the host that claimed it, while it sends heartbeats. A host that lost its claim
+/// can no longer record in the session.
 pub trait SessionHosts: Send + Sync {
     /// Returns this host.
     fn own(&self) -> &StoreHost;
 
-    /// Makes this host the one that works in a session. Takes it from a host that has been silent for the time of a
-    /// lease.
+    /// Claims a session for this host. Takes it over from a host with an expired lease.
     ///
     /// # Errors
-    /// [`StoreError::OtherHost`](super::StoreError::OtherHost): another host works in it.
+    /// [`StoreError::OtherHost`](super::StoreError::OtherHost) if another host has claimed it.
     fn claim(&self, session: SessionId) -> Result<SessionClaim>;
 
-    /// Notes that this host has the files of a session that it has taken. Before that a later claim takes it again.
+    /// Records that this host has the files of a session that it took over. Until then a later claim returns
+    /// [`SessionClaim::Taken`] again.
     fn ready(&self, session: SessionId) -> Result<()>;
 
-    /// Lets go of a session. Where the store can't be told, others wait until this host is silent.
+    /// Releases a session. If the store can't be notified, other hosts wait until this host's lease expires.
     fn release(&self, session: SessionId);
 
-    /// Returns the other host that works in a session; none if no other one does.
+    /// Returns the other host that works in a session. `None` if there is no other host.
     fn other(&self, session: SessionId) -> Result<Option<StoreHost>>;
 
-    /// Finds a host that is there, by its name; none also for one that has been silent for the time of a lease.
+    /// Finds a live host by name. `None` if it is unknown or its lease has expired.
     fn find(&self, name: &str) -> Result<Option<StoreHost>>;
 
-    /// Returns the time after which a silent host is taken for gone.
+    /// Returns the time after which a silent host is declared dead.
     fn lease(&self) -> Duration;
 
-    /// Returns the time for which this host has been waiting for the store; none where it does not wait.
+    /// Returns how long this host has been waiting for the store. `None` if it is not waiting.
     fn waited(&self) -> Option<Duration>;
 
-    /// Sets what is done when this host loses a session. It must not block.
+    /// Sets the callback for the loss of a session. It must not block.
     fn on_loss(&self, tell: Box<dyn Fn(SessionId) + Send + Sync>);
 }

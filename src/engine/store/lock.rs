@@ -1,4 +1,4 @@
-//! One process per store.
+//! The lock file that limits a store to one owner process.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, Write};
@@ -10,7 +10,7 @@ use super::owner::StoreOwner;
 use super::{Result, StoreError};
 
 const LOCK: &str = "lock";
-/// Tries to take a lock that is being looked at, and the pause between two.
+/// Attempts to take a lock that another process is only probing, and the pause between attempts.
 const TRIES: usize = 50;
 const PAUSE: Duration = Duration::from_millis(1);
 const NOTE_MAX: u64 = 64 << 10;
@@ -21,7 +21,7 @@ pub(super) struct StoreLock {
 }
 
 impl StoreLock {
-    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+    #[expect(clippy::disallowed_methods, reason = "the store accesses files directly")]
     pub(super) fn take(directory: &Path) -> Result<Self> {
         let path = directory.join(LOCK);
         let mut options = OpenOptions::new();
@@ -32,7 +32,7 @@ impl StoreLock {
         Ok(Self { file })
     }
 
-    /// Takes the lock without writing where that is not allowed; none if there is no lock.
+    /// Takes the lock, without writing to it if the directory is read-only. `None` if there is no lock file.
     pub(super) fn take_to_look(directory: &Path) -> Result<Option<Self>> {
         match Self::take(directory) {
             Err(error) if error.is_write_protected() => {}
@@ -48,13 +48,13 @@ impl StoreLock {
         (ours.dev(), ours.ino()) == (there.dev(), there.ino())
     }
 
-    /// Fails with [`StoreError::Locked`] if another process has the lock, and with [`StoreError::ReadOnly`] if none has.
+    /// Fails with [`StoreError::Locked`] if another process has the lock, and with [`StoreError::ReadOnly`] if not.
     pub(super) fn of_other(directory: &Path) -> Result<()> {
         let Some(file) = existing(directory)? else { return Err(StoreError::ReadOnly) };
-        // A process that takes it at this moment tries again, because of such looks.
+        // This probe may disturb a process that is taking the lock, which therefore retries.
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => Err(locked(&file, directory)),
-            // Not by closing alone: a program that is being started may have the same open file for a moment.
+            // Closing is not enough: a child process that is being started may share the open file for a moment.
             Ok(()) => file.unlock().map_err(StoreError::io("unlock", directory)).and(Err(StoreError::ReadOnly)),
             Err(TryLockError::Error(error)) => Err(StoreError::io("lock", directory)(error)),
         }
@@ -62,7 +62,7 @@ impl StoreLock {
 }
 
 impl StoreOwner {
-    /// Returns the process that has the store of a directory now, if one has.
+    /// Returns the process that currently owns the store in a directory, if any.
     ///
     /// # Errors
     /// [`StoreError::Io`] if the lock can't be read.
@@ -75,7 +75,7 @@ impl StoreOwner {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+#[expect(clippy::disallowed_methods, reason = "the store accesses files directly")]
 fn existing(directory: &Path) -> Result<Option<File>> {
     let path = directory.join(LOCK);
     match File::open(&path) {
@@ -90,7 +90,7 @@ fn lock(file: &File, directory: &Path) -> Result<()> {
         match file.try_lock() {
             Ok(()) => return Ok(()),
             Err(TryLockError::WouldBlock) if file.try_lock_shared().is_err() => return Err(locked(file, directory)),
-            // Somebody looks who has it, and so does this process now.
+            // Another process is only probing, with a shared lock like the one just taken here.
             Err(TryLockError::WouldBlock) => drop(file.unlock()),
             Err(TryLockError::Error(error)) => return Err(StoreError::io("lock", &directory.join(LOCK))(error)),
         }
@@ -106,21 +106,20 @@ fn locked(file: &File, directory: &Path) -> StoreError {
     StoreError::Locked { path: directory.to_owned(), owner: owner.unwrap_or_default().into() }
 }
 
-/// Writes the owner into a locked file. On a full disk the lock still holds without it.
+/// Writes the owner into a locked file. On a full disk the lock is valid without it.
 fn note(file: &mut File) {
     let owner = serde_json::to_vec(&StoreOwner::this_process()).unwrap_or_default();
     let written = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(&owner));
     if let Err(error) = written {
-        tracing::debug!(%error, "could not write the owner of a lock");
+        tracing::debug!(%error, "failed to write the owner of the store's lock");
     }
 }
 
 impl Drop for StoreLock {
-    /// Unlocks explicitly: a child process that is just being started shares the open file until it executes its
-    /// program.
+    /// Unlocks explicitly: a child process that is being started shares the open file until it executes its program.
     fn drop(&mut self) {
         if let Err(error) = self.file.unlock() {
-            tracing::debug!(%error, "the store's lock goes with its file");
+            tracing::debug!(%error, "failed to unlock the store; closing the file releases it");
         }
     }
 }

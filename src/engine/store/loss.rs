@@ -6,27 +6,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::id::{Seq, SessionId};
 
-/// Acknowledged events that are not in the journal any more: its end was cut off, or put back to an earlier one.
+/// Acknowledged events that are missing from the journal: its end was cut off or replaced by an older one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
-    /// The segment in which the journal ends.
+    /// The segment that contains the journal's end.
     pub segment: u32,
-    /// Byte in that segment.
+    /// Byte offset of the end in the segment.
     pub offset: u64,
-    /// Proof that more was there.
+    /// Proof that the journal was longer.
     pub proof: String,
-    /// Events lost of each session, where that is known.
+    /// The lost events of each session, if known.
     pub sessions: Vec<LostEvents>,
 }
 
-/// Acknowledged events of a session that are not in the journal any more.
+/// Acknowledged events of a session that are missing from the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostEvents {
     /// The session.
     pub session: SessionId,
-    /// The position of the first.
+    /// The position of the first lost event.
     pub first: Seq,
-    /// The position of the last.
+    /// The position of the last lost event.
     pub last: Seq,
 }
 

@@ -1,4 +1,4 @@
-//! The memory store: the plain reference that other stores are tested against.
+//! The in-memory store: the simple reference for tests of the other stores.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use super::{Committed, EventBatch, EventStore, Pending, Result, SessionEntry, Sn
 use crate::engine::bus::Bus;
 use crate::engine::{Commit, CommitId, CommitView, Digest, Expected, ForkPoint, Recorded, Seq, SessionId, lock};
 
-/// Plain store in memory.
+/// A simple store in memory.
 ///
 /// ```
 /// use foldspace::{EventStore, MemoryStore};
@@ -24,13 +24,13 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct StoredSession {
     sessions: BTreeMap<SessionId, Vec<Recorded>>,
-    /// Order in which sessions were created.
+    /// Creation order of the sessions.
     begun: BTreeMap<SessionId, u64>,
     last_begun: u64,
     named: BTreeMap<(SessionId, CommitId), Committed>,
     contents: BTreeMap<Digest, Bytes>,
     snapshots: BTreeMap<(SessionId, Seq), Snapshot>,
-    /// Fork points, also of removed sessions.
+    /// Fork points, including those of removed sessions.
     bases: BTreeMap<SessionId, ForkPoint>,
     /// Removed sessions that have children.
     buried: BTreeMap<SessionId, Vec<Recorded>>,

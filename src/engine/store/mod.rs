@@ -1,4 +1,4 @@
-//! Stores of histories.
+//! Stores of session histories.
 
 mod batch;
 mod content;
@@ -52,32 +52,32 @@ pub use owner::StoreOwner;
 pub use pending::{Committed, Pending};
 pub use remote::{RemoteStore, StoreServer};
 
-/// Store of sessions' histories, and of the contents that their events refer to.
+/// A store of session histories and of the contents that their events refer to.
 ///
 /// Every implementation guarantees:
-/// - A commit is recorded whole or not at all, after its session's earlier commits; positions have no gaps.
+/// - A commit is atomic and follows its session's earlier commits; positions have no gaps.
 /// - An event is visible to [`visit`](EventStore::visit), [`head`](EventStore::head) and the bus only once it is as
 ///   durable as the store promises.
-/// - A [fork](crate::store::Expected::ForkOf) has its parent's events up to that position as its own, as long as it
-///   exists, also if the parent is removed.
-/// - An error changes nothing, except [`StoreError::Poisoned`]: acknowledged commits are then safe, and the rest
-///   is known when the store is opened again.
+/// - A [fork](crate::store::Expected::ForkOf) owns its parent's events up to the fork position for as long as the fork
+///   exists, even if the parent is removed.
+/// - An error changes nothing, except [`StoreError::Poisoned`]: acknowledged commits are safe, and reopening the store
+///   shows which others were recorded.
 pub trait EventStore: Send + Sync + 'static {
-    /// Takes a commit and gives its positions; it is durable when the [`Pending`] says so. Fails with
-    /// [`StoreError::Conflict`]: the history does not end where the commit expects.
+    /// Accepts a commit and fixes its positions; it is durable once the [`Pending`] resolves. Fails with
+    /// [`StoreError::Conflict`] if the history does not end where the commit expects.
     fn submit(&self, commit: Commit) -> Result<Pending>;
 
-    /// The position of the session's last visible event. Fails with [`StoreError::NoSession`].
+    /// Returns the position of the session's last visible event. Fails with [`StoreError::NoSession`].
     fn head(&self, session: SessionId) -> Result<Seq>;
 
-    /// Returns the session's entry; none if there is no such session.
+    /// Returns the session's entry. `None` if the session does not exist.
     fn entry(&self, session: SessionId) -> Result<Option<SessionEntry>>;
 
-    /// Returns all sessions in the order of their creation.
+    /// Returns all sessions in order of creation.
     fn entries(&self) -> Result<Vec<SessionEntry>>;
 
-    /// Reads visible events, from the commit that holds `from` up to the one that holds `until`: at least one commit if
-    /// there is any, and then about `bytes` at most. Empty if the history ends before `from`.
+    /// Reads visible events, from the commit that contains `from` to the commit that contains `until`: about `bytes` at
+    /// most, but at least one commit. Empty if the history ends before `from`.
     fn read(&self, session: SessionId, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch>;
 
     /// Visits the session's visible events from position `from` on, in order, until the visitor breaks.
@@ -103,19 +103,19 @@ pub trait EventStore: Send + Sync + 'static {
         }
     }
 
-    /// The content with that digest. Fails with [`StoreError::NoContent`]: it was never kept.
+    /// Returns the content with the digest. Fails with [`StoreError::NoContent`] if it was never stored.
     fn content(&self, digest: &Digest) -> Result<Bytes>;
 
-    /// Checks that the content is kept.
+    /// Returns true if the content is stored.
     fn has_content(&self, digest: &Digest) -> Result<bool>;
 
-    /// Checks that the content can be read: it is kept, or in a repository that contents are borrowed from.
+    /// Returns true if the content can be read: it is stored, or a repository that contents are borrowed from has it.
     fn can_read(&self, digest: &Digest) -> Result<bool> {
         Ok(self.has_content(digest)? || digest.git_blob().is_some() && self.content(digest).is_ok())
     }
 
-    /// Stores a content separately, on this machine only. [`content`](EventStore::content) does not return it, and no copy or
-    /// export has it. Returns false if the store can't do that.
+    /// Stores a content separately, on this machine only: [`content`](EventStore::content), copies and exports leave it
+    /// out. Returns false if the store does not support that.
     fn withhold(&self, digest: &Digest, bytes: &[u8]) -> Result<bool> {
         let _ = (digest, bytes);
         Ok(false)
@@ -127,14 +127,14 @@ pub trait EventStore: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Brings contents near that are about to be read, where a store has them far away: many at once come sooner than one
-    /// after the other. What can't be brought is looked for when it is read.
+    /// Prefetches contents that are about to be read, if the store is remote: one batch is faster than single reads.
+    /// Contents that could not be prefetched are fetched when they are read.
     fn read_ahead(&self, digests: &[Digest]) {
         let _ = digests;
     }
 
-    /// Lets contents with digests of git blobs be read from the repository with this git directory, as long as they are
-    /// there, where they are not kept. Returns false if the store can't do that.
+    /// Adds a git directory: a content with the digest of a git blob that is not stored is read from it while the blob
+    /// exists there. Returns false if the store does not support that.
     fn borrow_from(&self, git_directory: &Path) -> Result<bool> {
         let _ = git_directory;
         Ok(false)
@@ -146,22 +146,22 @@ pub trait EventStore: Send + Sync + 'static {
     /// Returns the positions of the session's snapshots, in order.
     fn snapshots(&self, session: SessionId) -> Result<Vec<Seq>>;
 
-    /// Stores a snapshot and returns its bytes. It is a cache: a store may drop it.
+    /// Stores a snapshot and returns its size in bytes. Snapshots are a cache: a store may drop them.
     fn put_snapshot(&self, snapshot: &Snapshot) -> Result<u64>;
 
     /// Removes a snapshot.
     fn drop_snapshot(&self, session: SessionId, seq: Seq) -> Result<()>;
 
-    /// Removes the session at once; the next collection frees its space. Its children keep their past.
+    /// Removes the session at once; the next collection frees its space. Its children keep their history.
     fn remove(&self, session: SessionId) -> Result<()>;
 
-    /// Checks that this process owns the store, and may open workspaces. Fails with [`StoreError::Locked`] if another
-    /// process owns it now, and with [`StoreError::ReadOnly`] if none does.
+    /// Checks that this process owns the store and may open workspaces. Fails with [`StoreError::Locked`] if another
+    /// process owns it, and with [`StoreError::ReadOnly`] if no process does.
     fn check_own(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Returns the hosts that share the store; none for a store of one machine.
+    /// Returns the hosts that share the store. `None` for a single-machine store.
     fn hosts(&self) -> Option<&dyn SessionHosts> {
         None
     }
@@ -172,17 +172,17 @@ pub trait EventStore: Send + Sync + 'static {
     /// Waits until everything submitted so far is durable.
     fn sync(&self) -> Result<()>;
 
-    /// Returns the bytes that the store takes, by kind; empty if it can't tell.
+    /// Returns the storage use by kind of data; empty if the store can't measure it.
     fn usage(&self) -> Result<Vec<StorageUse>> {
         Ok(Vec::new())
     }
 }
 
-/// Bytes that a visit reads at first, as it may be about one event only.
+/// Bytes that a visit reads first: many visits want a single event.
 const READ_FIRST: usize = 8 << 10;
 pub(crate) const READ_MAX: usize = 256 << 10;
 
-/// Checks that a commit's session ends where the commit expects; 0 for no session.
+/// Checks that a commit's session ends where the commit expects. `actual` is 0 for no session.
 fn check_expected(commit: &Commit, actual: Seq) -> Result<()> {
     let expected = match commit.expected {
         Expected::Any => return Ok(()),
@@ -196,10 +196,10 @@ fn check_expected(commit: &Commit, actual: Seq) -> Result<()> {
     Err(StoreError::Conflict { session: commit.session, expected, actual })
 }
 
-/// Visitor of events in order.
+/// A visitor of events, in order.
 pub type Visitor<'a> = dyn FnMut(&EventRef<'_>) -> ControlFlow<()> + 'a;
 
-/// Session in the catalogue.
+/// A session in the catalogue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionEntry {
     /// Session.
@@ -210,7 +210,7 @@ pub struct SessionEntry {
     pub updated: Timestamp,
     /// Its first event; for a fork, the first after its parent's.
     pub origin: Recorded,
-    /// Calls begun in its history; none if that can't be read.
+    /// Number of calls started in its history. `None` if the history can't be read.
     pub calls: Option<u64>,
 }
 
@@ -223,7 +223,7 @@ pub struct Snapshot {
     pub seq: Seq,
     /// Time of that event.
     pub time: Timestamp,
-    /// Number of events up to here that no reducer could read.
+    /// Number of events up to this position that no reducer could read.
     pub unreadable: u64,
     /// Slices.
     pub slices: Vec<EncodedSlice>,
@@ -235,7 +235,7 @@ impl Snapshot {
     }
 }
 
-/// Space that a kind of data takes.
+/// The storage use of a kind of data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StorageUse {
     /// Kind: `events`, `contents`, ...

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Characters of a command line that are written down.
+/// Maximum characters of the recorded command line.
 const COMMAND_CHARS: usize = 200;
 
-/// The process that has a store open to write.
+/// The process that has a store open for writing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreOwner {
-    /// Process id; 0 if it is not known.
+    /// Process id; 0 if unknown.
     pub process: u32,
     /// Command line.
     pub command: String,

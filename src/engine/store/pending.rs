@@ -1,4 +1,4 @@
-//! The two steps of a commit as types: taken, then durable.
+//! The two steps of a commit as types: accepted, then durable.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -17,12 +17,12 @@ pub struct Committed {
     pub first: Seq,
     /// Position of its last event.
     pub last: Seq,
-    /// True for a retry of a commit that was recorded before.
+    /// True if the commit was a retry of an earlier one.
     pub repeated: bool,
 }
 
-/// Commit that the store has taken: its position is fixed, but it is not durable yet. Dropping it does not cancel the
-/// commit.
+/// A commit that the store has accepted: its position is fixed, but it is not durable yet. Dropping this does not
+/// cancel the commit.
 #[must_use = "the commit is not durable before `wait` or `durable` returns"]
 pub struct Pending {
     pub(super) ticket: Ticket,
@@ -35,13 +35,13 @@ pub(super) enum Ticket {
         number: u64,
         writer: Arc<dyn GroupWait>,
     },
-    /// Another process records it.
+    /// Recorded by another process.
     Answered(Arc<CommitAnswer>),
 }
 
 pub(super) trait GroupWait: Send + Sync {
     fn wait(&self, number: u64) -> Result<()>;
-    /// Writes the commit of that number on a task's thread, if it may; true if it is durable.
+    /// Writes the commit with the number on the task's thread, if allowed. Returns true if it is durable.
     fn write_in_place(&self, number: u64) -> Result<bool> {
         let _ = number;
         Ok(false)
@@ -51,13 +51,12 @@ pub(super) trait GroupWait: Send + Sync {
 }
 
 impl Pending {
-    /// Returns a commit that was waited for.
+    /// Creates a `Pending` for a commit that is already settled.
     pub(crate) fn done(committed: Committed) -> Self {
         Self { ticket: Ticket::Done(committed) }
     }
 
-    /// Returns its positions, once they are fixed: at once, but for a commit through another process, whose positions
-    /// are known when it is durable. None if it was refused.
+    /// Returns its positions. `None` if the commit was refused, or goes through another process and is not durable yet.
     pub(crate) fn known(&self) -> Option<Committed> {
         match &self.ticket {
             Ticket::Done(committed) | Ticket::Group { committed, .. } => Some(*committed),
@@ -65,13 +64,13 @@ impl Pending {
         }
     }
 
-    /// Returns the position of the commit's first event; waits for a commit through another process. 0 if it was
-    /// refused, as [`wait`](Self::wait) tells.
+    /// Returns the position of the commit's first event; blocks for a commit through another process. 0 if the commit
+    /// was refused; [`wait`](Self::wait) returns the reason.
     pub fn first(&self) -> Seq {
         self.placed().map_or(0, |committed| committed.first)
     }
 
-    /// Returns the position of the commit's last event as [`first`](Self::first) does.
+    /// Returns the position of the commit's last event, like [`first`](Self::first).
     pub fn last(&self) -> Seq {
         self.placed().map_or(0, |committed| committed.last)
     }
@@ -83,7 +82,7 @@ impl Pending {
         }
     }
 
-    /// Blocks until the commit is durable. Fails with [`StoreError::Poisoned`]: it could not be written.
+    /// Blocks until the commit is durable. Fails with [`StoreError::Poisoned`] if it could not be written.
     pub fn wait(self) -> Result<Committed> {
         match &self.ticket {
             Ticket::Done(committed) => Ok(*committed),
@@ -97,7 +96,7 @@ impl Pending {
         self.settled().await
     }
 
-    /// Waits as [`durable`](Pending::durable) does; it may be dropped and called again.
+    /// Waits like [`durable`](Pending::durable), but can be dropped and called again.
     pub(crate) async fn settled(&self) -> Result<Committed> {
         match &self.ticket {
             Ticket::Done(committed) => Ok(*committed),
@@ -115,33 +114,33 @@ impl Pending {
 
 crate::engine::debug_by!(Pending, |pending| committed: pending.known());
 
-/// Progress of a writer, for those who wait. Looking takes no lock: threads woken by the end of a group run side by
-/// side.
+/// The progress of a writer, for waiters. Reading it takes no lock, so threads woken by the end of a group run in
+/// parallel.
 #[derive(Default)]
 pub(super) struct WriteProgress {
     durable: AtomicU64,
     failed: OnceLock<StoreError>,
     writing: AtomicBool,
-    /// Grows whenever one of the others has changed.
+    /// Incremented whenever another field changes.
     round: AtomicU32,
     async_changed: tokio::sync::Notify,
 }
 
 pub(super) enum WaiterTurn {
     Done,
-    /// No thread writes: the caller writes the next group, then calls [`WriteProgress::finish`].
+    /// No other thread is writing: the caller writes the next group, then calls [`WriteProgress::finish`].
     Write,
 }
 
 impl WriteProgress {
     pub(super) fn turn(&self, number: u64) -> Result<WaiterTurn> {
         loop {
-            // Looked at first: what changes from here on makes the wait return.
+            // Loaded first, so that any later change makes the wait return.
             let round = self.round.load(Ordering::Acquire);
             if let Some(turn) = self.try_turn(number)? {
                 return Ok(turn);
             }
-            // An error is a change or a signal: it is looked at again.
+            // An error means a change or a signal: check again.
             let _ = futex::wait(&self.round, futex::Flags::PRIVATE, round, None);
         }
     }
@@ -153,7 +152,7 @@ impl WriteProgress {
         if self.writing.swap(true, Ordering::AcqRel) {
             return Ok(None);
         }
-        // The last turn may have ended since.
+        // The previous turn may have ended in between.
         match self.is_durable(number) {
             Ok(false) => Ok(Some(WaiterTurn::Write)),
             ended => {
@@ -168,7 +167,7 @@ impl WriteProgress {
             Ok(number) => {
                 self.durable.fetch_max(number, Ordering::AcqRel);
             }
-            // The first failure is the one to tell of.
+            // Only the first failure is reported.
             Err(error) => drop(self.failed.set(error)),
         }
         self.end_turn();
@@ -178,7 +177,7 @@ impl WriteProgress {
     fn end_turn(&self) {
         self.writing.store(false, Ordering::Release);
         self.round.fetch_add(1, Ordering::AcqRel);
-        // It fails for addresses that are none only.
+        // It can only fail for an invalid address.
         let _ = futex::wake(&self.round, futex::Flags::PRIVATE, i32::MAX as u32);
     }
 
@@ -202,13 +201,13 @@ impl WriteProgress {
     }
 }
 
-/// The outcome of a commit that another process records, once that has told it.
+/// Result slot for a commit that another process records.
 pub(super) struct CommitAnswer {
     outcome: OnceLock<Result<Committed>>,
     expected: Arc<ExpectedAnswers>,
 }
 
-/// Answers to come, in the order of their commits.
+/// Outstanding answers, in the order of their commits.
 #[derive(Default)]
 pub(super) struct ExpectedAnswers {
     waiting: Mutex<WaitingAnswers>,
@@ -219,7 +218,7 @@ pub(super) struct ExpectedAnswers {
 #[derive(Default)]
 struct WaitingAnswers {
     answers: VecDeque<Arc<CommitAnswer>>,
-    /// Set once nobody answers any more.
+    /// True once no more answers can arrive.
     is_over: bool,
 }
 
@@ -251,7 +250,7 @@ impl CommitAnswer {
 }
 
 impl ExpectedAnswers {
-    /// Expects one more answer; none if nobody answers any more.
+    /// Expects one more answer. `None` if no more answers can arrive.
     pub(super) fn expect(self: &Arc<Self>) -> Option<Arc<CommitAnswer>> {
         let mut waiting = lock(&self.waiting);
         let answer = Arc::new(CommitAnswer { outcome: OnceLock::new(), expected: Arc::clone(self) });
@@ -261,7 +260,7 @@ impl ExpectedAnswers {
         })
     }
 
-    /// Expects the last answer no more.
+    /// Cancels the expectation of the last answer.
     pub(super) fn expect_less(&self) {
         lock(&self.waiting).answers.pop_back();
     }
@@ -270,21 +269,21 @@ impl ExpectedAnswers {
         lock(&self.waiting).answers.back().cloned()
     }
 
-    /// Sets the outcome of the next commit; none if no answer is expected.
+    /// Sets the outcome of the next commit. `None` if no answer is expected.
     pub(super) fn tell(&self, outcome: Result<Committed>) -> Option<()> {
         let answer = lock(&self.waiting).answers.pop_front()?;
-        // Nobody else sets it.
+        // No other thread sets it.
         answer.outcome.set(outcome).ok()
     }
 
     pub(super) fn wake(&self) {
-        // Who waits has looked while this lock was held, or waits already.
+        // Waiters check under this lock: each one has either seen the outcome or is waiting already.
         drop(lock(&self.waiting));
         self.told.notify_all();
         self.async_told.notify_waiters();
     }
 
-    /// Answers all that is left with an error, and whatever is asked later.
+    /// Fails all outstanding answers and all later commits.
     pub(super) fn give_up(&self, error: &StoreError) {
         let mut waiting = lock(&self.waiting);
         waiting.is_over = true;

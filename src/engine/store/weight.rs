@@ -1,4 +1,4 @@
-//! Weights of cached bytes.
+//! Cache weights of byte values.
 
 use bytes::Bytes;
 use quick_cache::Weighter;

@@ -17,16 +17,16 @@ use crate::http::problem::HttpProblem;
 
 pub(super) const STREAM: &str = "application/connect+json";
 const UNARY: &str = "application/json";
-/// Bytes of a message. EnvdInput of 4 MiB is more than that in base64.
+/// The most bytes of a message. Base64 makes 4 MiB of input longer.
 const MESSAGE_MAX: usize = 8 << 20;
-/// Time that a client may take to send one.
+/// Time limit for a client to send a message.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The header of an envelope: flags, and the length of the message.
 const ENVELOPE: usize = 5;
 const END: u8 = 2;
-/// Header with the milliseconds after which a call is over.
+/// Header with the time limit of a call in milliseconds.
 const TIMEOUT: &str = "connect-timeout-ms";
-/// Header with the seconds after which a client wants to hear something.
+/// Header with the interval of keep-alive messages in seconds.
 const KEEPALIVE: &str = "keepalive-ping-interval";
 
 /// A problem with a request.
@@ -49,12 +49,12 @@ impl Wrong {
         Self::new(StatusCode::NOT_FOUND, message)
     }
 
-    /// Of what this API does not have.
+    /// Returns the problem of a feature that this API does not have.
     pub(super) fn missing(what: impl std::fmt::Display) -> Self {
-        Self::new(StatusCode::NOT_IMPLEMENTED, format!("foldspace has no {what}; docs/e2b.md says what it has of E2B"))
+        Self::new(StatusCode::NOT_IMPLEMENTED, format!("foldspace has no {what}; docs/e2b.md lists what it supports"))
     }
 
-    /// Returns the problem of a call that took too long.
+    /// Returns the problem of a call that exceeded its time limit.
     pub(super) fn late() -> Self {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "the call took longer than its limit")
     }
@@ -79,7 +79,7 @@ impl Wrong {
         json!({ "code": self.code(), "message": self.message })
     }
 
-    /// Answers with the form that the path's part of the API has.
+    /// Answers in the form of the path's part of the API.
     pub(super) fn answer(&self, path: &str) -> Response {
         let body = match is_rpc(path) {
             true => self.of_rpc(),
@@ -88,7 +88,7 @@ impl Wrong {
         (self.status, axum::Json(body)).into_response()
     }
 
-    /// Answers a call that streams.
+    /// Answers a streaming call.
     pub(super) fn streamed(&self) -> Response {
         ([(header::CONTENT_TYPE, STREAM)], self.end_of_stream()).into_response()
     }
@@ -107,7 +107,7 @@ impl IntoResponse for Wrong {
 impl From<HttpProblem> for Wrong {
     fn from(problem: HttpProblem) -> Self {
         let status = match problem.status {
-            // The SDKs know none but this one.
+            // The SDKs don't know 422.
             422 => StatusCode::BAD_REQUEST,
             status => StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
         };
@@ -127,7 +127,7 @@ pub(super) fn is_rpc(path: &str) -> bool {
 
 fn envelope(flags: u8, message: &Value) -> Bytes {
     let text = message.to_string();
-    // A message of ours is far below 4 GiB.
+    // The server's messages are far below 4 GiB.
     let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
     [&[flags][..], &length.to_be_bytes(), text.as_bytes()].concat().into()
 }
@@ -140,17 +140,17 @@ pub(super) fn end_of_stream() -> Bytes {
     envelope(END, &json!({}))
 }
 
-/// Returns the headers' number, if it is one.
+/// Returns a header's value, if it is a positive number.
 fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.trim().parse().ok().filter(|number| *number > 0)
 }
 
-/// Returns the time that a call may take.
+/// Returns the time limit of a call.
 pub(super) fn time_limit(headers: &HeaderMap) -> Option<Duration> {
     number(headers, TIMEOUT).map(Duration::from_millis)
 }
 
-/// Waits until a call has taken all the time that it may take from now on.
+/// Waits for the time limit of a call to pass, counted from now.
 pub(super) fn over_limit(headers: &HeaderMap) -> impl Future<Output = ()> + use<> {
     let until = time_limit(headers).map(|limit| Instant::now() + limit);
     async move {
@@ -161,7 +161,7 @@ pub(super) fn over_limit(headers: &HeaderMap) -> impl Future<Output = ()> + use<
     }
 }
 
-/// Returns the time after which a client wants to hear something.
+/// Returns the interval of keep-alive messages.
 pub(super) fn keepalive(headers: &HeaderMap, usual: Duration) -> Duration {
     number(headers, KEEPALIVE).map_or(usual, |seconds| Duration::from_secs(seconds.min(3600)))
 }
@@ -188,27 +188,27 @@ pub(super) async fn unary<T: DeserializeOwned>(headers: &HeaderMap, body: Body) 
 pub(super) async fn collected(body: Body) -> Result<Bytes, Wrong> {
     let arrived = tokio::time::timeout(PATIENCE, Limited::new(body, MESSAGE_MAX).collect()).await;
     let arrived = arrived.map_err(|_| Wrong::new(StatusCode::REQUEST_TIMEOUT, "the message did not arrive in time"))?;
-    let unread = |error| Wrong::invalid(format!("the message can't be read: {error}"));
+    let unread = |error| Wrong::invalid(format!("failed to read the message: {error}"));
     Ok(arrived.map_err(unread)?.to_bytes())
 }
 
 pub(super) fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Wrong> {
     let bytes = if bytes.is_empty() { b"{}" } else { bytes };
-    serde_json::from_slice(bytes).map_err(|error| Wrong::invalid(format!("the message is not as it must be: {error}")))
+    serde_json::from_slice(bytes).map_err(|error| Wrong::invalid(format!("invalid message: {error}")))
 }
 
 pub(super) fn answered(message: impl Serialize) -> Result<Response, Wrong> {
     Ok(axum::Json(message).into_response())
 }
 
-/// Reads the one message with which a call that streams its answer begins.
+/// Reads the single message of a call with a streamed answer.
 pub(super) async fn streamed<T: DeserializeOwned>(headers: &HeaderMap, body: Body) -> Result<T, Wrong> {
     let mut messages = Messages::of(headers, body)?;
     let first = messages.next(PATIENCE).await?;
-    parsed(&first.ok_or_else(|| Wrong::invalid("there is no message"))?)
+    parsed(&first.ok_or_else(|| Wrong::invalid("the message is missing"))?)
 }
 
-/// The messages of a client, as they come.
+/// A stream of a client's messages.
 pub(super) struct Messages {
     body: Body,
     bytes: BytesMut,
@@ -220,7 +220,7 @@ impl Messages {
         Ok(Self { body, bytes: BytesMut::new() })
     }
 
-    /// Waits for the next message; none at the end.
+    /// Waits for the next message; `None` at the end.
     pub(super) async fn next(&mut self, patience: Duration) -> Result<Option<Bytes>, Wrong> {
         loop {
             if let Some(message) = self.at_hand()? {
@@ -230,7 +230,7 @@ impl Messages {
             match tokio::time::timeout(patience, self.body.frame()).await.map_err(late)? {
                 None if self.bytes.is_empty() => return Ok(None),
                 None => return Err(Wrong::invalid("the stream ends within a message")),
-                Some(Err(error)) => return Err(Wrong::invalid(format!("the stream can't be read: {error}"))),
+                Some(Err(error)) => return Err(Wrong::invalid(format!("failed to read the stream: {error}"))),
                 Some(Ok(frame)) => self.bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data)),
             }
         }

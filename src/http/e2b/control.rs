@@ -17,10 +17,10 @@ use super::sandboxes::{BASE, NewSandbox};
 use super::{Api, E2bAnswer};
 use crate::engine::clock::Timestamp;
 
-/// Seconds that a sandbox has by default, and at most.
+/// The lifetime of a sandbox in seconds, by default and at most.
 const SECONDS: u64 = 300;
 const SECONDS_MAX: u64 = 30 * 86_400;
-/// Entries of a page by default, and at most.
+/// The entries of a page, by default and at most.
 const PAGE: usize = 100;
 const NEXT: &str = "x-next-token";
 
@@ -33,7 +33,7 @@ fn seconds(seconds: Option<u64>) -> Result<u64, Wrong> {
     let seconds = seconds.unwrap_or(SECONDS);
     match seconds <= SECONDS_MAX {
         true => Ok(seconds),
-        false => Err(Wrong::invalid(format!("timeout is {seconds}; a sandbox has at most {SECONDS_MAX} seconds"))),
+        false => Err(Wrong::invalid(format!("timeout is {seconds} s; the limit is {SECONDS_MAX} s"))),
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Create {
     auto_resume: Option<AutoResume>,
     #[serde(rename = "allow_internet_access")]
     network: Option<bool>,
-    /// All else, such as what there is not.
+    /// All other fields, to refuse unsupported ones.
     #[serde(flatten)]
     others: Map<String, Value>,
 }
@@ -119,7 +119,7 @@ pub(super) async fn list(State(api): Api, Query(asked): Query<List>) -> E2bAnswe
     Ok(paged(page.iter().map(|sandbox| api.listed(sandbox)).collect(), next))
 }
 
-/// Returns a page of entries, and the token of the next.
+/// Returns a page of entries, and the token of the next page.
 fn page<T>(
     all: &[T],
     (limit, after): (Option<usize>, Option<String>),
@@ -132,7 +132,7 @@ fn page<T>(
     let from = match after.filter(|after| !after.is_empty()) {
         None => 0,
         Some(after) => {
-            let gone = || Wrong::invalid("what the token of the page names is no longer there; begin again");
+            let gone = || Wrong::invalid("the page token's entry no longer exists; start from the first page");
             1 + all.iter().position(|entry| name(entry) == after).ok_or_else(gone)?
         }
     };
@@ -164,7 +164,7 @@ pub(super) struct Timeout {
     duration: Option<u64>,
 }
 
-/// Connects to a sandbox, which is resumed if it is paused; one that runs gets no less time than it has.
+/// Connects to a sandbox. A paused sandbox is resumed; a running one's remaining time is never shortened.
 pub(super) async fn connect(State(api): Api, Path(id): Path<String>, body: Body) -> E2bAnswer {
     let asked: Timeout = json(body).await?;
     let (sandbox, seconds) = (api.sandbox(&id)?, seconds(asked.timeout)?);
@@ -202,7 +202,7 @@ pub(super) async fn refresh(State(api): Api, Path(id): Path<String>, body: Body)
 pub(super) async fn pause(State(api): Api, Path(id): Path<String>) -> E2bAnswer {
     let sandbox = api.sandbox(&id)?;
     if sandbox.record.state == SandboxState::Paused {
-        return Err(Wrong::new(StatusCode::CONFLICT, format!("the sandbox {id:.100} is paused already")));
+        return Err(Wrong::new(StatusCode::CONFLICT, format!("the sandbox {id:.100} is already paused")));
     }
     api.pause(sandbox).await?;
     Ok(StatusCode::NO_CONTENT.into_response())

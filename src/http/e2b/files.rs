@@ -21,7 +21,7 @@ use crate::hub::{HubError, blocking};
 use crate::reducers::VirtualFileSystem;
 use crate::tools::FileWork;
 
-/// Links that are followed, one after another.
+/// The most links to follow in a row.
 const LINKS_MAX: usize = 40;
 
 pub(super) async fn download(State(api): Api, Extension(sandbox): Within, RawQuery(text): RawQuery) -> E2bAnswer {
@@ -32,7 +32,7 @@ pub(super) async fn download(State(api): Api, Extension(sandbox): Within, RawQue
     let bytes = blocking(move || contents(&session, place.path, &asked)).await??;
     let headers = [
         (header::CONTENT_TYPE, "application/octet-stream"),
-        // Nothing that an agent wrote is to run in a browser.
+        // Files that an agent wrote must not run in a browser.
         (header::CONTENT_DISPOSITION, "attachment"),
     ];
     Ok((headers, bytes).into_response())
@@ -56,7 +56,7 @@ fn contents(session: &Session, path: EntryPath, asked: &str) -> Result<bytes::By
                 path = SandboxPlace::of(&full)?.path;
             }
             Some(Node::Directory { .. }) => return Err(Wrong::invalid(format!("path is a directory: {asked:.200}"))),
-            Some(Node::Special { .. }) => return Err(Wrong::invalid(format!("{asked:.200} is no regular file"))),
+            Some(Node::Special { .. }) => return Err(Wrong::invalid(format!("{asked:.200} is not a regular file"))),
             None if path.is_root() => return Err(Wrong::invalid(format!("path is a directory: {asked:.200}"))),
             None => return Err(Wrong::not_found(format!("path not found: {asked:.200}"))),
         }
@@ -73,14 +73,14 @@ pub(super) async fn upload(
 ) -> E2bAnswer {
     let said = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !matches!(said(header::CONTENT_ENCODING), "" | "identity") {
-        return Err(Wrong::missing("uploads that are compressed"));
+        return Err(Wrong::missing("compressed uploads"));
     }
     let media = said(header::CONTENT_TYPE);
     let path = parameter(text.as_deref(), "path");
     let uploads = match boundary(media) {
         Some(boundary) => {
             let mut uploads = parts(&arrived(body).await?, &boundary)?;
-            // A URL may be signed for this path only.
+            // A URL may be signed only for this path.
             if let Some(path) = &path {
                 if uploads.len() > 1 {
                     return Err(Wrong::invalid("`path` names one file, and the body has several"));
@@ -90,7 +90,7 @@ pub(super) async fn upload(
             uploads
         }
         None if media.starts_with("application/octet-stream") => {
-            let path = path.ok_or_else(|| Wrong::invalid("say in `path` which file it is"))?;
+            let path = path.ok_or_else(|| Wrong::invalid("name the file in `path`"))?;
             vec![Upload { path, bytes: arrived(body).await? }]
         }
         None => {
@@ -98,10 +98,10 @@ pub(super) async fn upload(
             return Err(Wrong::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
         }
     };
-    // One wrong name of several writes nothing.
+    // Check all names first: one invalid name writes nothing.
     let places = uploads.iter().map(|upload| SandboxPlace::of(&upload.path)).collect::<Result<Vec<_>, _>>()?;
     let open = api.face.open(sandbox.name()).await?;
-    // A task: the files of one request are written together, even if the client leaves.
+    // A task: all files of a request are written, even if the client disconnects.
     let writing = tokio::spawn(async move {
         let mut written: Vec<Value> = Vec::new();
         for (place, Upload { bytes, .. }) in places.into_iter().zip(uploads) {

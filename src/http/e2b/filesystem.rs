@@ -1,4 +1,4 @@
-//! The service `filesystem.Filesystem` of `envd`: entries, and directories that are watched.
+//! The service `filesystem.Filesystem` of `envd`: entries, and watched directories.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::hub::operations::{ListFiles, Operation, StatEntry};
 use crate::tools::{FileWork, ToolOutcome};
 use crate::view::EntryDocument;
 
-/// Limits for directories that clients watch by asking: of a server, and of one sandbox.
+/// The most polled watchers: on a server, and of one sandbox.
 const WATCHERS_MAX: usize = 1000;
 const WATCHERS_OF_SANDBOX: usize = 100;
 
@@ -79,7 +79,7 @@ struct FileCall {
 
 impl FileCall {
     async fn entry(&self, place: &SandboxPlace) -> Result<Value, Wrong> {
-        // The root is no entry.
+        // The root is not an entry.
         if place.path.is_root() {
             let begun = self.sandbox.record.started;
             return Ok(shown(place, &place.path, &Node::DIRECTORY, begun));
@@ -125,7 +125,7 @@ impl FileCall {
         answered(json!({ "entry": self.entry(&to).await? }))
     }
 
-    /// Removes an entry with all below it. One that is not there is gone, as with `envd`.
+    /// Removes an entry with all below it. A missing entry is not an error, as in `envd`.
     async fn remove(&self, asked: FileMessage) -> E2bAnswer {
         let place = SandboxPlace::of(&asked.path)?;
         let outcome = self.change(FileWork::Remove { path: place.rooted(), recursive: true }).await?;
@@ -162,7 +162,7 @@ impl FileCall {
                 () = self.api.face.shared.ending.cancelled() => connect::end_of_stream(),
                 () = frames.gone() => return,
             };
-            // The client may have gone.
+            // The client may be gone.
             let _ = frames.send(end).await;
         });
         Ok(response)
@@ -175,7 +175,10 @@ impl FileCall {
         let mut watchers = lock(&self.api.watchers);
         let own = watchers.values().filter(|watcher| watcher.sandbox == self.sandbox.name()).count();
         if watchers.len() >= WATCHERS_MAX || own >= WATCHERS_OF_SANDBOX {
-            return Err(Wrong::new(StatusCode::TOO_MANY_REQUESTS, "too many directories are watched; stop some"));
+            return Err(Wrong::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too many watched directories; remove some watchers",
+            ));
         }
         watchers.insert(id.clone(), DirectoryWatcher { sandbox: self.sandbox.name().to_owned(), place, watch });
         answered(json!({ "watcherId": id }))
@@ -214,7 +217,7 @@ pub(super) fn done(outcome: ToolOutcome) -> Result<ToolOutcome, Wrong> {
     }
     let reason = outcome.reason;
     let wrong = Wrong::from(problem_of(outcome));
-    // What is in the way of a change is for E2B an argument that is wrong.
+    // E2B reports an obstacle to a change as an invalid argument.
     Err(if reason == Some(CallReason::Refused) { Wrong::invalid(wrong.message) } else { wrong })
 }
 

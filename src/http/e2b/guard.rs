@@ -16,7 +16,7 @@ use super::{DEBUG_SANDBOX, E2bAnswer, E2bApi};
 use crate::http::HttpOptions;
 use crate::http::guard::{check_head, check_host, note_known, run, seal};
 
-const KEY: &str = "give foldspace's token as E2B_API_KEY; `foldspace serve` says where it is";
+const KEY: &str = "set E2B_API_KEY to foldspace's token; `foldspace serve` prints where it is";
 
 /// Header with the API key.
 const API_KEY: &str = "x-api-key";
@@ -37,7 +37,7 @@ pub(super) async fn pass(State(api): State<E2bApi>, mut request: Request, next: 
     response
 }
 
-/// Answers requests for what is not there.
+/// Answers requests for unknown paths.
 pub(super) fn unknown(path: &str) -> Response {
     Wrong::missing(format_args!("{path:.200}")).answer(path)
 }
@@ -48,8 +48,8 @@ async fn check(api: &E2bApi, request: &mut Request) -> Result<(), Wrong> {
     let path = request.uri().path();
     if !is_rpc(path) && !matches!(path, "/files" | "/health") {
         let shown = text(request.headers(), API_KEY).or_else(|| bearer(request.headers()));
-        let Some(shown) = shown else { return Err(unauthorized("no API key was given", KEY)) };
-        // The SDKs of some releases take no key that begins otherwise.
+        let Some(shown) = shown else { return Err(unauthorized("missing API key", KEY)) };
+        // Some releases of the SDKs accept only keys with this prefix.
         let bare = shown.strip_prefix("e2b_").unwrap_or(shown);
         if !api.options.token.is(bare) && !api.options.token.is(shown) {
             return Err(unauthorized("the API key is not the server's token", KEY));
@@ -70,8 +70,8 @@ async fn check(api: &E2bApi, request: &mut Request) -> Result<(), Wrong> {
     let is_debug = api.options.debug && name == DEBUG_SANDBOX;
     let shown = text(request.headers(), SANDBOX_TOKEN).unwrap_or_default();
     if !is_debug && !api.is_token_of(&name, shown) {
-        let hint = "connect to the sandbox again, with an API key, for a new one";
-        return Err(unauthorized("the token is not this sandbox's", hint));
+        let hint = "connect to the sandbox again, with an API key, for a new token";
+        return Err(unauthorized("the token is not for this sandbox", hint));
     }
     note_known(request);
     let sandbox = if is_debug { api.debug_sandbox().await? } else { api.running(&name).await? };
@@ -79,10 +79,10 @@ async fn check(api: &E2bApi, request: &mut Request) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Finds the sandbox for whose file a URL is signed: the URL does not name it.
+/// Finds the sandbox of a signed URL, which does not name it.
 fn signed(api: &E2bApi, uri: &Uri, is_read: bool) -> Result<Sandbox, Wrong> {
     let found = api.table.all().into_iter().find(|sandbox| is_signed(api, sandbox, uri.query(), is_read));
-    found.ok_or_else(|| unauthorized("no sandbox and no valid signature was given", "ask for a URL again"))
+    found.ok_or_else(|| unauthorized("the request has neither a sandbox nor a valid signature", "request a new URL"))
 }
 
 fn unauthorized(what: &str, hint: &str) -> Wrong {
@@ -98,7 +98,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| shown.trim())
 }
 
-/// Tells that a sandbox runs; without one, that the server does.
+/// Reports that a sandbox runs; without a sandbox, that the server does.
 pub(super) async fn health(_: Option<Extension<Sandbox>>) -> E2bAnswer {
     Ok(StatusCode::NO_CONTENT.into_response())
 }

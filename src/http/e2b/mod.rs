@@ -34,7 +34,7 @@ use connect::Wrong;
 use sandbox::Sandbox;
 use sandboxes::Table;
 
-/// The version of `envd` whose features there are: no attributes of files, no entries in events.
+/// The latest version of `envd` with only the features here: no attributes of files, no entries in events.
 const ENVD_VERSION: &str = "0.6.1";
 /// The sandbox of clients with `E2B_DEBUG`.
 const DEBUG_SANDBOX: &str = "debug_sandbox_id";
@@ -42,19 +42,19 @@ const DEBUG_SANDBOX: &str = "debug_sandbox_id";
 /// The options of E2B's wire API.
 #[derive(Debug, Clone)]
 pub struct E2bOptions {
-    /// The token that clients show as their API key; `e2b_` may stand before it.
+    /// The token that clients send as their API key, with or without the prefix `e2b_`.
     pub token: Token,
-    /// Names of this machine under which clients come, beside `localhost` and its addresses.
+    /// Names of this machine that clients may use, besides `localhost` and its addresses.
     pub names: Vec<String>,
-    /// The workspace of a sandbox. A template other than `base` takes the place of its image.
+    /// The workspace of a sandbox. A template other than `base` replaces its image.
     pub workspace: WorkspaceSpec,
-    /// Removes the session of a sandbox when that ends; by default its history stays.
+    /// True to remove a sandbox's session at its end; by default its history stays.
     pub remove_ended: bool,
-    /// Lets clients with `E2B_DEBUG`, which show no token to `envd`, work in one sandbox.
+    /// True to let clients with `E2B_DEBUG`, which send no token to `envd`, share one sandbox.
     pub debug: bool,
 }
 
-/// E2B's wire API: what the public SDKs of E2B need to work with sessions.
+/// E2B's wire API, as far as the public SDKs of E2B need it to work with sessions.
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;
@@ -78,7 +78,7 @@ pub struct E2bApi {
     watchers: Arc<Mutex<BTreeMap<String, DirectoryWatcher>>>,
 }
 
-/// A directory that a client watches by asking now and then.
+/// A directory that a client watches by polling.
 struct DirectoryWatcher {
     sandbox: String,
     place: place::SandboxPlace,
@@ -86,10 +86,10 @@ struct DirectoryWatcher {
 }
 
 impl E2bApi {
-    /// Opens the API with the sandboxes that are there, and ends them in time from now on. It needs a runtime.
+    /// Opens the API with the existing sandboxes, and ends them in time from now on. It needs a runtime.
     ///
     /// # Errors
-    /// The sessions can't be read.
+    /// [`HubError`] if the sessions can't be read.
     pub async fn open(face: &HttpFace, options: E2bOptions) -> Result<Self, HubError> {
         let table = Arc::new(Table::read(face.hub()).await?);
         let api = Self { face: face.clone(), options: Arc::new(options), table, watchers: Arc::default() };
@@ -103,7 +103,7 @@ impl E2bApi {
         Ok(api)
     }
 
-    /// Returns the routes, behind a guard of their own.
+    /// Returns the routes, behind E2B's own guard.
     pub fn router(&self) -> Router {
         let control = Router::new()
             .route("/sandboxes", post(control::create))
@@ -153,6 +153,6 @@ crate::engine::debug_by!(E2bApi, |api| options: api.options);
 
 /// The state of all handlers.
 type Api = State<E2bApi>;
-/// The sandbox of a request to `envd`, as the guard found it.
+/// The sandbox of a request to `envd`, which the guard has found.
 type Within = Extension<Sandbox>;
 type E2bAnswer = Result<Response, Wrong>;

@@ -1,22 +1,22 @@
-//! Paths of E2B's clients, and the places in a workspace that they name.
+//! The paths that E2B's clients use, and their places in a workspace.
 
 use super::connect::Wrong;
 use crate::engine::path::EntryPath;
 
-/// The home directory that sandboxes of E2B have: another name of the workspace.
+/// The home directory in E2B's sandboxes: an alias of the workspace.
 const HOME: &str = "/home/user";
 const WORKSPACE: &str = "/workspace";
 
-/// An entry of a workspace, and how a client names it.
+/// An entry of a workspace, with the client's alias of the workspace.
 #[derive(Debug, Clone)]
 pub(super) struct SandboxPlace {
     pub(super) path: EntryPath,
-    /// The name of the workspace by which the client came.
+    /// The alias of the workspace in the client's path.
     base: &'static str,
 }
 
 impl SandboxPlace {
-    /// Finds the place of a path: below `/workspace` or `/home/user`, or from there on. `.` and `..` are resolved.
+    /// Finds the place of a path: below `/workspace` or `/home/user`, or relative to them. `.` and `..` are resolved.
     pub(super) fn of(text: &str) -> Result<Self, Wrong> {
         let text = match text.strip_prefix('~') {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{HOME}{rest}"),
@@ -35,19 +35,19 @@ impl SandboxPlace {
             ["home", "user", below @ ..] => (HOME, below),
             _ => {
                 let shown: String = text.chars().take(200).collect();
-                let what = format!("{shown:?} is outside of the workspace; give a path below {WORKSPACE} or {HOME}");
+                let what = format!("{shown:?} is outside of the workspace; use a path below {WORKSPACE} or {HOME}");
                 return Err(Wrong::invalid(what));
             }
         };
         Ok(Self { path: EntryPath::from_bytes(below.join("/").as_bytes())?, base })
     }
 
-    /// Names another entry as this client does.
+    /// Returns the client's path of another entry.
     pub(super) fn name_of(&self, path: &EntryPath) -> String {
         if path.is_root() { self.base.to_owned() } else { format!("{}{}", self.base, path.rooted()) }
     }
 
-    /// Returns the place as the hub's verbs take it.
+    /// Returns the place as a path for the hub's verbs.
     pub(super) fn rooted(&self) -> String {
         self.path.rooted()
     }

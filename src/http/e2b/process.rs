@@ -31,7 +31,7 @@ use crate::hub::processes::{Process, ProcessDocument};
 use crate::tools::process::ProcessStart;
 
 const KILL: u8 = 9;
-/// Time that the messages of a stream of input may be apart; the SDKs send one every 50 s.
+/// The longest pause between the messages of an input stream; the SDKs send one every 50 s.
 const INPUT_PAUSE: Duration = Duration::from_secs(180);
 
 pub(super) async fn serve(
@@ -64,7 +64,7 @@ struct ProcessCall {
 struct StartMessage {
     process: Config,
     pty: Option<Pty>,
-    /// Clients of long ago do not say it, and mean yes.
+    /// Old clients leave it out, and mean true.
     stdin: Option<bool>,
 }
 
@@ -113,7 +113,7 @@ struct EnvdInput {
     pty: Option<String>,
 }
 
-/// A message of a stream of input.
+/// A message of an input stream.
 #[derive(Deserialize)]
 struct InputMessage {
     start: Option<InputStart>,
@@ -142,7 +142,7 @@ impl Pty {
 impl EnvdInput {
     fn bytes(self) -> Result<Vec<u8>, Wrong> {
         let text = self.stdin.or(self.pty).unwrap_or_default();
-        STANDARD.decode(text).map_err(|error| Wrong::invalid(format!("the input is no base64: {error}")))
+        STANDARD.decode(text).map_err(|error| Wrong::invalid(format!("the input is not base64: {error}")))
     }
 }
 
@@ -150,7 +150,7 @@ impl ProcessCall {
     async fn start(self, body: Body) -> E2bAnswer {
         let asked: StartMessage = streamed(&self.headers, body).await?;
         let input = CommandInput::new().map_err(|error| {
-            Wrong::new(StatusCode::INTERNAL_SERVER_ERROR, format!("no input can be passed on: {error}"))
+            Wrong::new(StatusCode::INTERNAL_SERVER_ERROR, format!("failed to set up the input: {error}"))
         })?;
         if asked.pty.is_none() && asked.stdin == Some(false) {
             input.end();
@@ -173,7 +173,7 @@ impl ProcessCall {
         let limit = connect::time_limit(&self.headers);
         if let Some(limit) = limit {
             let process = Arc::clone(&process);
-            // Also of one whose client has gone.
+            // The limit holds even after the client has disconnected.
             tokio::spawn(async move {
                 if tokio::time::timeout(limit, process.ended()).await.is_err() {
                     process.input.signal(KILL);
@@ -197,7 +197,7 @@ impl ProcessCall {
         }
     }
 
-    /// Follows what a process prints from now on.
+    /// Follows the further output of a process.
     async fn connect(self, body: Body) -> E2bAnswer {
         let asked: Selected = streamed(&self.headers, body).await?;
         let process = self.process(&asked.process)?;
@@ -212,7 +212,7 @@ impl ProcessCall {
         tokio::spawn(async move {
             tokio::select! {
                 _ = follow(&process, reader, &frames, (has_terminal, keepalive)) => {}
-                // The client may have gone as well.
+                // The client may be gone.
                 () = late => drop(frames.send(Wrong::late().end_of_stream()).await),
                 () = frames.gone() => {}
             }
@@ -221,7 +221,7 @@ impl ProcessCall {
     }
 
     fn process(&self, selector: &Selector) -> Result<Arc<Process>, Wrong> {
-        let Some(pid) = selector.pid else { return Err(Wrong::missing("process but by its pid")) };
+        let Some(pid) = selector.pid else { return Err(Wrong::missing("selection of processes other than by pid")) };
         let process = self.api.face.hub().process(self.sandbox.session, pid);
         let running = process.filter(|process| process.document().running);
         running.ok_or_else(|| Wrong::not_found(format!("process with pid {pid} not found")))
@@ -259,7 +259,7 @@ impl ProcessCall {
         answered(json!({}))
     }
 
-    /// Passes on input in the order in which it comes.
+    /// Passes on input in order.
     async fn stream_input(self, body: Body) -> E2bAnswer {
         let mut messages = Messages::of(&self.headers, body)?;
         let mut process = None;
@@ -287,7 +287,7 @@ fn number_of(signal: &Value) -> Result<u8, Wrong> {
     }
 }
 
-/// Returns the directory of a command, and its words. One outside of the workspace is for the shell to go to.
+/// Returns the directory of a command, and its arguments. To a directory outside of the workspace, the shell changes.
 fn begun_in(cwd: String, cmd: String, mut args: Vec<String>) -> Result<(SandboxPlace, Vec<String>), Wrong> {
     let place = match (SandboxPlace::of(&cwd), args.as_mut_slice()) {
         (Err(_), [.., option, text]) if cwd.starts_with('/') && option == "-c" => {
@@ -305,7 +305,7 @@ async fn send(process: &Process, bytes: &[u8]) -> Result<(), Wrong> {
         sent = async { bytes.is_empty() || process.input.send(bytes).await } => sent,
         () = process.ended() => false,
     };
-    if sent { Ok(()) } else { Err(Wrong::not_found("the process takes no input any more")) }
+    if sent { Ok(()) } else { Err(Wrong::not_found("the process no longer accepts input")) }
 }
 
 async fn follow(
@@ -334,7 +334,7 @@ async fn follow(
                     frames.send(event(json!({ "data": { stream: STANDARD.encode(bytes) } }))).await?;
                 }
             }
-            // Of a client that was behind for long; `envd` tells nothing of it either.
+            // The client was too slow; `envd` does not report that either.
             Some(OutputPart::Missed(_)) => {}
             None => break,
         }
@@ -353,7 +353,7 @@ fn event(event: Value) -> Bytes {
     connect::message(&json!({ "event": event }))
 }
 
-/// Returns the end of a process in the words of `envd`. What could not be run has none.
+/// Returns the end of a process as `envd` reports it; an error if it could not be run.
 fn ended(process: ProcessDocument) -> Result<Value, Wrong> {
     if let Some(problem) = process.problem {
         return Err(Wrong::new(StatusCode::FAILED_DEPENDENCY, problem));

@@ -1,4 +1,4 @@
-//! The parameters of a URL.
+//! The query parameters of a URL.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ pub(super) fn decoded(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns one of them.
+/// Returns the first parameter of a name.
 pub(super) fn parameter(text: Option<&str>, name: &str) -> Option<String> {
     query(text).find(|(known, _)| known == name).map(|(_, value)| value.into_owned())
 }

@@ -1,4 +1,4 @@
-//! A sandbox: a session, and what E2B's clients say of it.
+//! A sandbox: a session with E2B's record of it.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::backends::WorkspaceSpec;
 use crate::engine::clock::Timestamp;
 use crate::engine::id::SessionId;
 
-/// The record of a sandbox, as an annotation of its session: the last one counts.
+/// The record of a sandbox, an annotation of its session: the last one counts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct SandboxRecord {
     /// The name of the session; a fork has its parent's annotations, too.
@@ -20,13 +20,13 @@ pub(super) struct SandboxRecord {
     #[serde(default)]
     pub(super) metadata: BTreeMap<String, String>,
     pub(super) started: Timestamp,
-    /// The time at which it ends, or is paused.
+    /// The time at which it ends or is paused.
     pub(super) ends: Timestamp,
     pub(super) state: SandboxState,
-    /// Pauses it in place of ending it.
+    /// True to pause it instead of ending it.
     #[serde(default)]
     pub(super) auto_pause: bool,
-    /// Resumes it when a request comes.
+    /// True to resume it on a request.
     #[serde(default)]
     pub(super) auto_resume: bool,
 }
@@ -44,9 +44,9 @@ pub(super) enum SandboxState {
 pub(super) struct Sandbox {
     pub(super) session: SessionId,
     pub(super) record: SandboxRecord,
-    /// Variables that came with a snapshot as the template; they are known until the server ends.
+    /// Variables that the client set for a sandbox from a snapshot; held until the server ends.
     pub(super) envs: BTreeMap<String, String>,
-    /// Ends what follows it, when it is paused or over.
+    /// Cancelled when it is paused or ends, to end its streams.
     pub(super) over: CancellationToken,
 }
 
@@ -66,13 +66,13 @@ impl E2bApi {
         self.options.token.derived(&format!("e2b sandbox {sandbox}")).to_hex().to_string()
     }
 
-    /// Compares in constant time.
+    /// Returns true if the text is the token of a sandbox; compares in constant time.
     pub(super) fn is_token_of(&self, sandbox: &str, shown: &str) -> bool {
         let shown = blake3::Hash::from_hex(shown);
         shown.is_ok_and(|shown| shown == self.options.token.derived(&format!("e2b sandbox {sandbox}")))
     }
 
-    /// Describes a sandbox as the answer to its creation does.
+    /// Describes a sandbox in the answer to its creation.
     pub(super) fn created(&self, sandbox: &Sandbox) -> Value {
         json!({
             "templateID": sandbox.record.template,
@@ -105,7 +105,7 @@ impl E2bApi {
         })
     }
 
-    /// Describes a sandbox to a client that asks for it.
+    /// Describes a single sandbox.
     pub(super) fn shown(&self, sandbox: &Sandbox) -> Value {
         let mut shown = self.listed(sandbox);
         if let Some(shown) = shown.as_object_mut() {

@@ -1,4 +1,4 @@
-//! The sandboxes: their beginning, their time, and their end.
+//! The lifecycle of sandboxes: creation, pause, resume, and end.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -21,24 +21,24 @@ use crate::hub::operations::{ForkSession, Operation};
 use crate::hub::{Hub, HubError, blocking};
 use crate::reducers::Annotations;
 
-/// The subject of the annotations that tell of sandboxes, and the beginning of their sessions' names.
+/// The name of the annotations for sandboxes, and the prefix of their sessions' names.
 const SANDBOX: &str = "e2b";
 const PREFIX: &str = "e2b-";
-/// The template whose image is the server's own.
+/// The template with the server's own image.
 pub(super) const BASE: &str = "base";
-/// Time between looks for sandboxes whose time is over.
+/// Interval of checks for expired sandboxes.
 const LOOK: Duration = Duration::from_millis(250);
-/// Forks at once.
+/// The most forks per request.
 const FORKS_MAX: u32 = 100;
 
-/// The sandboxes and the snapshots that there are.
+/// The existing sandboxes and snapshots.
 #[derive(Default)]
 pub(super) struct Table {
     sandboxes: Mutex<BTreeMap<String, Sandbox>>,
     pub(super) snapshots: Mutex<BTreeMap<String, SnapshotRecord>>,
 }
 
-/// A sandbox that is to begin.
+/// The options of a new sandbox.
 pub(super) struct NewSandbox {
     pub(super) template: String,
     pub(super) seconds: u64,
@@ -46,14 +46,14 @@ pub(super) struct NewSandbox {
     pub(super) envs: BTreeMap<String, String>,
     pub(super) auto_pause: bool,
     pub(super) auto_resume: bool,
-    /// Lets its commands reach the network, where the server's workspaces may.
+    /// True to let its commands use the network, if the server's workspaces may.
     pub(super) network: bool,
-    /// The client's name for the request: the same again gives the same sandbox.
+    /// The client's idempotency key: the same key returns the same sandbox.
     pub(super) request: Option<String>,
 }
 
 impl Table {
-    /// Reads which there are from the store.
+    /// Reads the table from the store.
     pub(super) async fn read(hub: &Hub) -> Result<Self, HubError> {
         let sessions = hub.sessions().clone();
         let read = move || {
@@ -89,7 +89,7 @@ impl Table {
         lock(&self.sandboxes).get(name).cloned()
     }
 
-    /// Returns all, the oldest first.
+    /// Returns all sandboxes, the oldest first.
     pub(super) fn all(&self) -> Vec<Sandbox> {
         let mut all: Vec<Sandbox> = lock(&self.sandboxes).values().cloned().collect();
         all.sort_by(|a, b| (a.record.started, a.name()).cmp(&(b.record.started, b.name())));
@@ -114,7 +114,7 @@ impl E2bApi {
         Timestamp(self.now().0.saturating_add(i64::try_from(seconds.saturating_mul(1000)).unwrap_or(i64::MAX)))
     }
 
-    /// Returns a name that no session has.
+    /// Returns an unused name.
     pub(super) fn fresh_name(kind: &str) -> Result<String, Wrong> {
         let mut bytes = [0; 16];
         let no_random = |error| Wrong::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, format!("no name: {error}"));
@@ -123,7 +123,6 @@ impl E2bApi {
         Ok(format!("{PREFIX}{kind}{}", digits.get(..20).unwrap_or(&digits)))
     }
 
-    /// Begins a sandbox.
     pub(super) async fn begin(&self, new: NewSandbox) -> Result<Sandbox, Wrong> {
         let name = Self::fresh_name("")?;
         let id = new.request.as_deref().map(|request| chosen_id(&format!("e2b\0{request}"), None));
@@ -147,7 +146,7 @@ impl E2bApi {
                 .clone()
             }
         };
-        // The same request again.
+        // A repeated request.
         if let Some(known) = self.table.get(session.name()) {
             return Ok(known);
         }
@@ -164,14 +163,14 @@ impl E2bApi {
         self.keep(Sandbox { envs, ..Sandbox::new(session.id(), record) }).await
     }
 
-    /// Returns the workspace of a template: the server's own, or one with that image.
+    /// Returns the workspace of a template: the server's own, or with the template as its image.
     fn workspace(&self, template: &str, envs: BTreeMap<String, String>, network: bool) -> Result<WorkspaceSpec, Wrong> {
         let mut spec = self.options.workspace.clone();
         if template != BASE {
             match &mut spec {
                 WorkspaceSpec::Podman(options) => options.image = template.to_owned(),
                 other => {
-                    let what = "is no snapshot, and images are of containers; the template of this server is \"base\"";
+                    let what = "is not a snapshot, and only containers have images; this server's template is \"base\"";
                     return Err(Wrong::not_found(format!(
                         "the template {template:.100} {what} (its backend is {})",
                         other.backend_name()
@@ -188,7 +187,7 @@ impl E2bApi {
         Ok(spec)
     }
 
-    /// Records what a sandbox is now.
+    /// Records the present state of a sandbox.
     pub(super) async fn keep(&self, sandbox: Sandbox) -> Result<Sandbox, Wrong> {
         self.annotate(sandbox.name(), SANDBOX, &sandbox.record).await?;
         self.table.put(sandbox.clone());
@@ -207,7 +206,7 @@ impl E2bApi {
         Ok(blocking(move || annotated(&session, subject, value)).await??)
     }
 
-    /// Returns a sandbox for a request to it: one that is paused is resumed, if it may be.
+    /// Returns a running sandbox for a request to it; a paused sandbox is resumed if it has `auto_resume`.
     pub(super) async fn running(&self, name: &str) -> Result<Sandbox, Wrong> {
         let gone = || Wrong::new(axum::http::StatusCode::BAD_GATEWAY, format!("the sandbox {name:.100} was not found"));
         let sandbox = self.table.get(name).ok_or_else(gone)?;
@@ -218,7 +217,7 @@ impl E2bApi {
         }
     }
 
-    /// Returns the sandbox of clients with `E2B_DEBUG`, which begins with their first request.
+    /// Returns the sandbox of clients with `E2B_DEBUG`, created by their first request.
     pub(super) async fn debug_sandbox(&self) -> Result<Sandbox, Wrong> {
         if let Some(known) = self.table.get(DEBUG_SANDBOX) {
             return Ok(known);
@@ -245,7 +244,7 @@ impl E2bApi {
         self.keep(Sandbox { envs, ..Sandbox::new(sandbox.session, record) }).await
     }
 
-    /// Pauses a sandbox: its files stay, its processes end.
+    /// Pauses a sandbox: its files stay, and its processes end.
     pub(super) async fn pause(&self, mut sandbox: Sandbox) -> Result<(), Wrong> {
         sandbox.record.state = SandboxState::Paused;
         let sandbox = self.keep(sandbox).await?;
@@ -253,7 +252,7 @@ impl E2bApi {
         Ok(())
     }
 
-    /// Ends a sandbox. Its history stays, unless the server is to remove it.
+    /// Ends a sandbox. Its history stays unless `remove_ended` is set.
     pub(super) async fn end(&self, mut sandbox: Sandbox) -> Result<(), Wrong> {
         sandbox.record.state = SandboxState::Ended;
         let sandbox = self.keep(sandbox).await?;
@@ -268,11 +267,11 @@ impl E2bApi {
         sandbox.over.cancel();
         lock(&self.watchers).retain(|_, watcher| watcher.sandbox != sandbox.name());
         if let Err(error) = self.face.hub().release(sandbox.session).await {
-            tracing::warn!(%error, sandbox = sandbox.name(), "what runs in a sandbox may go on");
+            tracing::warn!(%error, sandbox = sandbox.name(), "failed to close a sandbox: its processes may go on");
         }
     }
 
-    /// Forks a sandbox as it is now.
+    /// Forks a sandbox at its present state.
     pub(super) async fn fork(&self, parent: &Sandbox, count: u32, seconds: u64) -> Result<Vec<Sandbox>, Wrong> {
         if !(1..=FORKS_MAX).contains(&count) {
             return Err(Wrong::invalid(format!("count is from 1 to {FORKS_MAX}, not {count}")));
@@ -301,7 +300,7 @@ impl E2bApi {
         Ok(begun)
     }
 
-    /// Ends sandboxes, or pauses them, when their time is over.
+    /// Ends or pauses sandboxes when their time is over.
     pub(super) async fn end_in_time(&self) {
         loop {
             tokio::time::sleep(LOOK).await;
@@ -315,7 +314,7 @@ impl E2bApi {
                     false => self.end(sandbox).await,
                 };
                 if let Err(wrong) = ended {
-                    tracing::warn!(problem = %wrong.message, sandbox = name, "a sandbox could not be ended");
+                    tracing::warn!(problem = %wrong.message, sandbox = name, "failed to end a sandbox");
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Signatures of URLs for files, which need no other token.
+//! Signed URLs for files: they need no token.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -8,12 +8,12 @@ use super::E2bApi;
 use super::query::parameter;
 use super::sandbox::Sandbox;
 
-/// Tells whether a URL is signed for a file of this sandbox: by its token, as the SDKs do it themselves.
+/// Returns true if a URL is signed with this sandbox's token for one of its files; the SDKs sign URLs themselves.
 pub(super) fn is_signed(api: &E2bApi, sandbox: &Sandbox, text: Option<&str>, is_read: bool) -> bool {
     let shown = parameter(text, "signature").unwrap_or_default();
     let path = parameter(text, "path").unwrap_or_default();
     let user = parameter(text, "username").unwrap_or_default();
-    // A path may have colons: with more of them the text would fit another path and another use.
+    // A path may have colons: with a colon in the user, the text would also fit another path or use.
     if user.contains(':') {
         return false;
     }
@@ -27,6 +27,6 @@ pub(super) fn is_signed(api: &E2bApi, sandbox: &Sandbox, text: Option<&str>, is_
         signed = format!("{signed}:{until}");
     }
     let expected = format!("v1_{}", STANDARD_NO_PAD.encode(Sha256::digest(signed.as_bytes())));
-    // By their digests, in constant time.
+    // Comparing digests takes constant time.
     blake3::hash(expected.as_bytes()) == blake3::hash(shown.as_bytes())
 }

@@ -1,4 +1,4 @@
-//! Snapshots: forks of sandboxes in which nothing is done, and from which others begin.
+//! Snapshots: unused forks of sandboxes, from which other sandboxes are created.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,24 +10,24 @@ use crate::engine::event::Isolation;
 use crate::engine::lock::lock;
 use crate::engine::session::children::ForkOptions;
 
-/// The subject of the annotation that tells of a snapshot.
+/// The name of the annotation for a snapshot.
 pub(super) const SNAPSHOT: &str = "e2b-snapshot";
 const NAME_MAX: usize = 200;
 
-/// The record of a snapshot, as an annotation of its session.
+/// The record of a snapshot, an annotation of its session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct SnapshotRecord {
     /// The name of the session.
     pub(super) snapshot: String,
     /// The sandbox.
     pub(super) of: String,
-    /// The name that the client gave.
+    /// The client's name for it.
     pub(super) name: Option<String>,
     pub(super) taken: Timestamp,
 }
 
 impl E2bApi {
-    /// Finds a snapshot: by its id, or the last one of a name.
+    /// Finds a snapshot by its id, or the latest snapshot of a name.
     pub(super) fn snapshot(&self, wanted: &str) -> Option<SnapshotRecord> {
         let all = lock(&self.table.snapshots);
         let named =
@@ -44,7 +44,7 @@ impl E2bApi {
 
     pub(super) async fn take_snapshot(&self, of: &Sandbox, name: Option<String>) -> Result<SnapshotRecord, Wrong> {
         if name.as_ref().is_some_and(|name| name.len() > NAME_MAX) {
-            return Err(Wrong::invalid(format!("the name of a snapshot has at most {NAME_MAX} bytes")));
+            return Err(Wrong::invalid(format!("the snapshot's name is over the limit of {NAME_MAX} bytes")));
         }
         let fork = ForkOptions { name: Some(Self::fresh_name("snap-")?), ..ForkOptions::new(Isolation::Fork) };
         let (session, _) = self.face.hub().fork_once(of.session, fork).await?;
@@ -55,7 +55,7 @@ impl E2bApi {
         Ok(record)
     }
 
-    /// Removes a snapshot. What has begun from it keeps what it has of its past.
+    /// Removes a snapshot. Sandboxes from it keep their history.
     pub(super) async fn remove_snapshot(&self, wanted: &str) -> Result<(), Wrong> {
         let unknown = || Wrong::not_found(format!("the snapshot {wanted:.100} was not found"));
         let found = self.snapshot(wanted).ok_or_else(unknown)?;

@@ -12,7 +12,7 @@ pub(super) struct Upload {
     pub(super) bytes: Bytes,
 }
 
-/// Returns the boundary of a body of several parts.
+/// Returns the boundary of a multipart body.
 pub(super) fn boundary(media: &str) -> Option<String> {
     let (kind, parameters) = media.split_once(';')?;
     if !kind.trim().eq_ignore_ascii_case("multipart/form-data") {
@@ -40,7 +40,7 @@ fn parameter(text: &str, wanted: &str) -> Option<String> {
     None
 }
 
-/// Returns what stands in quotes, and what follows.
+/// Returns the text up to the closing quote, and the rest.
 fn quoted_text(text: &str) -> (String, &str) {
     let (mut value, mut escaped) = (String::new(), false);
     for (at, letter) in text.char_indices() {
@@ -58,7 +58,7 @@ fn quoted_text(text: &str) -> (String, &str) {
 
 /// Returns the files of a body. Fields without a file name are left out.
 pub(super) fn parts(body: &Bytes, boundary: &str) -> Result<Vec<Upload>, Wrong> {
-    let wrong = || Wrong::invalid("the body is no multipart/form-data with the boundary that its header names");
+    let wrong = || Wrong::invalid("the body is not multipart/form-data with the boundary in its header");
     let delimiter = format!("\r\n--{boundary}");
     let first = delimiter.as_bytes().get(2..).unwrap_or_default();
     let mut at = match body.starts_with(first) {

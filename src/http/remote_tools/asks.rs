@@ -1,4 +1,4 @@
-//! Answers to a program's tool during a call, given by the context of the call.
+//! Requests of a program's tool during a call, performed in the context of the call.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::engine::session::output_stream::{CommandOutput, OutputStream};
 use crate::reducers::Entry;
 use crate::tools::{ToolContext, ToolError};
 
-/// Bytes of each stream of a command's output.
+/// The most bytes of each output stream of a command.
 const OUTPUT_MAX: usize = 1 << 20;
 
-/// Does what a tool of that program asks for.
+/// Performs a request of a program's tool.
 pub(super) async fn perform(
     context: &mut ToolContext,
     ask: ToolRequest,
@@ -30,7 +30,7 @@ pub(super) async fn perform(
         }
         ToolRequest::Write { path, contents } => {
             context.check_may_change()?;
-            // As an agent may: the limits for new paths hold.
+            // As for agents, the limits for new paths apply.
             let path = EntryPath::for_creation(context.below_root(&path)?)?;
             context.filesystem().write(&path, decoded(contents)?)?;
             Ok(Value::Null)
@@ -46,7 +46,7 @@ pub(super) async fn perform(
             let below = context.filesystem().resolve(&below)?;
             let tree = context.filesystem().tree();
             if !tree.is_directory(&below) {
-                return Err(ToolError::new(format!("there is no directory {}", below.rooted())));
+                return Err(ToolError::new(format!("directory {} does not exist", below.rooted())));
             }
             value(&tree.below(&below).map(entry).collect::<Vec<_>>())
         }
@@ -74,7 +74,7 @@ async fn run(context: &mut ToolContext, asked: RunCommand, program: &HostCaller)
     let nothing = || ToolError::new(format!("the {backend} workspace runs no commands"));
     let mut shell = context.shell().ok_or_else(nothing)?;
     if !shell.properties().sandboxed {
-        // The server is no way out of the program's sandbox.
+        // The program must not escape its sandbox through the server.
         program.process().map_err(|why| ToolError::new(&*why))?;
     }
     let result = shell.execute(command).await?;
@@ -97,18 +97,18 @@ fn entry((path, entry): (&EntryPath, &Entry)) -> RemoteEntry {
 }
 
 fn decoded(contents: EncodedBytes) -> Result<Bytes, ToolError> {
-    contents.bytes().map_err(|error| ToolError::new(format!("that is no base64: {error}")))
+    contents.bytes().map_err(|error| ToolError::new(format!("invalid base64: {error}")))
 }
 
 fn value(answer: &impl serde::Serialize) -> Result<Value, ToolError> {
     serde_json::to_value(answer).map_err(|error| ToolError::new(error.to_string()))
 }
 
-/// Returns the answer as fields of a message. One that is too long is an error.
+/// Returns the answer as the fields of a message. An answer over the size limit becomes an error.
 pub(super) fn told(done: Result<Value, ToolError>) -> (Option<Value>, Option<String>) {
     match done {
         Ok(value) if value.to_string().len() > MESSAGE_MAX - 1024 => {
-            (None, Some(format!("the answer is over the limit of {MESSAGE_MAX} bytes; ask for less at once")))
+            (None, Some(format!("the answer is over the limit of {MESSAGE_MAX} bytes; request less at once")))
         }
         Ok(value) => (Some(value), None),
         Err(error) => (None, Some(error.to_string())),

@@ -1,4 +1,4 @@
-//! Context of a tool that is called back by the server.
+//! The context of a tool that the server calls back.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::tools::ToolError;
 
 pub(super) type PendingAsk = (ToolRequest, oneshot::Sender<Result<Value, String>>);
 
-/// Access of a remote tool to the files and the shell of the workspace in which it is called.
+/// A remote tool's access to the files and the shell of the call's workspace.
 ///
-/// Each question goes to the process that owns the workspace. Changes of files are staged there: this call sees them at
-/// once, others after its success. Paths are as in the parameters of the file tools.
+/// Each request goes to the process that owns the workspace. Changes of files are staged there: this call sees them at
+/// once, other calls after its success. Paths are as in the parameters of the file tools.
 pub struct RemoteContext {
     call: CallMessage,
     deadline: Instant,
@@ -33,18 +33,18 @@ pub struct RemoteContext {
 pub struct RemoteCommand {
     /// The command.
     pub command: CommandLine,
-    /// The directory in which it runs.
+    /// The directory to run it in.
     pub cwd: String,
-    /// Variables for it, beside those that are there.
+    /// Additional environment variables.
     pub env: BTreeMap<String, String>,
     /// Its standard input.
     pub stdin: Bytes,
-    /// Its time limit; the shell's default when nothing is said.
+    /// Its time limit; `None` for the shell's default.
     pub timeout: Option<Duration>,
 }
 
 impl RemoteCommand {
-    /// A command in the workspace's root.
+    /// Creates a command that runs in the workspace's root.
     pub fn new(command: CommandLine) -> Self {
         Self { command, cwd: String::new(), env: BTreeMap::new(), stdin: Bytes::new(), timeout: None }
     }
@@ -71,7 +71,7 @@ impl RemoteContext {
         &self.call.agent
     }
 
-    /// Returns the position of the call's intent, which is its name.
+    /// Returns the call id: the position of the call's intent.
     pub fn call(&self) -> Seq {
         self.call.call
     }
@@ -86,19 +86,19 @@ impl RemoteContext {
         &self.cancel
     }
 
-    /// Reads a file, links followed.
+    /// Reads a file, following links.
     pub async fn read(&mut self, path: &str) -> Result<Bytes, ToolError> {
         let contents: EncodedBytes = self.ask(ToolRequest::Read { path: path.to_owned() }).await?;
-        contents.bytes().map_err(|error| ToolError::new(format!("the answer is no base64: {error}")))
+        contents.bytes().map_err(|error| ToolError::new(format!("the answer is not base64: {error}")))
     }
 
-    /// Writes a file, links followed, whether it is there or not. Missing directories come into being.
+    /// Writes a file, following links. A missing file and missing parent directories are created.
     pub async fn write(&mut self, path: &str, bytes: impl AsRef<[u8]> + Send) -> Result<(), ToolError> {
         let contents = EncodedBytes::of(bytes.as_ref());
         self.ask(ToolRequest::Write { path: path.to_owned(), contents }).await
     }
 
-    /// Removes an entry, and with a directory everything below it.
+    /// Removes an entry; a directory with everything below it.
     pub async fn remove(&mut self, path: &str) -> Result<(), ToolError> {
         self.ask(ToolRequest::Remove { path: path.to_owned() }).await
     }
@@ -108,8 +108,8 @@ impl RemoteContext {
         self.ask(ToolRequest::List { below: below.to_owned() }).await
     }
 
-    /// Runs a command that the session's policy allows. It sees the call's earlier changes, and what it changes is recorded
-    /// whatever the outcome.
+    /// Runs a command if the session's policy allows it. It sees the call's earlier changes; its own changes are
+    /// recorded whatever the outcome.
     pub async fn run(&mut self, command: RemoteCommand) -> Result<RemoteRun, ToolError> {
         let RemoteCommand { command, cwd, env, stdin, timeout } = command;
         let stdin = (!stdin.is_empty()).then(|| EncodedBytes::of(&stdin));
@@ -117,8 +117,8 @@ impl RemoteContext {
         self.ask(ToolRequest::Run(RunCommand { command, cwd, env, stdin, timeout_ms })).await
     }
 
-    /// Adds an event of the program's own to what the call records. Its kind must be none of the server's; programs that
-    /// know it fold it, others count it as unknown. References that it declares are left out.
+    /// Adds the program's own event to the call's commit. The server must not have an event of that kind; programs that
+    /// know the kind fold it, others count it as unknown. References that it declares are left out.
     pub async fn record<E: Event>(&mut self, event: &E) -> Result<(), ToolError> {
         let mut bytes = Vec::new();
         event.encode(&mut bytes).map_err(|error| ToolError::new(error.to_string()))?;
@@ -126,19 +126,19 @@ impl RemoteContext {
         self.ask(ToolRequest::Record { kind: E::KIND.to_owned(), version: E::VERSION, payload }).await
     }
 
-    /// Shows a text to those who watch the call, as output of a command is shown. It is not recorded.
+    /// Shows text to watchers of the call, like the output of a command. It is not recorded.
     pub async fn show(&mut self, text: &str) -> Result<(), ToolError> {
         self.ask(ToolRequest::Show { text: text.to_owned() }).await
     }
 
     async fn ask<T: DeserializeOwned>(&mut self, ask: ToolRequest) -> Result<T, ToolError> {
         let (tell, answer) = oneshot::channel();
-        let gone = || ToolError::new("the server is gone");
+        let gone = || ToolError::new("the connection to the server is closed");
         self.asks.send((ask, tell)).await.map_err(|_| gone())?;
         let answer = answer.await.map_err(|_| gone())?.map_err(ToolError::new)?;
-        serde_json::from_value(answer).map_err(|error| ToolError::new(format!("that is no answer: {error}")))
+        serde_json::from_value(answer).map_err(|error| ToolError::new(format!("unexpected answer: {error}")))
     }
 }
 
-/// A day: a longer limit is as good as none, and could not be added to the time.
+/// A day: a longer limit is as good as none, and could overflow the clock.
 const LONGEST_MS: u64 = 24 * 60 * 60 * 1000;

@@ -1,4 +1,4 @@
-//! The server's side of a program whose tools it calls.
+//! The server's side of a program with tools.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,11 +15,11 @@ use crate::backends::HostCaller;
 use crate::engine::lock::lock;
 use crate::tools::{Answering, Effect, ErasedTool, ToolAnswer, ToolContext, ToolDescription, ToolError};
 
-/// AnsweredCalls of a program's tools in flight.
+/// The most calls in flight of a program's tools.
 const CALLS_MAX: usize = 64;
-/// Messages that wait for the program.
+/// The most messages that wait for the program.
 pub(super) const WAITING_MAX: usize = 4;
-/// Time that a program may take to make room for the end of a call.
+/// Time that a program may take to accept the cancellation of a call.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The connection to a program.
@@ -35,7 +35,7 @@ pub(super) struct ProgramLink {
 #[derive(Default)]
 struct CallTable {
     last: u64,
-    /// A program answers each message before it gets another, so one place is enough.
+    /// A call sends one message at a time and waits for its reply, so a capacity of one is enough.
     open: BTreeMap<u64, mpsc::Sender<ToServer>>,
 }
 
@@ -45,11 +45,11 @@ impl ProgramLink {
         Arc::new(Self { program, out, calls, idle, closed })
     }
 
-    /// Hands a message to its call; of an ended call it is dropped.
+    /// Passes a message to its call, or drops it if the call has ended.
     pub(super) fn take(&self, message: ToServer) -> Result<(), String> {
         let Some(call) = lock(&self.calls).open.get(&message.id()).cloned() else { return Ok(()) };
         match call.try_send(message) {
-            Err(mpsc::error::TrySendError::Full(_)) => Err("it goes on before it has the answer".to_owned()),
+            Err(mpsc::error::TrySendError::Full(_)) => Err("it did not wait for the reply".to_owned()),
             Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
         }
     }
@@ -70,7 +70,7 @@ impl ProgramLink {
         let (tell, messages) = mpsc::channel(1);
         let mut calls = lock(&self.calls);
         if calls.open.len() >= CALLS_MAX {
-            let what = format!("{CALLS_MAX} calls wait for the program that has this tool; try again later");
+            let what = format!("{CALLS_MAX} calls wait for the program that has this tool; retry later");
             return Err(ToolError::new(what));
         }
         calls.last += 1;
@@ -156,7 +156,7 @@ impl Drop for CalledBack {
             if tokio::time::timeout(PATIENCE, link.out.send(line)).await.is_err() {
                 tracing::warn!(
                     process = link.program.number(),
-                    "a program with tools reads nothing: it is disconnected"
+                    "a program with tools stopped reading and is disconnected"
                 );
                 link.closed.cancel();
             }

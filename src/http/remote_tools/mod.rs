@@ -1,4 +1,4 @@
-//! Tools of other programs, which register them on the unix socket and are called back.
+//! Tools of other programs: a program registers them on the unix socket, and the server calls them back.
 
 mod asks;
 mod context;

@@ -18,7 +18,7 @@ use crate::engine::lock::lock;
 use crate::http::upgrade::UpgradedStream;
 use crate::http::{ClientError, HttpClient};
 
-/// Tools that are registered until this is dropped, or the server ends.
+/// A registration of tools, until it is dropped or the server ends.
 #[derive(Debug)]
 pub struct RegisteredTools {
     closed: CancellationToken,
@@ -26,18 +26,18 @@ pub struct RegisteredTools {
 }
 
 impl RegisteredTools {
-    /// Waits until the server has ended, or the connection to it has.
+    /// Waits until the connection to the server has ended.
     pub async fn closed(&self) {
         self.closed.cancelled().await;
     }
 }
 
 impl HttpClient {
-    /// Registers tools at the server, in one session, by its name or the beginning of its id, or in all of them. They are
-    /// offered there like its own while the result lives: it calls them back on this connection.
+    /// Registers tools at the server, in one session, by its name or the beginning of its id, or in all sessions. While
+    /// the result lives, the server offers them like its own and calls them back on this connection.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] when a name is taken there, or a tool is described at too much length.
+    /// [`ClientError::Refused`] if a name is taken there, or a tool's description and schemas are too long.
     pub async fn register_tools(
         &self,
         tools: &RemoteTools,
@@ -51,7 +51,7 @@ impl HttpClient {
         let tools = tools.clone();
         tokio::spawn(async move {
             if let Err(why) = serve(stream, &tools, &ending).await {
-                tracing::warn!("the tools are registered no more: {why}");
+                tracing::warn!("the tools are no longer registered: {why}");
             }
             drop(ended);
         });
@@ -64,7 +64,7 @@ type AnsweredCalls = Arc<Mutex<BTreeMap<u64, AnsweredCall>>>;
 
 struct AnsweredCall {
     cancel: CancellationToken,
-    /// A call asks one question at a time, so one place is enough.
+    /// A call sends one request at a time, so a capacity of one is enough.
     replies: mpsc::Sender<Result<Value, String>>,
 }
 
@@ -72,7 +72,7 @@ async fn serve(stream: UpgradedStream, tools: &RemoteTools, end: &CancellationTo
     let (read, mut write) = tokio::io::split(stream);
     let (out, mut lines) = mpsc::channel::<Bytes>(1);
     let calls = AnsweredCalls::default();
-    // All calls are cancelled with the connection.
+    // The end of the connection cancels all calls.
     let all = CancellationToken::new();
     let _all = all.clone().drop_guard();
     let reading = async {
@@ -123,7 +123,7 @@ fn begin(
     tokio::spawn(async move {
         let work = answer(tool, call, &cancel, replies, &out);
         if let Some(Some(message)) = cancel.run_until_cancelled(work).await {
-            // A server that is gone waits for nothing.
+            // The server may be gone.
             let _ = out.send(message).await;
         }
         lock(&calls).remove(&id);
@@ -141,7 +141,7 @@ async fn answer(
     let (asks, mut asked) = mpsc::channel(1);
     let mut context = RemoteContext::new(call, cancel.clone(), asks);
     let mut work = std::pin::pin!(AssertUnwindSafe(tool.call(&mut context, params)).catch_unwind());
-    // A tool may give up a question; the next one waits for its reply all the same.
+    // A tool may abandon a request; the next one still has to wait for the abandoned one's reply.
     let mut waiting: Option<oneshot::Sender<Result<Value, String>>> = None;
     let done = loop {
         tokio::select! {

@@ -1,4 +1,4 @@
-//! The route at which a program registers tools.
+//! The route for programs that register tools.
 
 use std::sync::Arc;
 
@@ -22,11 +22,11 @@ struct Program {
     messages: mpsc::Receiver<Bytes>,
     end: CancellationToken,
     _registration: Registration,
-    /// AnsweredCalls in flight end with it.
+    /// Ends the calls in flight when dropped.
     _close: DropGuard,
 }
 
-/// Returns the route of programs that register tools, which they have as long as they stay connected.
+/// Returns the route for programs that register tools, for as long as they stay connected.
 pub(crate) fn register_route(face: &HttpFace) -> Router {
     upgrade_route(face, REGISTER.0, REGISTER.1, |request| {
         let program = Program::of(request)?;
@@ -58,7 +58,7 @@ impl Program {
         let (read, write) = tokio::io::split(stream);
         let ended = async {
             self.end.cancelled().await;
-            // AnsweredCalls in flight get the time that other calls get.
+            // Calls in flight get as much time as other calls.
             self.link.idle().await;
         };
         let why = tokio::select! {
@@ -77,7 +77,7 @@ fn check(offer: &ToolOffer) -> Result<(), OperationError> {
     let name = &offer.name;
     let bytes = serde_json::to_vec(offer).map_or(usize::MAX, |text| text.len());
     if bytes > OFFER_MAX {
-        let what = format!("the tool {name:.100} has {bytes} bytes of description and schemas, over {OFFER_MAX}");
+        let what = format!("tool {name:.100} has {bytes} bytes of description and schemas; the limit is {OFFER_MAX}");
         return Err(OperationError::invalid(what));
     }
     let is_object = |schema: &schemars::Schema| schema.get("type").is_some_and(|kind| kind == "object");

@@ -1,4 +1,4 @@
-//! Trait of tools that are called back by the server.
+//! The trait of tools that the server calls back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,38 +22,37 @@ use crate::tools::{Effect, Tool, ToolContext, ToolError, check_name};
 /// A tool of a program that does not own the store: the owner calls it back, see
 /// [`HttpClient::register_tools`](crate::http::HttpClient::register_tools).
 ///
-/// It is a [`Tool`] but for its context. A [`ToolContext`] hands out the whole tree of files and the workspace itself,
-/// which are the owner's; this one asks for what the tool needs. [`InProcess`] makes it a [`Tool`] for a program that owns
-/// the store, so one implementation works both ways.
+/// It differs from a [`Tool`] only in its context. A [`ToolContext`] exposes the owner's whole file tree and workspace;
+/// a [`RemoteContext`] requests what the tool needs. [`InProcess`] makes it a [`Tool`] for a program that owns the
+/// store, so one implementation works both ways.
 pub trait RemoteTool: Send + Sync + 'static {
     /// Its name: letters, digits and underscores; unique in a session.
     const NAME: &'static str;
-    /// Description for a model.
+    /// Its description for a model.
     const DESCRIPTION: &'static str;
-    /// Effect on the workspace. One that only reads may not write, remove or run anything.
+    /// Its effect on the workspace. A tool that only reads may not write, remove or run anything.
     const EFFECT: Effect;
     /// Its parameters.
     type Params: DeserializeOwned + JsonSchema + Send;
     /// Its result.
     type Output: Serialize + JsonSchema + Send;
 
-    /// Does the work. Dropped when the call is cancelled or out of time.
+    /// Performs a call. The future is dropped when the call is cancelled or times out.
     ///
     /// # Errors
-    /// [`ToolError`] with a message that the caller can act on; everything is then as before, but for what
-    /// commands have done.
+    /// [`ToolError`] with a message that the caller can act on. It discards all changes except those of commands.
     fn call(
         &self,
         context: &mut RemoteContext,
         params: Self::Params,
     ) -> impl Future<Output = Result<Self::Output, ToolError>> + Send;
 
-    /// Returns the default time limit of a call; without one, two minutes.
+    /// Returns the default time limit of a call; `None` for two minutes.
     fn limit(&self) -> Option<Duration> {
         None
     }
 
-    /// The result as text for a model; by default its JSON.
+    /// Renders the result as text for a model; by default as JSON.
     fn render(&self, output: &Self::Output) -> String {
         serde_json::to_string_pretty(output).unwrap_or_default()
     }
@@ -95,7 +94,7 @@ impl<T: RemoteTool> ErasedRemote for T {
 pub struct RemoteTools(pub(super) BTreeMap<&'static str, Arc<dyn ErasedRemote>>);
 
 impl RemoteTools {
-    /// No tools.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
@@ -103,7 +102,7 @@ impl RemoteTools {
     /// Adds a tool.
     ///
     /// # Errors
-    /// [`ValueError`] when its name is taken or can't be used.
+    /// [`ValueError`] if its name is taken or invalid.
     pub fn with<T: RemoteTool>(mut self, tool: T) -> Result<Self, ValueError> {
         check_name(T::NAME)?;
         if self.0.insert(T::NAME, Arc::new(tool)).is_some() {
@@ -139,7 +138,7 @@ impl<T: RemoteTool> Tool for InProcess<T> {
                 done = &mut work => return done,
                 Some((ask, tell)) = asked.recv() => {
                     let done = perform(context, ask, &HostCaller::default()).await;
-                    // The tool may wait no more.
+                    // The tool may have stopped waiting.
                     let _ = tell.send(done.map_err(|error| error.to_string()));
                 }
             }

@@ -1,4 +1,4 @@
-//! Messages between a server and a program whose tools it calls: a line of JSON each.
+//! Messages between a server and a program with tools: a line of JSON each.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
 use crate::tools::{Effect, ToolContext};
 
-/// The path at which a connection is turned over to this protocol, and its name.
+/// The path at which a connection is upgraded to this protocol, and the protocol's name.
 pub(super) const REGISTER: (&str, &str) = ("/v1/tools/register", "foldspace-tools");
-/// Bytes of a message.
+/// The most bytes of a message.
 pub(super) const MESSAGE_MAX: usize = 32 << 20;
-/// Tools of a program.
+/// The most tools of a program.
 pub(super) const TOOLS_MAX: usize = 64;
-/// Bytes of a tool's description with its schemas.
+/// The most bytes of a tool's description and schemas.
 pub(super) const OFFER_MAX: usize = 64 << 10;
 
 /// The body of the request.
@@ -45,12 +45,12 @@ pub(super) struct ToolOffer {
     pub(super) limit_ms: Option<u64>,
 }
 
-/// From the server; `id` is the call's on this connection.
+/// A message from the server; `id` is the number of the call on this connection.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ToProgram {
     Call(CallMessage),
-    /// The answer to the program's question: one of the two.
+    /// The reply to a request: either `ok` or `error`.
     Reply {
         id: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,7 +58,7 @@ pub(super) enum ToProgram {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// No answer is wanted any more.
+    /// Cancels the call.
     Cancel {
         id: u64,
     },
@@ -93,7 +93,7 @@ impl CallMessage {
     }
 }
 
-/// From the program.
+/// A message from the program.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum ToServer {
@@ -110,7 +110,7 @@ impl ToServer {
     }
 }
 
-/// A question of a tool about its workspace, or a wish.
+/// A request of a tool to its workspace.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum ToolRequest {
@@ -137,7 +137,7 @@ pub(super) struct RunCommand {
     pub(super) timeout_ms: Option<u64>,
 }
 
-/// Bytes, as text where they are some.
+/// Bytes: as text if they are UTF-8, else in base64.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum EncodedBytes {
@@ -168,36 +168,36 @@ pub struct RemoteEntry {
     pub path: EntryPath,
     /// `file`, `directory`, `symlink` or `special`.
     pub node: String,
-    /// Bytes of a file; 0 for any other entry.
+    /// The size of a file in bytes; 0 for any other entry.
     pub size: u64,
 }
 
-/// The end of a command that a tool ran.
+/// The result of a command that a tool ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoteRun {
-    /// 0 for success; 127 when there is no such program.
+    /// 0 for success; 127 if the program was not found.
     pub exit_code: i32,
-    /// Standard output as text, at most 1 MiB; of more the beginning and the end.
+    /// Standard output as text, at most 1 MiB; of longer output the beginning and the end.
     pub stdout: String,
     /// Standard error, likewise.
     pub stderr: String,
-    /// It took longer than it may.
+    /// True if it exceeded its time limit.
     pub timed_out: bool,
-    /// Part of the output is missing here.
+    /// True if part of the output is missing here.
     pub truncated: bool,
 }
 
-/// Writes a message; fails with its length when it is too long.
+/// Serializes a message; fails if it is over the size limit.
 pub(super) fn line(message: &impl Serialize) -> Result<Bytes, String> {
     let mut line = serde_json::to_vec(message).map_err(|error| error.to_string())?;
     if line.len() > MESSAGE_MAX {
-        return Err(format!("a message of {} bytes is over the limit of {MESSAGE_MAX}", line.len()));
+        return Err(format!("a message has {} bytes; the limit is {MESSAGE_MAX}", line.len()));
     }
     line.push(b'\n');
     Ok(line.into())
 }
 
-/// Reads a message; none at the end.
+/// Reads a message; `None` at the end.
 pub(super) async fn next<T: serde::de::DeserializeOwned>(
     reader: &mut (impl AsyncBufRead + Unpin),
 ) -> Result<Option<T>, String> {
@@ -206,7 +206,7 @@ pub(super) async fn next<T: serde::de::DeserializeOwned>(
     read.map_err(|error| error.to_string())?;
     match line.pop() {
         None => Ok(None),
-        Some(b'\n') => serde_json::from_slice(&line).map(Some).map_err(|error| format!("it can't be read: {error}")),
+        Some(b'\n') => serde_json::from_slice(&line).map(Some).map_err(|error| format!("invalid message: {error}")),
         Some(_) if line.len() >= MESSAGE_MAX => Err(format!("a message is over the limit of {MESSAGE_MAX} bytes")),
         Some(_) => Ok(None),
     }

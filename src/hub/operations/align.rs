@@ -1,4 +1,4 @@
-//! The calls of two sessions beside each other.
+//! Alignment of the calls of two sessions.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -13,48 +13,48 @@ use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::view::{CallFilter, CallRow, CallRows, Position, subject};
 
-/// Calls of each session that are compared.
+/// Number of calls of each session that are compared.
 const CALLS: usize = 10_000;
-/// Time for the comparison; after that it is coarser.
+/// Time limit for an exact comparison; after that it is coarser.
 const PATIENCE: Duration = Duration::from_secs(2);
 const SUBJECT_MAX: usize = 200;
 
-/// Puts the calls of two sessions beside each other: those with the same tool and parameters, in the longest order that
-/// both have; between them those that only one has made. The first 10,000 calls of each are compared.
+/// Aligns the calls of two sessions: matches calls with the same tool and parameters along their longest common
+/// subsequence, with unmatched calls in between. Compares the first 10,000 calls of each.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Align {
-    /// The other session, by name or by the beginning of its id; it may be the same.
+    /// The other session, by name or id prefix; may be the same session.
     pub other: String,
-    /// Only calls up to this position; by default the last one.
+    /// Only calls up to this position; the last one by default.
     pub to: Option<Position>,
-    /// Only the other's calls up to this position; by default the last one.
+    /// Only the other session's calls up to this position; the last one by default.
     pub other_to: Option<Position>,
 }
 
-/// The calls of two sessions beside each other.
+/// The aligned calls of two sessions.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Alignment {
     /// The rows, in the order of both sessions.
     pub rows: Vec<AlignedRow>,
-    /// True where one of them has made more calls than were compared.
+    /// True if either session has more calls than were compared.
     pub more: bool,
 }
 
-/// A call of each session, or of one of them.
+/// A pair of matching calls, or an unmatched call.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct AlignedRow {
-    /// The session's call; null where only the other made it.
+    /// The session's call; null if only the other session made it.
     pub left: Option<AlignedCall>,
-    /// The other's call; null where it did not make it.
+    /// The other session's call; null if it did not make it.
     pub right: Option<AlignedCall>,
-    /// True where both have made the same call.
+    /// True if both sessions made the call.
     pub same: bool,
-    /// True where the outcomes of the same call differ.
+    /// True if both sessions made the call, with different outcomes.
     pub result_differs: bool,
 }
 
-/// A call with its end.
+/// A call and its outcome.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct AlignedCall {
     /// The position of its intent.
@@ -63,7 +63,7 @@ pub struct AlignedCall {
     pub finished: Option<Seq>,
     /// The tool.
     pub tool: String,
-    /// Its subject in one line: a command, a path, a pattern. Characters that mislead are escaped.
+    /// Its command, path or pattern, in one line. Misleading characters are escaped.
     pub summary: String,
     /// `ok`, `error`, `interrupted` or `running`.
     pub status: &'static str,
@@ -109,7 +109,7 @@ impl Operation for Align {
     }
 }
 
-/// Returns the calls that are compared, and one more where there are more.
+/// Returns the calls to compare, plus one if there are more.
 fn rows(session: &Session, to: Option<Position>) -> Result<Vec<CallRow>, OperationError> {
     let to = to.unwrap_or(Position::Back(0)).resolve(session)?;
     let (filter, mut found) = (CallFilter::default(), Vec::new());

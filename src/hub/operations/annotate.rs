@@ -1,4 +1,4 @@
-//! Scores and notes on a session, and names of its positions.
+//! Scores and notes on a session, and tags for its positions.
 
 use std::collections::BTreeMap;
 
@@ -14,30 +14,30 @@ use crate::reducers::{Annotation, Annotations};
 use crate::view::Position;
 
 const NAME_MAX: usize = 80;
-/// Bytes of a note, and of a value as JSON.
+/// Limit for a note, and for a value as JSON, in bytes.
 const TEXT_MAX: usize = 64 << 10;
 
-/// Records a score, a note or a value for a position of a session: at least one of the three.
+/// Records a score, a note or a value for a position of a session. At least one of them is required.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "NewAnnotation")]
 #[serde(deny_unknown_fields)]
 pub struct Annotate {
     /// The subject, such as `reward`: 1 to 80 letters, digits, dots, underscores or hyphens.
     pub name: String,
-    /// The position that it is about; the last one by default.
+    /// The annotated position; the last one by default.
     pub at: Option<Position>,
     /// A number that rates the position.
     pub score: Option<f64>,
-    /// A text for people, of at most 64 KiB.
+    /// Text for people, at most 64 KiB.
     pub note: Option<String>,
-    /// A value for programs, of at most 64 KiB as JSON.
+    /// A value for programs, at most 64 KiB as JSON.
     #[serde(default)]
     pub value: Value,
-    /// The agent, or program, that makes it; none by default.
+    /// The agent or program that annotates; none by default.
     pub agent: Option<String>,
 }
 
-/// The position of an event that was recorded.
+/// The position of a recorded event.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct RecordedSeq {
     /// The position.
@@ -56,10 +56,10 @@ impl Operation for Annotate {
         check_agent(&agent)?;
         let value = serde_json::to_vec(&self.value).map_or(usize::MAX, |value| value.len());
         if self.note.as_ref().map_or(0, String::len).max(value) > TEXT_MAX {
-            return Err(OperationError::invalid(format!("a note and a value have at most {TEXT_MAX} bytes each")));
+            return Err(OperationError::invalid(format!("note or value too long; the limit is {TEXT_MAX} bytes each")));
         }
         if self.score.is_none() && self.note.is_none() && self.value.is_null() {
-            return Err(OperationError::invalid("give a score, a note or a value"));
+            return Err(OperationError::invalid("a score, a note or a value is required"));
         }
         let session = context.session().await?.as_agent(agent);
         let Self { name, at, score, note, value, .. } = self;
@@ -71,11 +71,11 @@ impl Operation for Annotate {
     }
 }
 
-/// Lists the scores and notes of a session, the oldest first.
+/// Lists the scores and notes of a session, oldest first.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListAnnotations {
-    /// Only those with this subject.
+    /// Only annotations with this subject.
     pub name: Option<String>,
 }
 
@@ -91,8 +91,7 @@ impl Operation for ListAnnotations {
     }
 }
 
-/// Gives a position a name: `tag:NAME` is that position from then on, wherever one is asked for. A name that is in use
-/// moves.
+/// Tags a position with a name. From then on, `tag:NAME` is accepted wherever a position is. An existing tag moves.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "NewTag")]
 #[serde(deny_unknown_fields)]
@@ -119,7 +118,7 @@ impl Operation for TagPosition {
     }
 }
 
-/// Lists the names of a session's positions.
+/// Lists the tags of a session's positions.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListTags {}
@@ -134,7 +133,7 @@ impl Operation for ListTags {
     }
 }
 
-/// Takes a name of a position away. What the name meant stays in the history.
+/// Removes a tag. The history still shows the position that it had.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveTag {
@@ -151,7 +150,7 @@ impl Operation for RemoveTag {
     async fn run(self, context: &OperationContext<'_>) -> Result<(), OperationError> {
         let session = context.session().await?;
         reading(move || {
-            // It says which names there are.
+            // Fails with the existing names if the tag does not exist.
             Position::Tag(self.name.clone()).resolve(&session)?;
             record(&session, &PositionTagged { name: self.name, at: None }).map(drop)
         })
@@ -164,7 +163,7 @@ fn check_name(name: &str) -> Result<(), OperationError> {
     match (1..=NAME_MAX).contains(&name.len()) && name.chars().all(is_fit) {
         true => Ok(()),
         false => Err(OperationError::invalid(format!(
-            "a name has 1 to {NAME_MAX} letters, digits, dots, underscores or hyphens"
+            "invalid name; use 1 to {NAME_MAX} letters, digits, dots, underscores or hyphens"
         ))),
     }
 }

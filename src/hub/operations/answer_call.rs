@@ -10,10 +10,10 @@ use crate::engine::id::Seq;
 use crate::hub::in_flight::AnswerTaken;
 use crate::tools::{ApprovalAnswer, words};
 
-/// Characters of a reason that are kept. No answer is refused for its length: a call waits for it.
+/// Stored characters of a reason. A longer reason is cut rather than refused, since a call waits for it.
 const REASON_MAX: usize = 1000;
 
-/// Answers the question that a call waits for. The client that streams the call is told of it by a `question` event.
+/// Answers the question that a call waits for. The client that streams the call is notified by a `question` event.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "NewAnswer")]
 #[serde(deny_unknown_fields)]
@@ -22,22 +22,22 @@ pub struct AnswerCall {
     pub call: Seq,
     /// The decision about the command.
     pub answer: CallAnswer,
-    /// The reason of a no, for the author of the command. Its first 1,000 characters are kept.
+    /// The reason of a refusal, for the author of the command. Its first 1,000 characters are stored.
     pub reason: Option<String>,
 }
 
-/// An answer to the question whether a command may run.
+/// An answer to a question about a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Choice")]
 #[serde(rename_all = "lowercase")]
 pub enum CallAnswer {
-    /// This once.
+    /// Allows the command once.
     Once,
-    /// Its programs may run for the rest of the session.
+    /// Allows the command's programs for the rest of the session.
     Session,
-    /// Every command may run for the rest of the session, but for those that are denied.
+    /// Allows every command that is not denied, for the rest of the session.
     Everything,
-    /// No.
+    /// Refuses the command.
     Refuse,
 }
 
@@ -60,7 +60,7 @@ impl Operation for AnswerCall {
             AnswerTaken::Yes => Ok(()),
             AnswerTaken::NoCall => Err(not_in_flight(self.call)),
             AnswerTaken::NoQuestion => {
-                let detail = format!("call {} waits for no answer", self.call);
+                let detail = format!("call {} is not waiting for an answer", self.call);
                 Err(OperationError::Told { kind: ErrorKind::Conflict, detail, hint: None })
             }
         }

@@ -1,4 +1,4 @@
-//! A session's changes, brought into the directory that it began from.
+//! Merging a session's changes into the directory that it started from.
 
 use std::path::{Path, PathBuf};
 
@@ -11,33 +11,33 @@ use crate::backends::{HostOptions, HostPath, WorkspaceSpec};
 use crate::engine::session::Session;
 use crate::reducers::MergeChoices;
 
-/// Merges what a session changed into the directory that it began from: three-way, against what the directory has
-/// become. All of it or nothing is done; with a conflict nothing is, and the conflicts are told: theirs is the session's
-/// side, ours the directory's.
+/// Merges a session's changes into the directory that it started from, with a three-way merge against the directory's
+/// current state. All or nothing: on a conflict nothing changes, and the conflicts are returned. Theirs is the
+/// session's side, ours the directory's.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ApplyRequest")]
 #[serde(deny_unknown_fields)]
 pub struct Apply {
-    /// Another directory, which is there and not empty, below one that the server allows.
+    /// Another directory: existing, not empty, and below a directory that the server allows.
     #[schemars(with = "Option<String>")]
     pub to: Option<HostPath>,
-    /// Paths and globs at or below which conflicts are decided for the session's side; `/` for all. One that fits no
+    /// Paths and globs at or below which the session's side wins conflicts; `/` for all. A path or glob that matches no
     /// entry of either side is an error.
     #[serde(default)]
     pub take: Vec<String>,
-    /// Paths and globs at or below which conflicts are decided for the directory's side.
+    /// Paths and globs at or below which the directory's side wins conflicts.
     #[serde(default)]
     pub keep: Vec<String>,
-    /// Globs of more generated files. Where both sides changed one, the directory's stays, as in `merge`.
+    /// Globs of additional generated files. If both sides changed one, the directory's version stays, as in `merge`.
     #[serde(default)]
     pub generated: Vec<String>,
-    /// Only tells what would be done. What the directory has become is recorded all the same.
+    /// True to only report what would be done. The directory's current state is recorded nevertheless.
     #[serde(default)]
     pub dry_run: bool,
-    /// The agent who does it.
+    /// The agent who applies the changes.
     pub agent: Option<String>,
-    /// Directories of the host below which `to` may be, instead of those that the server allows. Only a client on the
-    /// unix socket may name some, from the same sandbox as the server.
+    /// Host directories below which `to` is allowed, instead of those that the server allows. Only for clients on the
+    /// unix socket, from the server's sandbox.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub allow_roots: Vec<HostPath>,
@@ -71,7 +71,7 @@ impl Operation for Apply {
     }
 }
 
-/// The outcome of bringing changes into a directory.
+/// The outcome of applying changes to a directory.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Applied")]
 pub struct ApplyDocument {
@@ -86,21 +86,21 @@ fn check_elsewhere(session: &Session, to: Option<&Path>) -> Result<(), Operation
     match WorkspaceSpec::directory_of(session.started()) {
         Some(own) if to.is_none_or(|to| to == own) => {
             let (name, own) = (session.name(), own.display());
-            let what = format!("session {name} works in {own} itself: its changes are there already");
+            let what = format!("session {name} works in {own} itself: its changes are already there");
             Err(OperationError::invalid(what))
         }
         _ => Ok(()),
     }
 }
 
-/// Refuses what is no directory to merge into.
+/// Refuses anything but a directory that can be merged into.
 fn checked(to: &Path, home: &Path) -> Result<PathBuf, OperationError> {
     let shown = to.display();
     WorkspaceSpec::Host(HostOptions::default()).check_apart(to, home)?;
     if !to.is_dir() {
         return Err(OperationError::not_found(format!("{shown} is not a directory")));
     }
-    #[expect(clippy::disallowed_methods, reason = "whether there is anything to merge into")]
+    #[expect(clippy::disallowed_methods, reason = "only checks for entries to merge into")]
     let mut entries =
         std::fs::read_dir(to).map_err(|error| OperationError::invalid(format!("can't read {shown}: {error}")))?;
     match entries.next() {

@@ -1,4 +1,4 @@
-//! Directories whose agents report to a session.
+//! Attached directories: agents that work there report to a session.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use crate::hub::hook_message::{HookMessage, ReportOutcome};
 use crate::hub::{HubError, IgnoredLeftOut};
 use crate::reducers::VirtualFileSystem;
 
-/// A directory that is attached, with what is recorded of it.
+/// An attached directory, with a summary of its recorded files.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct AttachedDocument {
     /// The directory.
@@ -24,21 +24,21 @@ pub struct AttachedDocument {
     pub session: SessionId,
     /// Its name.
     pub name: String,
-    /// Files that are recorded.
+    /// The number of recorded files.
     pub files: u64,
-    /// Those of them of which git has the contents.
+    /// The number of recorded files with borrowed contents, which git has.
     pub borrowed: u64,
-    /// Those of which only the digests are recorded, since they are large or look like secrets.
+    /// Files recorded only by digest, since they are large or look like secrets.
     #[schemars(with = "Vec<String>")]
     pub not_kept: Vec<EntryPath>,
-    /// Ignored entries that a limit leaves out.
+    /// Ignored entries that exceed a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignored: Option<IgnoredLeftOut>,
-    /// Set if small files that git ignores are recorded.
+    /// True if small ignored files are recorded.
     pub keep_ignored: bool,
-    /// Set if the contents of files that look like secrets are kept, on this machine only.
+    /// True if the contents of files that look like secrets are stored, on this machine only.
     pub keep_secrets: bool,
-    /// Limit for copies of contents that only git has, in bytes; 0 for no copies.
+    /// Limit for copies of contents that exist only in git, in bytes; 0 disables them.
     pub own_copy: u64,
 }
 
@@ -50,7 +50,7 @@ impl Operation for AttachDirectory {
     async fn run(self, context: &OperationContext<'_>) -> Result<AttachedDocument, OperationError> {
         context.caller.may_name_roots()?;
         let attached = context.hub.attach(self).await?;
-        // Another clone may be at the same path.
+        // A different clone may be at the same path by now.
         context.hub.repeat_own_copies(&attached);
         let sessions = context.hub.sessions().clone();
         reading(move || {
@@ -85,14 +85,14 @@ impl Operation for AttachDirectory {
     }
 }
 
-/// Detaches a directory. Its session stays unless it is purged. Only for clients on the unix socket.
+/// Detaches a directory. `purge` removes its session too. Only for clients on the unix socket.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DetachDirectory {
-    /// The directory, or one in it.
+    /// The directory, or a path in it.
     #[schemars(with = "String")]
     pub directory: HostPath,
-    /// Removes its session as well, and those of its other worktrees.
+    /// True to also remove its session and those of its other worktrees.
     #[serde(default)]
     pub purge: bool,
 }
@@ -110,7 +110,7 @@ impl Operation for DetachDirectory {
     }
 }
 
-/// Lists the directories whose agents report to a session. Only for clients on the unix socket.
+/// Lists the attached directories. Only for clients on the unix socket.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListAttached {}

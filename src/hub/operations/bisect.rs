@@ -1,4 +1,4 @@
-//! The first change after which a command fails, or a predicate holds.
+//! Search for the first change after which a command fails or a predicate holds.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -20,41 +20,41 @@ use crate::tools::bisection::algorithm::BisectVerdict;
 use crate::tools::{BisectFound, BisectReport, Bisection, Predicate, ProbeRecord, bisect, bisect_slices};
 use crate::view::{self, ChangeDocument, Position, changes_between, whole};
 
-/// Probes at once at most.
+/// Limit for concurrent probes.
 const JOBS: usize = 64;
-/// Seconds that a command may run.
+/// Allowed time limits of a command, in seconds.
 const SECONDS: RangeInclusive<f64> = 0.1..=600.0;
-/// Seconds that a command of a model may run when nothing is said.
+/// Default time limit of a model's command, in seconds.
 const MODELS_SECONDS: f64 = 120.0;
-/// Bytes of what a probe printed that are given.
+/// Number of bytes of each probe output that are returned.
 const SHOWN: usize = 4096;
 
-/// Finds the first change in a session's history after which a command fails, by running it in throw-away copies of the
-/// workspace as it was; or after which a predicate over slices holds. The session is only read.
+/// Finds the first change in a session's history after which a command fails or a predicate over slices holds. Runs the
+/// command in throw-away copies of the workspace at past positions. The session is only read.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "BisectRequest")]
 #[serde(deny_unknown_fields)]
 pub struct Bisect {
-    /// The command that succeeds at the good position and fails at the bad one: a text for /bin/sh, or a program with its
-    /// arguments. 125 says that it can't tell. The policy for commands must allow it, once for all of its runs. The
-    /// copies of a session in memory are on the server's machine, where nothing is sandboxed.
+    /// The command, which succeeds at the good position and fails at the bad one: a script for /bin/sh, or a program
+    /// with its arguments. Exit code 125 skips a position. The command policy must allow it, once for all runs.
+    /// Copies of a session with the `memory` backend run on the server's machine, without a sandbox.
     pub command: Option<ProbeCommand>,
-    /// In place of a command: a predicate over slices, such as `count(VirtualFileSystem) > 10`.
+    /// Instead of a command, a predicate over slices, such as `count(VirtualFileSystem) > 10`.
     #[serde(default, alias = "predicate")]
     pub slice: Option<String>,
-    /// A good position; by default before the first call, with a predicate before the first event.
+    /// A good position; by default before the first call, or for a predicate before the first event.
     pub good: Option<Position>,
-    /// A bad position after it; by default the last one.
+    /// A later, bad position; the last one by default.
     pub bad: Option<Position>,
-    /// The number of probes at once, from 1 to 64.
+    /// The number of concurrent probes, from 1 to 64.
     #[serde(default = "one")]
     pub jobs: usize,
-    /// The time that the command may run each time, 0.1 to 600 seconds; 600 by default, 120 for a model.
+    /// Time limit of each run, 0.1 to 600 seconds; 600 by default, 120 for a model.
     pub timeout_seconds: Option<f64>,
     /// Programs that the command may run without a question.
     #[serde(default)]
     pub allow: Vec<String>,
-    /// Answers every question about the command with yes.
+    /// True to answer every question about the command with yes.
     #[serde(default)]
     pub auto_confirm: bool,
 }
@@ -63,7 +63,7 @@ pub struct Bisect {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ProbeCommand {
-    /// A text for /bin/sh.
+    /// A script for /bin/sh.
     Text(String),
     /// A program with its arguments.
     Words(Vec<String>),
@@ -97,7 +97,7 @@ impl Operation for Bisect {
                 let command = self.shell_command(command, context.caller.is_model())?;
                 self.by_command(context, command).await
             }
-            _ => Err(OperationError::invalid("give either a command or a predicate (`slice`)")),
+            _ => Err(OperationError::invalid("either a command or a predicate (`slice`) is required")),
         }
     }
 
@@ -161,7 +161,7 @@ impl Bisect {
         let bisection = context.caller.allow(bisection.await?).await?;
         let note = |record: &ProbeRecord| {
             if let Some(progress) = &context.progress {
-                // There are as many as probes: few.
+                // One message per probe, so an unbounded channel is fine.
                 drop(progress.send(format!("position {}: exit {}", record.seq, record.exit_code)));
             }
         };
@@ -170,18 +170,18 @@ impl Bisect {
     }
 }
 
-/// The result of a bisection. By a command it has `between`, `checks`, `probes`, `several` and `left_out`; by a predicate
-/// `looks` and `predicate`.
+/// The result of a bisection. With a command it has `between`, `checks`, `probes`, `several` and `left_out`; with a
+/// predicate, `looks` and `predicate`.
 #[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 #[schemars(rename = "Bisect")]
 pub struct BisectDocument {
-    /// The last position that is known to be good.
+    /// The last position known to be good.
     pub good: Seq,
-    /// The first bad position; null when skips hide it.
+    /// The first bad position; null if skipped positions hide it.
     pub first_bad: Option<Seq>,
-    /// The first bad change, or all of which it is one.
+    /// The first bad change, or all candidates for it.
     pub bad: Vec<BadChange>,
-    /// The positions between which was searched.
+    /// The ends of the search.
     pub ends: BisectEnds,
     /// The number of changes between them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -192,10 +192,10 @@ pub struct BisectDocument {
     /// The probes of the search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probes: Option<Vec<ProbeDocument>>,
-    /// True where something good was seen after something bad.
+    /// True if a good position was found after a bad one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub several: Option<bool>,
-    /// Paths that the probes had not though they were there then.
+    /// Paths that existed in the session but were missing from the probes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_out: Option<Vec<String>>,
     /// The positions where the predicate was evaluated.
@@ -206,7 +206,7 @@ pub struct BisectDocument {
     pub predicate: Option<String>,
 }
 
-/// Between which positions was searched.
+/// The positions between which the search ran.
 #[derive(Debug, Clone, Copy, Default, Serialize, JsonSchema)]
 pub struct BisectEnds {
     /// The good one.
@@ -215,7 +215,7 @@ pub struct BisectEnds {
     pub bad: Seq,
 }
 
-/// A change after which something is bad.
+/// A change that made the position bad.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct BadChange {
     /// Its position.
@@ -223,12 +223,12 @@ pub struct BadChange {
     /// The agent that made it.
     #[schemars(with = "String")]
     pub agent: Arc<str>,
-    /// When, in UTC.
+    /// The time, in UTC.
     #[schemars(with = "String")]
     pub time: Timestamp,
-    /// The beginning of its call, long texts whole; null where no call made it.
+    /// The `CallStarted` event of its call, with long texts in full; null if no call made it.
     pub call: Value,
-    /// Its changes of files.
+    /// Its file changes.
     pub changes: Vec<ChangeDocument>,
 }
 
@@ -242,7 +242,7 @@ pub struct ProbeDocument {
     pub verdict: &'static str,
     /// The exit code of the command.
     pub exit_code: i32,
-    /// True where it took too long.
+    /// True if it exceeded the time limit.
     pub timed_out: bool,
     /// Its duration in microseconds.
     pub micros: u64,
@@ -252,12 +252,12 @@ pub struct ProbeDocument {
     pub stderr: String,
 }
 
-/// A look at a predicate.
+/// An evaluation of the predicate.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 pub struct SliceLook {
     /// The position.
     pub seq: Seq,
-    /// True where it holds.
+    /// True if it holds.
     pub holds: bool,
 }
 
@@ -279,7 +279,7 @@ impl From<&ProbeRecord> for ProbeDocument {
     }
 }
 
-/// A bisection by a command as a document.
+/// Returns a bisection by a command as a document.
 pub fn bisected(session: &Session, report: &BisectReport) -> Result<BisectDocument, SessionError> {
     let records = |records: &[ProbeRecord]| Some(records.iter().map(ProbeDocument::from).collect());
     let left_out: BTreeSet<_> = report.checks.iter().chain(&report.probes).flat_map(|one| &one.left_out).collect();
@@ -293,7 +293,7 @@ pub fn bisected(session: &Session, report: &BisectReport) -> Result<BisectDocume
     })
 }
 
-/// A bisection by a predicate as a document.
+/// Returns a bisection by a predicate as a document.
 pub fn bisected_by_slice(
     session: &Session,
     predicate: &Predicate,

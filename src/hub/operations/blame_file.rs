@@ -9,11 +9,11 @@ use crate::engine::history::{HistoryError, blame};
 use crate::engine::path::EntryPath;
 use crate::view::{BlameDocument, ObservedCalls, Position, blamed};
 
-/// Tells the change that wrote each line of a text file, as it was at a position; through moves and merges.
+/// Shows the change that wrote each line of a text file at a position. Follows moves and merges.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BlameFile {
-    /// The path from the workspace root; its slashes stand as they are
+    /// The path from the workspace root, with unescaped slashes
     pub path: String,
     /// The position; the last one by default.
     pub at: Option<Position>,

@@ -7,16 +7,15 @@ use super::{Operation, OperationContext, OperationEffect, OperationError, Operat
 use crate::engine::error::ErrorKind;
 use crate::engine::id::Seq;
 
-/// Cancels calls in flight, processes in the background among them: what they run is killed, and they are recorded as
-/// interrupted.
+/// Cancels calls in flight, including background processes. Kills what they run and records them as interrupted.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CancelCall {
-    /// The call, by the position of its intent; by default all calls of the session.
+    /// The position of the call's intent; all calls of the session by default.
     pub call: Option<Seq>,
 }
 
-/// Calls that were cancelled.
+/// The cancelled calls.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct CancelledCalls {
     /// The positions of their intents.
@@ -48,7 +47,7 @@ impl Operation for CancelCall {
 }
 
 pub(super) fn not_in_flight(call: Seq) -> OperationError {
-    let hint = Some("GET .../calls/{call} tells of calls that have ended".to_owned());
-    let detail = format!("no call {call} is in flight through this server");
+    let hint = Some("GET .../calls/{call} shows finished calls".to_owned());
+    let detail = format!("call {call} is not in flight on this server");
     OperationError::Told { kind: ErrorKind::NotFound, detail, hint }
 }

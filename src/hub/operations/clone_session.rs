@@ -1,4 +1,4 @@
-//! A child of a session.
+//! Creation of a session's child.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,43 +19,42 @@ use crate::engine::session::error::SessionError;
 use crate::tools::left_of_fork;
 use crate::view::Position;
 
-/// Clones a session: a fork has its past and its files as they were at any position, and goes its own way; a merge brings
-/// back what it changed. The clone has a workspace of its own, and never may do more than the session.
+/// Clones a session. A fork starts with the history and files up to any position and then diverges; a merge brings its
+/// changes back. The clone has its own workspace, and never more permissions than the session.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "ChildRequest")]
 #[serde(deny_unknown_fields)]
 pub struct CloneSession {
-    /// The part of the session that the clone has: `fork` (the default), its past up to a position, with the files as they
-    /// were then; `full`, its mounts, copied afresh; `shared`, everything: it is the same session, under another agent's
-    /// name.
+    /// The part of the session that the clone gets: `fork` (the default), the history and files up to a position;
+    /// `full`, only fresh copies of the mounts; `shared`, everything: the same session, under another agent name.
     #[serde(default = "fork")]
     #[schemars(with = "String", extend("enum" = ["fork", "full", "shared"]))]
     pub isolation: Isolation,
-    /// Forks the session as it was at this position; as it is now by default.
+    /// The position to fork at; the current state by default.
     pub at: Option<Position>,
-    /// The clone's name; by default the session's with a number.
+    /// The clone's name; by default the session's name with a number.
     pub name: Option<String>,
-    /// The agent who is to work in it; a shared clone needs one.
+    /// The agent who works in it; required for a shared clone.
     pub agent: Option<String>,
     /// Limits of the clone: `calls`, `wall_millis`, `bytes_written`, `depth`, `tools`, `deny`.
     #[serde(default)]
     #[schemars(with = "Map<String, Value>")]
     pub limits: ChildLimits,
-    /// The number of calls that it may make.
+    /// Limit for its calls.
     pub max_calls: Option<u64>,
-    /// The seconds that its calls may take together.
+    /// Limit for the total duration of its calls, in seconds.
     pub max_seconds: Option<u64>,
-    /// The bytes of files that it may write.
+    /// Limit for the bytes that it writes to files.
     pub max_bytes: Option<u64>,
-    /// The generations of clones that it may have.
+    /// Limit for generations of clones below it.
     pub depth: Option<u32>,
     /// The only tools that it may use.
     pub tools: Option<BTreeSet<String>>,
     /// Programs that its commands may not run.
     #[serde(default)]
     pub deny: BTreeSet<String>,
-    /// `full`: directories of the host below which mounts may be copied again, instead of those that the server allows.
-    /// Only a client on the unix socket may name some, from the same sandbox as the server.
+    /// For `full`: host directories below which mounts may be copied again, instead of those that the server allows.
+    /// Only for clients on the unix socket, from the server's sandbox.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub allow_roots: Vec<HostPath>,
@@ -93,7 +92,7 @@ impl Operation for CloneSession {
                 let what = format!(
                     "the session's workspace can't be opened ({error}); the fork's files come from its history"
                 );
-                // Nobody may listen.
+                // The receiver may be gone.
                 context.progress.iter().for_each(|progress| drop(progress.send(what.clone())));
                 (hub.begin_child(&parent, new).await?, false)
             }
@@ -109,11 +108,11 @@ impl Operation for CloneSession {
             Isolation::Fork => {
                 let left = match clone.left.len() {
                     0 => String::new(),
-                    left => format!("; {left} entries of then can't be made again and are missing, see `left`"),
+                    left => format!("; {left} past entries can't be restored and are missing, see `left`"),
                 };
                 format!("session {name} is {parent} as of event {}{moved}{left}", clone.at.unwrap_or_default())
             }
-            Isolation::Full => format!("session {name} begins afresh with the mounts of {parent}"),
+            Isolation::Full => format!("session {name} starts with fresh copies of the mounts of {parent}"),
             Isolation::Shared => format!("agent {} shares session {name}", clone.agent),
         }
     }
@@ -126,10 +125,10 @@ impl CloneSession {
         let wrong = |what: &str| Err(OperationError::invalid(what));
         match self.isolation {
             Isolation::Shared if agent.is_empty() || self.name.is_some() => {
-                wrong("a shared clone is the same session: give an agent, under whose name it works, and no name")
+                wrong("a shared clone is the same session: it needs an agent and takes no name")
             }
             Isolation::Shared | Isolation::Full if self.at.is_some() => {
-                wrong("only a fork begins in the past: leave out at, or clone with isolation fork")
+                wrong("only a fork begins in the past: omit `at`, or use isolation `fork`")
             }
             _ => Ok(()),
         }
@@ -148,11 +147,11 @@ impl CloneSession {
     }
 }
 
-/// A child that has begun.
+/// A child of a session.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Child")]
 pub struct ChildDocument {
-    /// The child; the parent itself where it is shared.
+    /// The child; for a shared child, the parent itself.
     #[schemars(with = "String")]
     pub session: SessionId,
     /// Its name.
@@ -160,41 +159,38 @@ pub struct ChildDocument {
     /// `shared`, `fork` or `full`.
     #[schemars(with = "String")]
     pub isolation: Isolation,
-    /// The last position of the parent's that its past has.
+    /// The last position of the parent's history that it contains.
     pub at: Option<Seq>,
-    /// The position that was asked for, where that is inside of what was recorded at once, and the fork begins before
-    /// that; otherwise null.
+    /// The requested position, if it is inside a commit, so that the fork begins before that commit; otherwise null.
     pub asked: Option<Seq>,
     /// The parent.
     #[schemars(with = "String")]
     pub parent: SessionId,
     /// The parent's name.
     pub parent_name: String,
-    /// The agent in it.
+    /// The agent who works in it.
     #[schemars(with = "String")]
     pub agent: Arc<str>,
     /// The backend of its workspace.
     pub backend: String,
-    /// Its limits, where it has any: `calls`, `wall_millis`, `bytes_written`, `depth`, `tools`, `deny`.
+    /// Its limits, if any: `calls`, `wall_millis`, `bytes_written`, `depth`, `tools`, `deny`.
     #[schemars(with = "Value")]
     pub limits: ChildLimits,
-    /// Paths of a fork's past that its files lack: their contents were never kept, or they are sockets or devices.
+    /// Past paths that a fork lacks: their contents were never stored, or they are sockets or devices.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub left: Vec<EntryPath>,
 }
 
 impl ChildDocument {
-    /// Says that a fork begins elsewhere than it was to, and why; none where it does not.
+    /// Explains why a fork begins elsewhere than requested. `None` if it begins where requested.
     pub fn moved(&self) -> Option<String> {
         let (asked, at) = (self.asked?, self.at?);
-        Some(format!(
-            "event {asked} is inside what was recorded at once, so the fork begins before that, after event {at}"
-        ))
+        Some(format!("event {asked} is inside a commit, so the fork starts before it, after event {at}"))
     }
 }
 
-/// Returns a child as a document. A shared one has the position that was asked for.
+/// Returns a child as a document. For a shared child, `at` is the requested position.
 pub(super) fn child(
     (parent, child): (&Session, &Session),
     isolation: Isolation,

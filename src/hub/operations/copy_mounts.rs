@@ -1,4 +1,4 @@
-//! Mounts of a session that has begun without them.
+//! Mounts for an existing session.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,14 +9,14 @@ use crate::backends::HostPath;
 use crate::engine::event::MountHydrated;
 use crate::tools::hydrate;
 
-/// Copies host directories into a session's workspace, if that is still empty. All or none.
+/// Copies host directories into a session's workspace if it is still empty. All or nothing.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CopyMounts {
     /// The directories.
     pub mounts: Vec<NewMount>,
-    /// Directories of the host below which they may be, instead of those that the server allows. Only a client on the unix
-    /// socket may name some, from the same sandbox as the server.
+    /// Host directories below which mounts are allowed, instead of those that the server allows. Only for clients on
+    /// the unix socket, from the server's sandbox.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub allow_roots: Vec<HostPath>,
@@ -25,7 +25,7 @@ pub struct CopyMounts {
 /// The mounts that were copied.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CopiedMounts {
-    /// The mounts as they are recorded; nothing if the workspace was not empty.
+    /// The mounts as recorded; empty if the workspace was not empty.
     #[schemars(with = "Vec<Value>")]
     pub copied: Vec<MountHydrated>,
 }

@@ -1,4 +1,4 @@
-//! The beginning of a session.
+//! Creation of a session.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,54 +13,53 @@ use crate::tools::{AllowedRoots, MountSpec};
 
 const CREATE_ID_MAX: usize = 200;
 
-/// Begins a session, and copies its mounts. Of one that can't be made ready nothing is left.
+/// Creates a session and copies its mounts. On failure, nothing remains.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "NewSession")]
 #[serde(deny_unknown_fields)]
 pub struct CreateSession {
-    /// Its name: 1 to 80 letters, digits, dots, underscores or hyphens; without one it is called by the beginning of
-    /// its id.
+    /// Its name: 1 to 80 letters, digits, dots, underscores or hyphens; a prefix of its id by default.
     pub name: Option<String>,
-    /// `memory` (the default, where nothing can run), `host`, `podman`, `docker`, `mock`, or `container`: the engine
-    /// that works.
+    /// `memory` (the default, without commands), `host`, `podman`, `docker`, `mock`, or `container`: whichever engine
+    /// works.
     pub backend: Option<String>,
-    /// Options of the backend for the workspace: of containers image (else the server's FOLDSPACE_IMAGE), limits,
-    /// `name_prefix`, `uptime_seconds` and so on. A `directory`, of `host` or a container, must be below one that the
-    /// server allows. Where commands run also their `environment` (an object of texts, of which digests are recorded
-    /// unless `record_environment` is set), `workdir`, `output_bytes`, `keep_output_bytes`, `merge_output` and
+    /// Backend options of the workspace. Containers have the image (default: the server's FOLDSPACE_IMAGE), limits,
+    /// `name_prefix`, `uptime_seconds` and so on. A `directory`, for `host` and containers, must be below a directory
+    /// that the server allows. Backends with commands also have `environment` (an object of strings, recorded as
+    /// digests unless `record_environment` is set), `workdir`, `output_bytes`, `keep_output_bytes`, `merge_output` and
     /// `generated` (globs of generated files).
     #[serde(default)]
     pub options: Map<String, Value>,
-    /// Host directories that are copied into the workspace.
+    /// Host directories to copy into the workspace.
     #[serde(default)]
     pub mounts: Vec<NewMount>,
-    /// Directories of the host below which mounts and the directory may be, instead of those that the server allows. Only
-    /// a client on the unix socket may name some, from the same sandbox as the server.
+    /// Host directories below which mounts and the directory are allowed, instead of those that the server allows. Only
+    /// for clients on the unix socket, from the server's sandbox.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub allow_roots: Vec<HostPath>,
-    /// A text of the client's for this request, of at most 200 bytes. The same again gives the session that has begun by
-    /// it, so that a client whose answer was lost may ask again.
+    /// An idempotency key of at most 200 bytes. A retry with the same key returns the session that the first request
+    /// created.
     pub create_id: Option<String>,
 }
 
-/// A host directory that is to be copied into a workspace.
+/// A host directory to copy into a workspace.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewMount {
-    /// The directory on the server's machine, below one that it allows.
+    /// The directory on the server's machine, below a directory that the server allows.
     pub host_path: String,
-    /// The place of its entries in the workspace; the root by default.
+    /// The destination in the workspace; the root by default.
     pub mount_path: Option<String>,
-    /// Copies only files whose path below the directory matches one of these globs.
+    /// Copies only files that match one of these globs, by their path below the directory.
     #[serde(default)]
     pub include_glob: Vec<String>,
-    /// Leaves out what matches one of these.
+    /// Leaves out entries that match one of these globs.
     #[serde(default)]
     pub exclude_glob: Vec<String>,
-    /// Bytes of all files together, above which nothing is copied.
+    /// Limit for the total size in bytes; if it is exceeded, nothing is copied.
     pub max_bytes: Option<u64>,
-    /// Copies what links inside the directory lead to.
+    /// True to copy the targets of links inside the directory.
     #[serde(default)]
     pub follow_symlinks: bool,
 }
@@ -89,7 +88,7 @@ impl Operation for CreateSession {
 pub(super) fn check_create_id(request: &str) -> Result<(), OperationError> {
     match (1..=CREATE_ID_MAX).contains(&request.len()) {
         true => Ok(()),
-        false => Err(OperationError::invalid(format!("create_id has 1 to {CREATE_ID_MAX} bytes"))),
+        false => Err(OperationError::invalid(format!("create_id must have 1 to {CREATE_ID_MAX} bytes"))),
     }
 }
 

@@ -12,15 +12,15 @@ use crate::engine::session::error::SessionError;
 use crate::reducers::{Change, VirtualFileSystem};
 use crate::view::{self, ChangeDocument, Position};
 
-/// Shows what differs in a session's files between two positions, as patches that git apply understands.
+/// Shows the difference between a session's files at two positions, as patches for `git apply`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Diff {
-    /// The position to start from; by default 0, before the first event.
+    /// The start position; by default 0, before the first event.
     pub from: Option<Position>,
-    /// The position to come to, which may be an earlier one; by default the last one.
+    /// The end position, which may be before the start; the last one by default.
     pub to: Option<Position>,
-    /// Only what is there or below it.
+    /// Only changes at or below this path.
     pub path: Option<String>,
 }
 
@@ -33,11 +33,11 @@ pub struct DiffDocument {
     pub session: SessionId,
     /// Its name.
     pub name: String,
-    /// The position to start from.
+    /// The start position.
     pub from: Seq,
-    /// The position to come to.
+    /// The end position.
     pub to: Seq,
-    /// The changes that lead from the one to the other, sorted by path, with patches.
+    /// The changes from start to end, sorted by path, with patches.
     pub changes: Vec<ChangeDocument>,
 }
 
@@ -47,7 +47,7 @@ impl Operation for Diff {
     const TOOL: Option<OperationTool> = Some(OperationTool::new(
         "session_diff",
         OperationEffect::Looks,
-        TooLong::Refuse("ask for less with path, or for positions that are nearer to each other"),
+        TooLong::Refuse("narrow the result with path, or with positions closer together"),
     ));
     type Output = DiffDocument;
 
@@ -79,7 +79,7 @@ impl Operation for Diff {
     }
 }
 
-/// Compares the files at two positions, at a path and below it.
+/// Compares the files at two positions, optionally only at or below a path.
 pub fn file_changes(
     session: &Session,
     from: Seq,

@@ -1,4 +1,4 @@
-//! Errors of the verbs.
+//! Errors of operations.
 
 use crate::backends::{BackendError, ShellError};
 use crate::engine::commit::CommitError;
@@ -11,16 +11,16 @@ use crate::hub::error::through;
 use crate::tools::{MountError, WorkspaceError};
 use crate::view::ConditionError;
 
-/// A failure of a verb. Nothing has changed then, unless it says otherwise.
+/// A failure of an operation. Nothing has changed, unless the error states it.
 #[derive(Debug, thiserror::Error)]
 pub enum OperationError {
     /// A session, its store or its workspace failed.
     #[error(transparent)]
     Hub(#[from] HubError),
     /// The parameters do not fit their schema.
-    #[error("the parameters are not right: {0}")]
+    #[error("invalid parameters: {0}")]
     Parameters(serde_json::Error),
-    /// It can't be done, or not like that.
+    /// The request can't be fulfilled, or is invalid.
     #[error("{detail}")]
     Told {
         /// The kind.

@@ -1,4 +1,4 @@
-//! The tree of sessions to which a session belongs.
+//! The session tree of a session.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
@@ -14,13 +14,13 @@ use crate::engine::session::error::SessionError;
 use crate::engine::session::name_index::name_of;
 use crate::engine::store::SessionEntry;
 
-/// Sessions of a tree that are given at most.
+/// Limit for the sessions of a tree.
 const SESSIONS: usize = 2000;
-/// Events of all of them that are searched for merges.
+/// Limit for the events, over all sessions, that are searched for merges.
 const EVENTS: u64 = 2_000_000;
 
-/// Shows the whole tree to which a session belongs: its oldest ancestor that is still there, and all that come from it,
-/// with the merges of children.
+/// Shows a session's whole tree: its oldest existing ancestor and all sessions that descend from it, with the merges of
+/// children.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowFamily {}
@@ -29,12 +29,12 @@ pub struct ShowFamily {}
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Family")]
 pub struct FamilyDocument {
-    /// The session from which all others come.
+    /// The root session of the tree.
     #[schemars(with = "String")]
     pub root: SessionId,
-    /// The sessions: each behind its parent, those of a generation in the order in which they began. 2,000 at most.
+    /// At most 2,000 sessions, each after its parent, and each generation in order of creation.
     pub sessions: Vec<FamilyMember>,
-    /// True where there are more sessions, or events that were not searched for merges.
+    /// True if there are more sessions, or more events to search for merges.
     pub more: bool,
 }
 
@@ -46,18 +46,18 @@ pub struct FamilyMember {
     pub session: SessionId,
     /// Its name.
     pub name: String,
-    /// Its parent; null for the root. It may be gone.
+    /// Its parent, which may have been removed; null if it has none.
     #[schemars(with = "Option<String>")]
     pub parent: Option<SessionId>,
-    /// The parent's position at which it began.
+    /// The parent's position where it began.
     pub at: Option<Seq>,
-    /// `fork` with the parent's past, or `full` without.
+    /// `fork`, with the parent's history, or `full`, without.
     pub isolation: Option<&'static str>,
-    /// The agent that began it; empty where none was named.
+    /// The agent that created it; empty if unnamed.
     pub agent: String,
     /// The position of its last event.
     pub head: Seq,
-    /// The number of calls in its history; null where that can't be read.
+    /// The number of calls in its history; null if it can't be read.
     pub calls: Option<u64>,
     /// The merges of its children into it, in order.
     pub merges: Vec<FamilyMerge>,
@@ -71,11 +71,11 @@ pub struct FamilyMerge {
     /// The child.
     #[schemars(with = "String")]
     pub child: SessionId,
-    /// The child's position up to which it was merged.
+    /// The child's last position that was merged.
     pub child_at: Seq,
-    /// `merged`, or `conflicted`: nothing was written then.
+    /// `merged`, or `conflicted`, if nothing was written.
     pub outcome: &'static str,
-    /// The number of conflicts, those with a chosen side included.
+    /// The number of conflicts, including those with a chosen side.
     pub conflicts: usize,
 }
 
@@ -93,7 +93,7 @@ impl Operation for ShowFamily {
             let (mut found, mut left) = (Vec::new(), EVENTS);
             for id in members {
                 let Some((entry, origin)) = known.entries.get(&id) else { continue };
-                // One that went meanwhile is left out.
+                // Removed since it was listed.
                 let Ok(session) = sessions.session(id) else { continue };
                 let first = known.children.get(&id).and_then(|children| children.iter().map(|(at, _)| *at).min());
                 let merges = match first {
@@ -138,7 +138,7 @@ impl KnownSessions {
         known
     }
 
-    /// Returns the oldest ancestor that is there. A forged file may tell of parents in a circle.
+    /// Returns the oldest existing ancestor. Stops at cycles, which a forged file may contain.
     fn root(&self, of: SessionId) -> SessionId {
         let (mut root, mut seen) = (of, BTreeSet::from([of]));
         while let Some((_, Some(origin))) = self.entries.get(&root)
@@ -166,7 +166,7 @@ impl KnownSessions {
     }
 }
 
-/// Reads the merges into a session from a position on, where so many events are left to read.
+/// Reads the merges into a session, starting at a position. `left` is the remaining budget of events.
 fn merges(session: &Session, from: Seq, left: &mut u64) -> Result<Vec<FamilyMerge>, SessionError> {
     let mut found = Vec::new();
     session.visit(from, &mut |event| {

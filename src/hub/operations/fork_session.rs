@@ -1,4 +1,4 @@
-//! Several forks of a session in one call.
+//! Several forks of a session in one request.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,8 +15,7 @@ use crate::view::Position;
 
 const FORKS_MAX: u32 = 1000;
 
-/// Forks a session several times at one position. All or none begin: of those that did before one could not, nothing is
-/// left.
+/// Forks a session several times at one position. All or nothing: if one fork fails, the others are removed.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "ForkRequest")]
 #[serde(deny_unknown_fields)]
@@ -25,18 +24,18 @@ pub struct ForkSession {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1000))]
     pub count: u32,
-    /// Forks the session as it was at this position; as it is now by default.
+    /// The position to fork at; the current state by default.
     pub at: Option<Position>,
-    /// Names the forks: this and a number, from 1 on; by default the session's name and a number that is free.
+    /// Name prefix; the forks are numbered from 1. Default: the session's name and free numbers.
     pub name: Option<String>,
-    /// The agent who is to work in them.
+    /// The agent who works in the forks.
     pub agent: Option<String>,
-    /// Limits of each: `calls`, `wall_millis`, `bytes_written`, `depth`, `tools`, `deny`.
+    /// Limits of each fork: `calls`, `wall_millis`, `bytes_written`, `depth`, `tools`, `deny`.
     #[serde(default)]
     #[schemars(with = "Map<String, Value>")]
     pub limits: ChildLimits,
-    /// A text of the client's for this request, of at most 200 bytes. The same again gives the forks that have begun by
-    /// it, so that a client whose answer was lost may ask again.
+    /// An idempotency key of at most 200 bytes. A retry with the same key returns the forks that the first request
+    /// created.
     pub create_id: Option<String>,
 }
 
@@ -44,7 +43,7 @@ fn one() -> u32 {
     1
 }
 
-/// Forks that have begun.
+/// The created forks.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Forks {
     /// The forks.
@@ -58,7 +57,7 @@ impl Operation for ForkSession {
 
     async fn run(self, context: &OperationContext<'_>) -> Result<Forks, OperationError> {
         if !(1..=FORKS_MAX).contains(&self.count) {
-            return Err(OperationError::invalid(format!("count is from 1 to {FORKS_MAX}, not {}", self.count)));
+            return Err(OperationError::invalid(format!("count is {}; it must be from 1 to {FORKS_MAX}", self.count)));
         }
         check_agent(self.agent.as_deref().unwrap_or_default())?;
         self.create_id.as_deref().map_or(Ok(()), check_create_id)?;
@@ -68,7 +67,7 @@ impl Operation for ForkSession {
         let mut begun: Vec<(Session, bool)> = Vec::new();
         for number in 1..=self.count {
             let new = ForkOptions {
-                // All at the position of the first.
+                // All forks are at the first fork's position.
                 at: asked.or_else(|| Some(begun.first()?.0.origin()?.at)),
                 name: self.name.as_ref().map(|name| format!("{name}-{number}")),
                 agent: self.agent.clone().unwrap_or_default(),
@@ -79,10 +78,10 @@ impl Operation for ForkSession {
             match context.hub.fork_once(parent.id(), new).await {
                 Ok(child) => begun.push(child),
                 Err(error) => {
-                    // What an earlier request has begun stays.
+                    // Forks of an earlier request stay.
                     for (child, _) in begun.into_iter().filter(|(_, is_new)| *is_new) {
                         if let Err(error) = context.hub.remove(child.id()).await {
-                            tracing::warn!(%error, "one of several forks is left although another could not begin");
+                            tracing::warn!(%error, "failed to remove a fork after another fork failed");
                         }
                     }
                     return Err(error.into());

@@ -11,25 +11,25 @@ use crate::engine::event::{CallStarted, Event};
 use crate::engine::id::Seq;
 use crate::view::{CallDocument, CallFilter, CallRows, CallViews, Position, subject};
 
-/// Calls of a page at most.
+/// Limit for the calls of a page.
 const LIMIT: usize = 1000;
-/// Bytes of a page at most, unless its one call has more.
+/// Limit for a page in bytes, unless its only call is larger.
 const BYTES: usize = 4 << 20;
-/// Events that are searched for the calls of a page.
+/// Limit for the events that are searched for a page.
 const EVENTS: u64 = 200_000;
 const SUBJECT_MAX: usize = 200;
 
-/// Lists the calls of a session in the order in which they began, page by page; only some of them where fields say which.
-/// A page may be short, or empty, before the end: `next` says where to go on.
+/// Lists the calls of a session in the order in which they began, page by page, optionally filtered. A page may be
+/// short or empty before the end; `next` is where to continue.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub struct ListCalls {
-    /// The position to start from; 1 by default.
+    /// The start position; 1 by default.
     pub from: Option<Position>,
-    /// The most calls that are given, from 1 to 1000.
+    /// Limit for the calls of the page, from 1 to 1000.
     #[serde(default = "usual")]
     #[schemars(range(min = 1, max = 1000))]
     pub limit: usize,
-    /// The calls that are wanted.
+    /// The filter.
     #[serde(flatten)]
     pub filter: CallFilter,
 }
@@ -43,7 +43,7 @@ fn usual() -> usize {
 pub struct CallsPage {
     /// The position of the session's last event.
     pub head: Seq,
-    /// The position to go on from; null at the end.
+    /// The start of the next page; null at the end.
     pub next: Option<Seq>,
     /// The calls.
     pub calls: Vec<ListedCall>,
@@ -55,7 +55,7 @@ pub struct ListedCall {
     /// The call.
     #[serde(flatten)]
     pub call: CallDocument,
-    /// Its subject in one line: a command, a path, a pattern. Characters that mislead are escaped.
+    /// Its command, path or pattern, in one line. Misleading characters are escaped.
     pub summary: String,
 }
 
@@ -80,7 +80,7 @@ impl Operation for ListCalls {
                 last = last.max(row.finished.unwrap_or(row.call));
                 if wanted.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             })?;
-            // Only of these calls documents are made.
+            // Documents are built only for these calls.
             let mut page = LogPage::new((limit, BYTES), false);
             let mut calls = CallViews::from(&session, wanted.first().copied().unwrap_or(1))?;
             if let Some(&first) = wanted.first() {

@@ -10,33 +10,33 @@ use crate::engine::id::Seq;
 use crate::reducers::{Change, Entry};
 use crate::view::{ChangeShape, Position};
 
-/// Changes that are given at most.
+/// Limit for the listed changes.
 const LIMIT: usize = 10_000;
 
-/// Lists what differs in a session's files between two positions, without contents.
+/// Lists the entries that differ between two positions of a session, without contents.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListChanges {
-    /// The position to start from; by default 0, before the first event.
+    /// The start position; by default 0, before the first event.
     pub from: Option<Position>,
-    /// The position to come to, which may be an earlier one; by default the last one.
+    /// The end position, which may be before the start; the last one by default.
     pub to: Option<Position>,
 }
 
 /// The entries that differ between two positions.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ChangeList {
-    /// The position to start from.
+    /// The start position.
     pub from: Seq,
-    /// The position to come to.
+    /// The end position.
     pub to: Seq,
-    /// The changes, sorted by path: 10,000 at most.
+    /// At most 10,000 changes, sorted by path.
     pub changes: Vec<ListedChange>,
-    /// True where there are more.
+    /// True if there are more changes.
     pub more: bool,
 }
 
-/// The change of a path.
+/// A changed entry.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ListedChange {
     /// `added`, `removed` or `changed`, the path, and the entries: `before` unless it was added, `after` unless it was
@@ -44,9 +44,9 @@ pub struct ListedChange {
     #[serde(flatten)]
     #[schemars(with = "ChangeShape")]
     pub change: Change,
-    /// The kind of the entry, the later one if there is one: `file`, `symlink`, `directory` or `special`.
+    /// The kind of the entry after the change, or before it if removed: `file`, `symlink`, `directory` or `special`.
     pub kind: &'static str,
-    /// Its bytes.
+    /// Its size in bytes.
     pub size: u64,
 }
 

@@ -8,18 +8,18 @@ use super::{Operation, OperationContext, OperationError, OperationRoute, reading
 use crate::engine::id::Seq;
 use crate::view::{EventDocument, Position};
 
-/// Events of a page at most.
+/// Limit for the events of a page.
 const LIMIT: usize = 1000;
-/// Bytes of a page at most, unless its one event has more.
+/// Limit for a page in bytes, unless its only event is larger.
 const BYTES: usize = 4 << 20;
 
-/// Gives a page of a session's log.
+/// Returns a page of a session's log.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListEvents {
-    /// The first position; 1 by default.
+    /// The start position; 1 by default.
     pub from: Option<Position>,
-    /// The most events that are given, from 1 to 1000.
+    /// Limit for the events of the page, from 1 to 1000.
     #[serde(default = "usual")]
     #[schemars(range(min = 1, max = 1000))]
     pub limit: usize,
@@ -33,9 +33,9 @@ fn usual() -> usize {
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Page")]
 pub struct EventsPage {
-    /// The events, in order. A page may have fewer than it could where they are large.
+    /// The events, in order. Large events may make a page shorter than its limit.
     pub events: Vec<EventDocument>,
-    /// The beginning of the next page; null at the end.
+    /// The start of the next page; null at the end.
     pub next: Option<Seq>,
     /// The position of the session's last event.
     pub head: Seq,

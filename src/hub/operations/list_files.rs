@@ -9,18 +9,18 @@ use crate::engine::path::EntryPath;
 use crate::reducers::{Entry, VirtualFileSystem};
 use crate::view::{self, EntryDocument, Position};
 
-/// Lists the entries of a workspace as they were at a position.
+/// Lists the entries of a workspace at a position.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListFiles {
     /// The position; the last one by default.
     pub at: Option<Position>,
-    /// Only what is below this directory; the root by default.
+    /// Only entries below this directory; the root by default.
     pub below: Option<String>,
-    /// Also what is in the directories below it; true by default.
+    /// True (the default) to include entries of subdirectories.
     #[serde(default = "yes")]
     pub recursive: bool,
-    /// Only so many levels below it; 1 is what is in the directory itself.
+    /// Limit for the levels below the directory; 1 lists only its own entries.
     pub depth: Option<u32>,
 }
 
@@ -39,7 +39,7 @@ impl Operation for ListFiles {
         reading(move || {
             let files = VirtualFileSystem::of(&state_at(&session, self.at)?);
             if !files.is_directory(&directory) {
-                return Err(OperationError::not_found(format!("there is no directory {} there", directory.rooted())));
+                return Err(OperationError::not_found(format!("{} is not a directory", directory.rooted())));
             }
             let document = |(path, entry): (&EntryPath, &Entry)| view::entry(path, entry);
             let is_near = |(path, _): &(&EntryPath, &Entry)| {

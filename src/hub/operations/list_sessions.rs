@@ -10,18 +10,18 @@ use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::name_index::name_of;
 use crate::engine::store::{SessionEntry, StoreError};
 
-/// Sessions of a page at most.
+/// Limit for the sessions of a page.
 const LIMIT: usize = 1000;
 
-/// Lists the sessions, the oldest first. Page by page, `after` is the `session` of the last one that was listed; the end
-/// is where none comes. `calls` is null where a session can't be read.
+/// Lists the sessions, oldest first. For the next page, set `after` to the `session` of the last one listed; an empty
+/// page is the end. `calls` is null if a session can't be read.
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListSessions {
-    /// The most that are listed, from 1 to 1000; all by default.
+    /// Limit for the sessions of the page, from 1 to 1000; all by default.
     #[schemars(range(min = 1, max = 1000))]
     pub limit: Option<usize>,
-    /// Only those behind this one in the list: its whole id.
+    /// The full id of a session; only sessions after it are listed.
     #[schemars(with = "Option<String>", regex(pattern = r"^[0-9a-f]{32}$"))]
     pub after: Option<SessionId>,
 }
@@ -41,7 +41,7 @@ impl Operation for ListSessions {
             let entries = sessions.list()?;
             let from = match self.after {
                 None => 0,
-                // Without the session its place in the list is unknown.
+                // A removed session has no place in the list.
                 Some(after) => match entries.iter().position(|entry| entry.id == after) {
                     Some(at) => at + 1,
                     None => return Err(StoreError::NoSession(after).into()),
@@ -62,7 +62,7 @@ pub struct SessionDocument {
     pub session: SessionId,
     /// Its name.
     pub name: String,
-    /// The session of which it is a child; null where it is none's.
+    /// Its parent; null if it has none.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub parent: Option<SessionId>,
@@ -70,12 +70,12 @@ pub struct SessionDocument {
     pub backend: String,
     /// The position of its last event.
     pub events: Seq,
-    /// The number of calls in it; null in a list where its state can't be read.
+    /// The number of its calls; null, in lists, if its state can't be read.
     pub calls: Option<u64>,
-    /// When it began, in UTC.
+    /// Its creation time, in UTC.
     #[schemars(with = "String")]
     pub created: Timestamp,
-    /// When its last event was recorded, in UTC.
+    /// The time of its last event, in UTC.
     #[schemars(with = "String")]
     pub updated: Timestamp,
 }

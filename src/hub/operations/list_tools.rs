@@ -10,7 +10,7 @@ use crate::tools::ToolDescription;
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListTools {
-    /// A session: also the tools that programs have registered for it alone.
+    /// A session; includes the tools that programs registered only for it.
     pub session: Option<String>,
 }
 

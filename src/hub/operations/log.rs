@@ -1,4 +1,4 @@
-//! The history of a session, from its calls or its events.
+//! The history of a session, as calls or events.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -12,22 +12,21 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::view::{self, Call, CallDocument, CallViews, EventDocument, Position};
 
-/// Events or calls that are given when nothing is said, and at most.
+/// Default and maximum number of events or calls.
 const COUNT: usize = 50;
 const COUNT_MAX: usize = 1000;
-/// Events of most calls, at most.
+/// Upper bound for the events of most calls.
 const EVENTS_OF_A_CALL: u64 = 8;
 
-/// Shows what happened in a session, in order: its calls, with who made them, how they ended and what they changed; or all
-/// of its events.
+/// Shows what happened in a session, in order: its calls with agent, outcome and changes, or all of its events.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
-    /// The first position to look at; by default so far back that the last ones are shown.
+    /// The start position; by default chosen so that the last entries are shown.
     pub from: Option<Position>,
-    /// The number that is given, 1 to 1000; 50 by default.
+    /// Limit for the entries, 1 to 1000; 50 by default.
     pub limit: Option<usize>,
-    /// Gives events one by one, and not put together to calls.
+    /// True to return single events instead of calls.
     #[serde(default)]
     pub events: bool,
 }
@@ -42,12 +41,12 @@ pub struct LogDocument {
     pub name: String,
     /// The position of its last event.
     pub head: Seq,
-    /// The position from which on to ask for what follows; null at the end.
+    /// The start of the next page; null at the end.
     pub next: Option<Seq>,
-    /// The calls, where events were not asked for.
+    /// The calls, unless events were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<Vec<CallDocument>>,
-    /// The events, where they were asked for.
+    /// The events, if they were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<EventDocument>>,
 }
@@ -55,14 +54,14 @@ pub struct LogDocument {
 impl Operation for Log {
     const NAME: &'static str = "log";
     const TOOL: Option<OperationTool> =
-        Some(OperationTool::new("session_log", OperationEffect::Looks, TooLong::Cut("limit gives less at once")));
+        Some(OperationTool::new("session_log", OperationEffect::Looks, TooLong::Cut("use limit for shorter results")));
     type Output = LogDocument;
 
     async fn run(self, context: &OperationContext<'_>) -> Result<LogDocument, OperationError> {
         let (session, bytes_max) = (context.session().await?, context.bytes_max);
         let limit = self.limit.unwrap_or(COUNT);
         if !(1..=COUNT_MAX).contains(&limit) {
-            return Err(OperationError::invalid(format!("limit is a number from 1 to {COUNT_MAX}")));
+            return Err(OperationError::invalid(format!("limit is {limit}; it must be from 1 to {COUNT_MAX}")));
         }
         reading(move || {
             let from = self.from.as_ref().map(|from| view::first_read(&session, from)).transpose()?;
@@ -81,7 +80,7 @@ impl Operation for Log {
     }
 }
 
-/// Reads events, without a position the last ones; the limits are their number and their bytes.
+/// Reads events from a position, or the last ones. The limits are a count and a size in bytes.
 pub(crate) fn events(
     session: &Session,
     from: Option<Seq>,
@@ -115,7 +114,7 @@ fn calls(session: &Session, from: Option<Seq>, limits: (usize, usize)) -> Result
             fits
         })?,
         None => {
-            // Only of those on the page documents are made.
+            // Documents are built only for calls on the page.
             for call in last_calls(session, head, limits.0)?.into_iter().rev() {
                 if !page.take(call.document(may_run)) {
                     break;
@@ -131,7 +130,7 @@ fn calls(session: &Session, from: Option<Seq>, limits: (usize, usize)) -> Result
     Ok(LogDocument { session, name, head, next, calls: Some(calls), events: None })
 }
 
-/// Returns the last calls. It reads the end of the history, and as much before it as it takes.
+/// Returns the last calls. Reads backward from the end of the history in growing spans.
 fn last_calls(session: &Session, head: Seq, count: usize) -> Result<VecDeque<Call>, SessionError> {
     let mut span = EVENTS_OF_A_CALL * count as u64;
     loop {
@@ -148,7 +147,7 @@ fn last_calls(session: &Session, head: Seq, count: usize) -> Result<VecDeque<Cal
     }
 }
 
-/// Visits calls in the order in which they began, for as long as `take` is true.
+/// Visits calls in the order in which they began, until `take` returns false.
 fn visit_calls(session: &Session, from: Seq, take: &mut dyn FnMut(Call) -> bool) -> Result<(), SessionError> {
     let (mut calls, mut goes_on) = (CallViews::from(session, from)?, true);
     session.visit(from, &mut |event| {
@@ -164,12 +163,12 @@ fn visit_calls(session: &Session, from: Seq, take: &mut dyn FnMut(Call) -> bool)
     Ok(())
 }
 
-/// The documents of a page, with their bytes: as many as fit, at least one.
+/// The documents of a page with their sizes: as many as fit, but at least one.
 pub(super) struct LogPage<D> {
     found: VecDeque<(D, usize)>,
     bytes: usize,
     limits: (usize, usize),
-    /// Drops the first documents, and not the last ones.
+    /// True to drop the first documents of a full page instead of the last.
     keeps_last: bool,
 }
 
@@ -270,12 +269,12 @@ mod tests {
         assert_eq!(page(&session, Some(1), 2), (vec![ended, running[0]], Some(running[1])));
         assert_eq!(page(&session, Some(running[1]), 2), (vec![running[1]], None));
         assert_eq!(page(&session, None, 2), (running.to_vec(), None));
-        // A call that never ends holds up none that ended.
+        // A call that never ends does not delay calls that ended.
         let later = begin(&session, json!({}));
         end(&session, later);
         assert_eq!(page(&session, Some(running[0]), 9), (vec![running[0], running[1], later], None));
         let open = calls(&session, Some(running[0]), (1, BYTES_MAX)).unwrap().calls.unwrap();
-        assert_eq!(open[0].status, "interrupted", "no process is there to run it");
+        assert_eq!(open[0].status, "interrupted", "no process runs it");
     }
 
     #[test]

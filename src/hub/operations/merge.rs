@@ -1,4 +1,4 @@
-//! The changes of a child, brought into a session further up.
+//! Merging a child's changes into an ancestor.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,26 +10,26 @@ use crate::engine::session::Session;
 use crate::reducers::MergeChoices;
 use crate::tools::{MergeOutcome, MergeReport};
 
-/// Merges what a clone changed since it began, or since it was merged last, into the session that it comes from: files by
-/// paths, texts by lines. With a conflict nothing is changed, and the conflicts are told.
+/// Merges a clone's changes since its beginning or last merge into the session that it was cloned from: files by path,
+/// text by line. On a conflict nothing changes, and the conflicts are returned.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "MergeRequest")]
 #[serde(deny_unknown_fields)]
 pub struct Merge {
-    /// The child, by name or by the beginning of its id.
+    /// The child, by name or id prefix.
     pub child: String,
-    /// Paths and globs (`src`, `*.lock`, `docs/**`) at or below which conflicts are decided for the child's side; `/` for
-    /// all. One that fits no entry of either side is an error.
+    /// Paths and globs (`src`, `*.lock`, `docs/**`) at or below which the child's side wins conflicts; `/` for all. A
+    /// path or glob that matches no entry of either side is an error.
     #[serde(default)]
     pub theirs: Vec<String>,
-    /// Paths and globs at or below which conflicts are decided for the parent's side.
+    /// Paths and globs at or below which the parent's side wins conflicts.
     #[serde(default)]
     pub ours: Vec<String>,
-    /// Globs of more generated files. Where both sides changed one, the parent's stays without a conflict, as for
-    /// `__pycache__`, other caches of tools, and what the parent's `.gitignore` files ignore.
+    /// Globs of additional generated files. If both sides changed one, the parent's version stays without a conflict,
+    /// as for `__pycache__`, other tool caches, and paths that the parent's `.gitignore` files ignore.
     #[serde(default)]
     pub generated: Vec<String>,
-    /// Only tells what would be merged.
+    /// True to only report what would be merged.
     #[serde(default)]
     pub dry_run: bool,
     /// The agent who merges.
@@ -45,7 +45,7 @@ impl Operation for Merge {
             OperationEffect::Changes,
             TooLong::Cut("session_diff shows what the child changed, session_log what was merged"),
         )
-        .for_session("into", "The session to merge into: the child's parent, which is the default, or one further up.")
+        .for_session("into", "The session to merge into: an ancestor of the child, by default its parent.")
         .hiding(&["agent"]),
     );
     type Output = MergeDocument;
@@ -59,7 +59,7 @@ impl Operation for Merge {
             (Some(wanted), _) => wanted.clone(),
             (None, Some(origin)) => origin.parent.to_string(),
             (None, None) => {
-                let what = format!("session {} began by itself: it has no parent to be merged into", child.name());
+                let what = format!("session {} has no parent to merge into", child.name());
                 return Err(OperationError::invalid(what));
             }
         };
@@ -72,11 +72,11 @@ impl Operation for Merge {
     fn text(merge: &MergeDocument) -> String {
         let (report, child, into) = (&merge.report, &merge.report.child_name, &merge.into_name);
         let mut text = match report.outcome {
-            MergeOutcome::Nothing => format!("{child} has changed nothing that {into} does not have"),
+            MergeOutcome::Nothing => format!("{child} has no changes that {into} lacks"),
             MergeOutcome::Merged if merge.dry_run => format!("{child} could be merged into {into}:"),
             MergeOutcome::Merged => format!("{child} is merged into {into}:"),
             MergeOutcome::Conflicted => format!(
-                "{child} is not merged into {into}: both changed the same; choose with ours or theirs for each of these paths:"
+                "{child} is not merged into {into}: conflicts; choose with ours or theirs for each of these paths:"
             ),
         };
         if report.outcome == MergeOutcome::Conflicted {
@@ -100,12 +100,12 @@ pub struct MergeDocument {
     /// The merge.
     #[serde(flatten)]
     pub report: MergeReport,
-    /// The session that it was merged into.
+    /// The session merged into.
     #[schemars(with = "String")]
     pub into: SessionId,
     /// Its name.
     pub into_name: String,
-    /// True where nothing was to be done.
+    /// True if it was a dry run.
     pub dry_run: bool,
 }
 

@@ -1,4 +1,5 @@
-//! The verbs of the program, one file each: parameters, output, and the work. The faces are made from this table.
+//! The operations of the program, one file each: parameters, output and implementation. The HTTP API and the MCP tools
+//! are generated from the table of operations.
 
 mod align;
 mod annotate;
@@ -107,18 +108,18 @@ pub use timeline::{ShowTimeline, TimelineBucket, TimelineDocument};
 pub use undo::{ExternalChange, PassedCall, Undo, UndoDocument, UndoneCall};
 pub use verify::{Verification, Verify};
 
-/// A verb: its fields are the parameters, its documentation is what the faces say of it.
+/// An operation. Its fields are the parameters; its documentation is the description in the APIs.
 pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
-    /// The name in the description of the API.
+    /// The name in the API description.
     const NAME: &'static str;
-    /// The place in the HTTP API, if it has one.
+    /// The route in the HTTP API, if any.
     const ROUTE: Option<OperationRoute> = None;
-    /// The face as a tool for models, if it has one.
+    /// The form as a tool for models, if any.
     const TOOL: Option<OperationTool> = None;
     /// The result.
     type Output: Serialize + JsonSchema + Send + 'static;
 
-    /// Does the work.
+    /// Runs the operation.
     fn run(self, context: &OperationContext<'_>) -> impl Future<Output = Result<Self::Output, OperationError>> + Send;
 
     /// Renders a result for a model.
@@ -126,66 +127,66 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
         serde_json::to_string_pretty(output).unwrap_or_default()
     }
 
-    /// Tells whether it did what was asked for.
+    /// Returns true if the operation did what was requested.
     fn is_well(_output: &Self::Output) -> bool {
         true
     }
 }
 
-/// The place of a verb in the HTTP API. A parameter in the path, `session` apart, is a field of the verb; the other
-/// fields are in the query of GET and DELETE, and in the body of POST.
+/// The route of an operation in the HTTP API. Path parameters, except `session`, are fields of the operation; the other
+/// fields are in the query for GET and DELETE, and in the body for POST.
 #[derive(Debug, Clone, Copy)]
 pub struct OperationRoute {
     /// `GET`, `POST` or `DELETE`.
     pub method: &'static str,
     /// The path, with `{session}`.
     pub path: &'static str,
-    /// The group in the description.
+    /// The group in the API description.
     pub tag: &'static str,
-    /// The status of a success. With 201 comes the address of the session that began, with 202 and 204 no document.
+    /// The status on success. 201 comes with the address of the created session; 202 and 204 have no document.
     pub status: u16,
 }
 
-/// The face of a verb as a tool for models.
+/// The form of an operation as a tool for models.
 #[derive(Debug, Clone, Copy)]
 pub struct OperationTool {
     /// The tool.
     pub name: &'static str,
-    /// The effect on sessions and the world.
+    /// The effect on sessions and the outside.
     pub effect: OperationEffect,
-    /// The parameter that names the session, and its meaning.
+    /// The parameter that names the session, and its description.
     pub session: (&'static str, &'static str),
-    /// The parameters that a model may not give.
+    /// The parameters that are hidden from models.
     pub hidden: &'static [&'static str],
-    /// The treatment of a result that is too long.
+    /// The handling of a result that is too long.
     pub too_long: TooLong,
 }
 
-/// The effect of a verb on sessions and the world.
+/// The effect of an operation on sessions and the outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperationEffect {
-    /// It only looks.
+    /// Only reads.
     Looks,
-    /// It begins something new.
+    /// Creates something new.
     Adds,
-    /// It changes a session's files.
+    /// Changes a session's files.
     Changes,
-    /// It runs a command in copies.
+    /// Runs or stops commands.
     Runs,
 }
 
-/// The treatment of a result that is too long for a model, with the advice that goes with it.
+/// The handling of a result that is too long for a model, with advice for the model.
 #[derive(Debug, Clone, Copy)]
 pub enum TooLong {
-    /// It is cut: it reports a change.
+    /// Cuts the result, since the operation has made a change.
     Cut(&'static str),
-    /// It is refused: nothing is lost by that.
+    /// Refuses the result, since the operation only reads.
     Refuse(&'static str),
 }
 
 impl OperationTool {
     const fn new(name: &'static str, effect: OperationEffect, too_long: TooLong) -> Self {
-        let session = ("session", "The session, by name or by the beginning of its id; this client's own by default.");
+        let session = ("session", "The session, by name or id prefix; this client's own by default.");
         Self { name, effect, session, hidden: &[], too_long }
     }
 
@@ -216,44 +217,44 @@ impl OperationRoute {
     }
 }
 
-/// The surroundings of a verb.
+/// The context of an operation.
 pub struct OperationContext<'a> {
     /// The open workspaces.
     pub hub: &'a Hub,
-    /// The session that the caller names.
+    /// The session that the caller named.
     pub session: Option<String>,
     /// The caller.
     pub caller: &'a dyn Caller,
-    /// Cancels the work.
+    /// Cancels the operation.
     pub cancel: CancellationToken,
-    /// Takes words about the progress.
+    /// Receives progress messages.
     pub progress: Option<mpsc::UnboundedSender<String>>,
-    /// Bytes that a result should not exceed.
+    /// Limit for the result in bytes.
     pub bytes_max: usize,
 }
 
-/// The one for whom a verb is done: which sessions it may reach, and under which rules.
+/// The caller of an operation: determines the accessible sessions and the rules.
 pub trait Caller: Send + Sync {
-    /// Finds a session; the caller's own when none is named.
+    /// Finds a session; the caller's own if none is named.
     fn session<'a>(&'a self, wanted: Option<&'a str>) -> BoxFuture<'a, Result<Session, OperationError>>;
 
-    /// Opens the workspace of such a session.
+    /// Opens such a session's workspace.
     fn open<'a>(&'a self, wanted: Option<&'a str>) -> BoxFuture<'a, Result<OpenSession, OperationError>>;
 
     /// Returns the rules for commands.
     fn rules(&self) -> &ShellRules;
 
-    /// Checks that the caller may say itself below which directories of the host mounts may be.
+    /// Checks that the caller may choose the host directories below which mounts are allowed.
     fn may_name_roots(&self) -> Result<(), OperationError> {
-        Err(OperationError::refused("it may not say which directories are allowed"))
+        Err(OperationError::refused("this client may not choose the allowed directories"))
     }
 
-    /// Tells whether the caller is a model, whose person keeps what it had.
+    /// Returns true if the caller is a model, which must not remove its person's files.
     fn is_model(&self) -> bool {
         false
     }
 
-    /// Decides whether the command of a bisection may run. The policy of the bisection decides again for each run.
+    /// Decides if a bisection's command may run. The bisection's policy decides again for each run.
     fn allow<'a>(&'a self, bisection: Bisection) -> BoxFuture<'a, Result<Bisection, OperationError>> {
         async { Ok(bisection) }.boxed()
     }
@@ -264,7 +265,7 @@ impl OperationContext<'_> {
         self.caller.session(self.session.as_deref()).await
     }
 
-    /// Returns the session; with what has changed outside of calls by now, where its workspace is open.
+    /// Returns the session. If `is_fresh` and its workspace is open, records external changes first.
     pub(crate) async fn session_now(&self, is_fresh: bool) -> Result<Session, OperationError> {
         let session = self.session().await?;
         if is_fresh {
@@ -273,7 +274,7 @@ impl OperationContext<'_> {
         Ok(session)
     }
 
-    /// Returns the hub with the directories that the caller allows itself, or those of the server. A stranger has none.
+    /// Returns the hub with the caller's allowed directories, or else the server's. A stranger may use none.
     pub(crate) async fn hub_within(&self, roots: Vec<HostPath>) -> Result<Hub, OperationError> {
         if roots.is_empty() {
             let is_stranger = check_sandbox(&self.caller.rules().caller).is_err();
@@ -284,7 +285,7 @@ impl OperationContext<'_> {
         Ok(self.hub.with_roots(roots))
     }
 
-    /// Checks that the caller may command the session's processes.
+    /// Checks that the caller may control the session's processes.
     async fn check_commands(&self) -> Result<(), OperationError> {
         match self.open().await?.tool_runner().workspace().unrecorded_shell() {
             Some(shell) if !shell.properties().sandboxed => check_sandbox(&self.caller.rules().caller),
@@ -314,15 +315,15 @@ pub(crate) fn check_agent(agent: &str) -> Result<(), OperationError> {
     }
 }
 
-/// A result, in whichever form a face wants it.
+/// A result, which can be rendered for each API.
 pub trait OperationAnswer: Send {
-    /// Writes it as JSON.
+    /// Serializes it as JSON.
     fn json(&self) -> serde_json::Result<Vec<u8>>;
     /// Returns it as a value.
     fn value(&self) -> serde_json::Result<Value>;
     /// Renders it for a model.
     fn text(&self) -> String;
-    /// Tells whether it did what was asked for.
+    /// Returns true if the operation did what was requested.
     fn is_well(&self) -> bool;
 }
 
@@ -349,23 +350,23 @@ impl<O: Operation> OperationAnswer for Answered<O> {
 type Run = for<'a> fn(Value, &'a OperationContext<'a>) -> OperationFuture<'a>;
 type OperationFuture<'a> = BoxFuture<'a, Result<Box<dyn OperationAnswer>, OperationError>>;
 
-/// A row of the table: a verb without its types.
+/// A type-erased operation: a row of the table.
 pub struct OperationEntry {
     /// The name.
     pub name: &'static str,
-    /// The place in the HTTP API.
+    /// The route in the HTTP API.
     pub route: Option<OperationRoute>,
-    /// The face as a tool.
+    /// The form as a tool.
     pub tool: Option<OperationTool>,
-    /// Makes the schema of the parameters.
+    /// Generates the schema of the parameters.
     pub params: fn(&mut SchemaGenerator) -> Schema,
-    /// Makes the schema of the result.
+    /// Generates the schema of the result.
     pub output: fn(&mut SchemaGenerator) -> Schema,
-    /// Does the work, with parameters as JSON.
+    /// Runs the operation with parameters as JSON.
     pub run: Run,
     /// The parameters by name, with their schemas.
     pub fields: Arc<Map<String, Value>>,
-    /// The words about it.
+    /// The description.
     pub about: String,
 }
 
@@ -397,7 +398,7 @@ fn row<O: Operation>() -> OperationEntry {
     }
 }
 
-/// Returns the table of the verbs.
+/// Returns the table of operations.
 pub fn operations() -> &'static [OperationEntry] {
     static TABLE: LazyLock<Vec<OperationEntry>> = LazyLock::new(|| {
         vec![

@@ -1,4 +1,4 @@
-//! Processes that run in the background of a session.
+//! Background processes of a session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,11 +38,11 @@ async fn process(context: &OperationContext<'_>, number: Seq) -> Result<Arc<Proc
 
 pub(crate) fn no_process(session: &str, number: Seq) -> OperationError {
     OperationError::not_found(format!(
-        "session {session} has no process {number}; those that ended long ago, or before the server began, are in its log"
+        "session {session} has no process {number}; its log has those that ended long ago or before the server started"
     ))
 }
 
-/// Lists the processes of a session that run in the background, and the last ones that have ended.
+/// Lists a session's running background processes and the last finished ones.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListProcesses {}
@@ -58,7 +58,7 @@ impl Operation for ListProcesses {
     }
 }
 
-/// Tells of a process.
+/// Shows a process.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowProcess {
@@ -77,14 +77,14 @@ impl Operation for ShowProcess {
     }
 }
 
-/// Waits for the end of a process, and tells of it; after `timeout_seconds` as it is then.
+/// Waits for a process to end, at most `timeout_seconds`, and returns its status.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "WaitRequest")]
 #[serde(deny_unknown_fields)]
 pub struct WaitProcess {
     /// Its number.
     pub process: Seq,
-    /// Seconds to wait, at most 86,400; until its end by default.
+    /// Seconds to wait, at most and by default 86,400.
     pub timeout_seconds: Option<f64>,
 }
 
@@ -98,10 +98,9 @@ impl Operation for WaitProcess {
         let seconds = self.timeout_seconds.unwrap_or(86_400.0);
         let time = Duration::try_from_secs_f64(seconds).ok().filter(|time| time.as_secs() <= 86_400);
         let time =
-            time.ok_or_else(|| OperationError::invalid(format!("timeout_seconds is {seconds}; at most 86400")))?;
+            time.ok_or_else(|| OperationError::invalid(format!("timeout_seconds is {seconds}; the limit is 86400")))?;
         let process = process(context, self.process).await?;
         tokio::select! {
-            // Later it is as it is then.
             _ = tokio::time::timeout(time, process.ended()) => {}
             () = context.cancel.cancelled() => {}
         }
@@ -109,7 +108,7 @@ impl Operation for WaitProcess {
     }
 }
 
-/// Sends input to a process: `text` or `base64`, at most 4 MiB. It waits while the process does not read.
+/// Sends input to a process: `text` or `base64`, at most 4 MiB. Waits while the process does not read.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "ProcessInput")]
 #[serde(deny_unknown_fields)]
@@ -120,10 +119,10 @@ pub struct SendInput {
     pub text: Option<String>,
     /// Bytes, as base64.
     pub base64: Option<String>,
-    /// Ends the input after it; at a terminal as Ctrl-D does.
+    /// True to end the input afterwards; on a terminal, like Ctrl-D.
     #[serde(default)]
     pub end: bool,
-    /// The size of its terminal from now on.
+    /// The new size of its terminal.
     pub window: Option<WindowSize>,
 }
 
@@ -152,7 +151,7 @@ impl Operation for SendInput {
             () = context.cancel.cancelled() => false,
         };
         if !sent {
-            return Err(OperationError::refused(format!("process {} takes no input any more", self.process)));
+            return Err(OperationError::refused(format!("process {} accepts no more input", self.process)));
         }
         if self.end {
             process.input.end();
@@ -161,7 +160,7 @@ impl Operation for SendInput {
     }
 }
 
-/// Sends a signal to a process and its group. `KILL` ends all that it has started.
+/// Sends a signal to a process and its group. `KILL` ends everything that it has started.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "ProcessSignal")]
 #[serde(deny_unknown_fields)]
@@ -189,7 +188,7 @@ impl Operation for SignalProcess {
         };
         let names = || SIGNALS.map(|(name, _)| name).join(", ");
         let number = number.ok_or_else(|| {
-            OperationError::invalid(format!("signal is {}, or a number from 1 to {SIGNAL_MAX}", names()))
+            OperationError::invalid(format!("signal must be {}, or a number from 1 to {SIGNAL_MAX}", names()))
         })?;
         let process = process(context, self.process).await?;
         context.check_commands().await?;

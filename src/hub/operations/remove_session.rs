@@ -1,11 +1,11 @@
-//! The end of a session.
+//! Removal of a session.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Operation, OperationContext, OperationError, OperationRoute};
 
-/// Removes a session with its files. What its children have of its past they keep.
+/// Removes a session with its files. Its children keep the history that they share with it.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveSession {}

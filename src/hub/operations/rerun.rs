@@ -1,4 +1,4 @@
-//! The recorded calls again, in a fresh session.
+//! Rerun of recorded calls in a fresh session.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,39 +24,39 @@ use crate::view::{
     ChangeDocument, DivergenceDocument, Position, RerunCall, change_between, one_line, rerun_call, subject,
 };
 
-/// Differences that are given.
+/// Limit for the returned differences.
 const SHOWN: usize = 500;
-/// Bytes of each text of a difference that are given.
+/// Returned bytes of each text of a difference.
 const TEXT: usize = 4096;
 const SUBJECT: usize = 100;
-const ADVICE: &str = "name the program in `allow`, or set `auto_confirm` to allow whatever is asked";
+const ADVICE: &str = "name the program in `allow`, or set `auto_confirm` to allow every command that needs approval";
 
-/// Runs a session's recorded calls again, in order, in a throw-away session with a fresh workspace, and tells every
-/// difference. The session itself is only read. Questions about commands are answered as they were recorded; where
-/// commands are not sandboxed, a recorded yes does not count.
+/// Reruns a session's recorded calls, in order, in a throw-away session with a fresh workspace, and reports every
+/// difference. The session itself is only read. Questions about commands get their recorded answers, but for commands
+/// without a sandbox a recorded yes does not count.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "RerunRequest")]
 #[serde(deny_unknown_fields)]
 pub struct RerunCalls {
-    /// Runs only the calls that began at this position or before.
+    /// Runs only the calls that began at or before this position.
     pub until: Option<Position>,
-    /// The backend of the workspace, as for a new session; by default it is like the recorded one's.
+    /// The backend of the workspace, as for a new session; by default like the recorded session's.
     pub backend: Option<String>,
-    /// Options of that backend, as for a new session; a `directory` can't be given.
+    /// Options of that backend, as for a new session, except `directory`.
     #[serde(default)]
     pub options: Map<String, Value>,
-    /// Keeps the fresh session under this name, instead of throwing it away.
+    /// Keeps the fresh session under this name instead of discarding it.
     pub keep: Option<String>,
-    /// Accepted differences, beside the usual ones: `texts`, `ignore_fields`, `ignore_paths` and `text_files`.
+    /// Accepted differences in addition to the normal rules: `texts`, `ignore_fields`, `ignore_paths` and `text_files`.
     #[serde(default)]
     pub rules: Map<String, Value>,
-    /// Leaves out the usual rules, for times, durations, addresses and the like.
+    /// True to disable the normal rules, which cover times, durations, addresses and the like.
     #[serde(default)]
     pub no_default_rules: bool,
     /// Programs that commands may run without a question.
     #[serde(default)]
     pub allow: Vec<String>,
-    /// Answers every question about a command with yes.
+    /// True to answer every question about a command with yes.
     #[serde(default)]
     pub auto_confirm: bool,
 }
@@ -68,30 +68,30 @@ pub struct RerunDocument {
     /// The recorded session.
     #[schemars(with = "String")]
     pub recorded: SessionId,
-    /// The fresh session, where it was kept.
+    /// The fresh session, if it was kept.
     #[schemars(with = "Option<String>")]
     pub session: Option<SessionId>,
-    /// Its name, where it was kept.
+    /// Its name, if it was kept.
     pub name: Option<String>,
-    /// The position whose files it began with.
+    /// The position of the files that it started with.
     pub start: Seq,
-    /// The position with whose files its end was compared.
+    /// The position of the files that its end was compared with.
     pub end: Seq,
     /// The number of calls.
     pub calls: usize,
-    /// The number of those that differed.
+    /// The number of calls that differed.
     pub diverged: usize,
-    /// The number of those that were not made again.
+    /// The number of calls that were skipped.
     pub skipped: usize,
-    /// True where no call and no file differed.
+    /// True if no call and no file differed.
     pub same: bool,
-    /// The calls that differed or were skipped; of their texts and patches the first 4 KiB.
+    /// The calls that differed or were skipped, with texts and patches cut at 4 KiB.
     pub differing: Vec<RerunCall>,
-    /// Differences in the files at the end, likewise.
+    /// Differences in the final files, likewise cut.
     pub files: Vec<ChangeDocument>,
-    /// True where more differed than is given here: 500 differences.
+    /// True if more differed than the 500 differences returned.
     pub more: bool,
-    /// Entries that the fresh workspace lacked, as their contents were never kept.
+    /// Entries that the fresh workspace lacked, since their contents were never stored.
     #[schemars(with = "Vec<String>")]
     pub missing: Vec<EntryPath>,
 }
@@ -104,7 +104,7 @@ impl Operation for RerunCalls {
     async fn run(self, context: &OperationContext<'_>) -> Result<RerunDocument, OperationError> {
         let recorded = context.session().await?;
         let mut rules = ShellRules { asker: None, advice: Some(ADVICE.into()), ..context.caller.rules().clone() };
-        // The length of its commands was allowed once.
+        // Their length was allowed when they were recorded.
         rules.policy.max_chars = MAX_COMMAND_CHARS;
         rules.policy.auto_confirm |= self.auto_confirm;
         rules.policy.allow.extend(self.allow.iter().cloned());
@@ -114,11 +114,11 @@ impl Operation for RerunCalls {
         let (told, shown) = (context.progress.clone(), recorded.clone());
         let tell = move |call: &CallReport| {
             let Some(progress) = &told else { return };
-            // The client may be gone: then it is cancelled.
+            // If the client is gone, the rerun is cancelled.
             drop(progress.send(line(&shown, call)));
         };
         let runtime = Handle::current();
-        // A request that is dropped cancels it; it then ends by itself, and takes the throw-away session with it.
+        // A dropped request cancels it; the work then ends on its own and removes the throw-away session.
         reading(move || {
             let place = self.place(&recorded, &sessions, &home)?;
             if let Some(preparing) = preparing {
@@ -132,7 +132,7 @@ impl Operation for RerunCalls {
                 cancel: cancel.clone(),
             };
             let report = runtime.block_on(self.rerun(&recorded, &home)?.run(fresh, &mut |call| tell(call)))?;
-            // Also where the call that it cancelled was the last one.
+            // Covers a cancellation during the last call, too.
             if report.interrupted || cancel.is_cancelled() {
                 return Err(WorkspaceError::Cancelled.into());
             }
@@ -150,7 +150,7 @@ impl Operation for RerunCalls {
     }
 }
 
-/// The throw-away session in which the calls run, and its workspace.
+/// The throw-away session that the calls run in, and its workspace.
 struct RerunPlace {
     scratch: Scratch,
     spec: WorkspaceSpec,
@@ -169,7 +169,7 @@ impl RerunCalls {
     fn spec(&self, recorded: &Session, home: &Path) -> Result<WorkspaceSpec, OperationError> {
         let Some(backend) = &self.backend else {
             if !self.options.is_empty() {
-                return Err(OperationError::invalid("options are those of a backend: give it, too"));
+                return Err(OperationError::invalid("options need a backend: name one"));
             }
             let unreadable = || SessionError::Unreadable { name: recorded.name().to_owned() };
             let started = recorded.started().ok_or_else(unreadable)?;
@@ -179,9 +179,7 @@ impl RerunCalls {
         let spec = asked.map_err(|error| OperationError::invalid(error.to_string()))?;
         match spec.named_directory() {
             None => Ok(spec),
-            Some(_) => {
-                Err(OperationError::invalid("calls run again in a new directory of their own: leave out directory"))
-            }
+            Some(_) => Err(OperationError::invalid("a rerun always uses a new directory: omit `directory`")),
         }
     }
 

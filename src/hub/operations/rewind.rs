@@ -15,24 +15,24 @@ use crate::reducers::Change;
 use crate::tools::{RewindOptions, Rewound};
 use crate::view::Position;
 
-/// Takes a session back to an earlier position, files and state together. Nothing of its history is lost: a rewind to the
-/// position before it undoes it.
+/// Rewinds a session's files and state to an earlier position. No history is lost: a rewind to the position before it
+/// undoes it.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "RewindRequest")]
 #[serde(deny_unknown_fields)]
 pub struct Rewind {
-    /// The position to which it goes back.
+    /// The position to rewind to.
     pub to: Position,
-    /// Goes on where it would refuse: what was changed from outside is recorded first, what can't be made again stays,
-    /// what was in a person's own directory before the session began is removed. For a model that is refused: only the
-    /// person can remove it.
+    /// True to proceed where it would refuse: external changes are recorded first, entries that can't be restored stay,
+    /// and files that were in a person's own directory before the session began are removed. A model may not remove the
+    /// latter; only the person can.
     #[serde(default)]
     pub force: bool,
-    /// Keeps what was in a person's own directory before the session began, whatever `force` says: where that would be
-    /// removed the rewind is refused.
+    /// True to protect files that were in a person's own directory before the session began, even with `force`: a
+    /// rewind that would remove them is refused.
     #[serde(default)]
     pub keep_earlier: bool,
-    /// Only tells what would happen.
+    /// True to only report what would happen.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -41,12 +41,8 @@ impl Operation for Rewind {
     const NAME: &'static str = "rewind";
     const ROUTE: Option<OperationRoute> = OperationRoute::post("children", "/v1/sessions/{session}/rewind", 200);
     const TOOL: Option<OperationTool> = Some(
-        OperationTool::new(
-            "session_rewind",
-            OperationEffect::Changes,
-            TooLong::Cut("session_diff shows what changed where"),
-        )
-        .hiding(&["keep_earlier"]),
+        OperationTool::new("session_rewind", OperationEffect::Changes, TooLong::Cut("session_diff shows the changes"))
+            .hiding(&["keep_earlier"]),
     );
     type Output = RewoundDocument;
 
@@ -58,9 +54,8 @@ impl Operation for Rewind {
         if spec.is_some_and(|spec| spec.only_watches()) {
             return Err(OperationError::Told {
                 kind: ErrorKind::Refused,
-                detail: "others work in this session's directory, so a rewind would take back what they changed"
-                    .to_owned(),
-                hint: Some("an undo to the same position takes back only what agents' calls changed".to_owned()),
+                detail: "others work in this session's directory, and a rewind would undo their changes".to_owned(),
+                hint: Some("an undo to the same position undoes only the changes of agents' calls".to_owned()),
             });
         }
         let looked = session.clone();
@@ -97,28 +92,28 @@ pub struct RewoundDocument {
     /// The session's name.
     #[serde(skip)]
     pub name: String,
-    /// The position whose files and slices are back.
+    /// The position of the restored files and slices.
     pub to: Seq,
-    /// The position before it.
+    /// The position before the rewind.
     pub from: Seq,
-    /// True where nothing was to be done.
+    /// True if it was a dry run.
     pub dry_run: bool,
-    /// The reason of a refusal; null where it was not refused.
+    /// The reason of a refusal; null if it was not refused.
     pub refused: Option<String>,
-    /// The positions of what was recorded; null when nothing was.
+    /// The positions of the recorded events; null if nothing was recorded.
     pub recorded: Option<RewoundRange>,
-    /// The changes of files, without patches.
+    /// The file changes, without patches.
     #[schemars(with = "Vec<Map<String, Value>>")]
     pub changes: Vec<Change>,
-    /// The names of the slices that are as they were then.
+    /// The names of the restored slices.
     pub slices: Vec<String>,
-    /// Paths of what had been changed from outside and was recorded first.
+    /// Paths of external changes that were recorded first.
     #[schemars(with = "Vec<String>")]
     pub drift: Vec<EntryPath>,
-    /// Paths that could not be brought back and were left.
+    /// Paths that could not be restored and were left unchanged.
     #[schemars(with = "Vec<String>")]
     pub left: Vec<EntryPath>,
-    /// Paths of what was removed or replaced for good, as its contents were never kept.
+    /// Paths that were removed or replaced for good, since their contents were never stored.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub lost: Vec<EntryPath>,
@@ -128,7 +123,7 @@ pub struct RewoundDocument {
     pub apart: Vec<EntryPath>,
 }
 
-/// From one position to another, both included.
+/// A range of positions, both ends included.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "PositionRange")]
 pub struct RewoundRange {

@@ -1,4 +1,4 @@
-//! The next event at which a condition is met.
+//! Search for the next event that meets a condition.
 
 use std::sync::Arc;
 
@@ -12,39 +12,39 @@ use crate::engine::session::Session;
 use crate::tools::WorkspaceError;
 use crate::view::{HistoryRun, Position, StopCondition};
 
-/// Events that one request looks at.
+/// Limit for the events that one request checks.
 const EVENTS: u64 = 20_000;
-/// Events whose states one request looks at.
+/// Limit for the events whose states one request checks.
 const STATES: u64 = 2_000;
-/// Conditions of one request, and their bytes.
+/// Limits for the conditions of one request: count and total bytes.
 const CONDITIONS: (usize, usize) = (50, 8 << 10);
 
-/// Runs through a session's history until one of several conditions is met, as the debugger does; nothing is executed.
-/// One request looks at 20,000 events, or at the states after 2,000; `next` says from where to ask for more.
+/// Runs through a session's history until one of several conditions is met, like the debugger. Nothing is executed. One
+/// request checks 20,000 events, or the states after 2,000; `next` is where to continue.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunUntil {
-    /// The conditions, one a line, at most 50: `path GLOB`, `kind KIND`, `agent NAME`, `tool NAME`, `failed`, `/REGEX/`, or
-    /// a predicate over slices, such as `Usage.calls > 5`, which is met where it becomes true.
+    /// The conditions, one a line, at most 50: `path GLOB`, `kind KIND`, `agent NAME`, `tool NAME`, `failed`,
+    /// `/REGEX/`, or a predicate over slices, such as `Usage.calls > 5`, which is met where it becomes true.
     pub conditions: String,
-    /// The position to leave; by default before the first event, backward after the last.
+    /// The start position, exclusive; by default before the first event, or with `backward` after the last.
     pub from: Option<Position>,
-    /// Goes towards earlier events.
+    /// True to run towards earlier events.
     #[serde(default)]
     pub backward: bool,
 }
 
-/// The place where a run through a history stopped.
+/// The stop of a run through a history.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Stop")]
 pub struct StopDocument {
-    /// The position of the event; null where no condition is met.
+    /// The position of the event; null if no condition was met.
     pub seq: Option<Seq>,
-    /// The condition that is met there.
+    /// The condition that was met.
     pub because: Option<String>,
     /// The call that the event belongs to.
     pub call: Option<Seq>,
-    /// The position to go on from, where not all was looked at; otherwise null.
+    /// The position to continue from; null if the whole history was checked or a condition was met.
     pub next: Option<Seq>,
 }
 
@@ -65,7 +65,7 @@ impl RunUntil {
         let lines: Vec<&str> = self.conditions.lines().filter(|line| !line.trim().is_empty()).collect();
         let (count, bytes) = CONDITIONS;
         if !(1..=count).contains(&lines.len()) || self.conditions.len() > bytes {
-            let what = format!("conditions has {} lines; give 1 to {count}, of {bytes} bytes together", lines.len());
+            let what = format!("conditions has {} lines; the limits are 1 to {count} and {bytes} bytes", lines.len());
             return Err(OperationError::invalid(what));
         }
         let registry = context.hub.sessions().registry();
@@ -79,7 +79,7 @@ impl RunUntil {
         cancel: &CancellationToken,
     ) -> Result<StopDocument, OperationError> {
         let from = self.from.map(|from| from.resolve(session)).transpose()?;
-        // Asked for last: a session that runs goes on.
+        // Read last, since the head of a running session advances.
         let head = session.head()?;
         let from = from.unwrap_or(if self.backward { head.saturating_add(1) } else { 0 });
         let looks = if conditions.iter().any(|condition| condition.needs_state()) { STATES } else { EVENTS };

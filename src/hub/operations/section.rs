@@ -1,21 +1,21 @@
-//! The text about a workspace.
+//! The prompt section about a workspace.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Operation, OperationContext, OperationError, OperationRoute};
 
-/// Gives the text about a session's workspace that belongs into a prompt. The workspace is opened for it.
+/// Returns the prompt section about a session's workspace. Opens the workspace.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Section {}
 
-/// The words of a prompt about a session's workspace.
+/// The prompt section about a session's workspace.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct SectionDocument {
-    /// The text for the model: what the workspace is, its tools, its limits, what was copied into it.
+    /// The text for the model: the workspace's kind, tools, limits and mounts.
     pub text: String,
-    /// The workspace's directory, as its commands know it; null where they have none.
+    /// The workspace's directory as its commands see it; null if it has none.
     #[serde(default)]
     pub root: Option<String>,
 }

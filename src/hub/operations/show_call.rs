@@ -1,4 +1,4 @@
-//! A call that was made.
+//! A recorded call.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{Operation, OperationContext, OperationError, OperationRoute, reading
 use crate::engine::id::Seq;
 use crate::view::{self, CallDocument, EventDocument};
 
-/// Tells of a call that was made, long texts whole, with its events.
+/// Shows a recorded call, with its events and with long texts in full.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowCall {
@@ -18,15 +18,15 @@ pub struct ShowCall {
     pub call: Seq,
 }
 
-/// A call with all that belongs to it.
+/// A call with its result and events.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct WholeCall {
     /// The call; its `events` are positions.
     #[serde(flatten)]
     call: CallDocument,
-    /// The result of a success, else null.
+    /// The result if it succeeded; otherwise null.
     result: Option<Value>,
-    /// The events themselves, by their positions.
+    /// The events, by position.
     recorded: BTreeMap<String, EventDocument>,
 }
 

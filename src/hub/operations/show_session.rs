@@ -9,7 +9,7 @@ use crate::engine::id::SessionId;
 use crate::engine::store::StoreError;
 use crate::hub::Hub;
 
-/// Tells of one session.
+/// Shows a session.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowSession {}
@@ -28,7 +28,7 @@ pub(super) async fn shown(hub: &Hub, id: SessionId) -> Result<SessionDocument, O
     let sessions = hub.sessions().clone();
     reading(move || {
         let entry = sessions.store().entry(id)?.ok_or(StoreError::NoSession(id))?;
-        // One that can't be read is told of, and not shown.
+        // A session that can't be read is an error.
         sessions.session(id)?.state()?;
         Ok(listed(&entry))
     })

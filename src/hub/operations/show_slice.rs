@@ -8,7 +8,7 @@ use super::show_state::{known_slice, state_at};
 use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
 use crate::view::{Position, slice};
 
-/// Gives a slice of the state at a position.
+/// Returns a slice of the state at a position.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowSlice {

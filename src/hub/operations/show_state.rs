@@ -15,26 +15,26 @@ use crate::engine::state::State;
 use crate::view::{Position, slice, slice_named};
 
 /// Shows the slices of a session's state at any position, such as VirtualFileSystem (its files), ToolCalls, Commands,
-/// Usage, Mounts or Children; or one of them, or a part of one.
+/// Usage, Mounts or Children; or one slice, or part of it.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowState {
-    /// The slice to show; without one all are listed.
+    /// The slice to show; lists all slices by default.
     pub slice: Option<String>,
     /// A JSON pointer to a part of the slice, such as `/src~1main.rs` in VirtualFileSystem.
     pub pointer: Option<String>,
-    /// Shows the state as it was at this position; as it is now by default.
+    /// The position; the current state by default.
     pub at: Option<Position>,
 }
 
-/// A state, and of one slice what it says.
+/// A state, with the value of one slice if requested.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "State")]
 pub struct ShownState {
     /// The state.
     #[serde(flatten)]
     pub state: StateDocument,
-    /// The slice that was asked for, or the part of it; left out where none was.
+    /// The requested slice or part of it; omitted if none was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
 }
@@ -45,7 +45,7 @@ impl Operation for ShowState {
     const TOOL: Option<OperationTool> = Some(OperationTool::new(
         "session_state",
         OperationEffect::Looks,
-        TooLong::Refuse("ask for a part of it with pointer"),
+        TooLong::Refuse("select part of it with pointer"),
     ));
     type Output = ShownState;
 
@@ -62,7 +62,7 @@ impl Operation for ShowState {
             let pointer = self.pointer.as_deref().unwrap_or_default();
             let Some(value) = slice.pointer(pointer) else {
                 let shown: String = pointer.chars().take(300).collect();
-                return Err(OperationError::not_found(format!("there is nothing at {shown} in {name}")));
+                return Err(OperationError::not_found(format!("no value at {shown} in {name}")));
             };
             Ok(ShownState { state: document, value: Some(value.clone()) })
         })
@@ -93,13 +93,13 @@ pub(crate) fn known_slice(state: &State, wanted: &str) -> Result<&'static str, O
         let hint = format!("there are {}", names.join(", "));
         OperationError::Told {
             kind: ErrorKind::NotFound,
-            detail: format!("there is no slice {shown:?}"),
+            detail: format!("slice {shown:?} not found"),
             hint: Some(hint),
         }
     })
 }
 
-/// A state: which slices it has.
+/// A summary of a state and its slices.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "StateSummary")]
 pub struct StateDocument {
@@ -108,12 +108,12 @@ pub struct StateDocument {
     pub session: SessionId,
     /// The session's name.
     pub name: String,
-    /// The position of which it is the state; 0 is before the first event.
+    /// The position of the state; 0 is before the first event.
     pub seq: Seq,
-    /// When the event at that position was recorded, in UTC.
+    /// The time of the event at that position, in UTC.
     #[schemars(with = "Option<String>")]
     pub time: Option<Timestamp>,
-    /// The number of events that are lost, or that the program can't read. The state lacks their changes.
+    /// The number of lost or unreadable events. The state lacks their changes.
     pub unreadable: u64,
     /// Its slices.
     pub slices: Vec<SliceDocument>,
@@ -127,10 +127,10 @@ pub struct SliceDocument {
     pub slice: &'static str,
     /// The version of its encoding.
     pub version: u32,
-    /// Its fate in a rewind: `restore` or `keep`.
+    /// Its handling on rewind: `restore` or `keep`.
     #[schemars(with = "String")]
     pub on_rewind: OnRewind,
-    /// Its length as JSON.
+    /// Its size as JSON, in bytes.
     pub json_bytes: usize,
     /// Its digest: 64 hexadecimal digits of BLAKE3.
     #[schemars(with = "String")]
@@ -142,7 +142,7 @@ pub fn state(name: &str, state: &State) -> Result<StateDocument, SliceError> {
     state_with(name, state, None)
 }
 
-/// Returns a state with all of its slices, or with one of them only, which has that JSON form.
+/// Returns a state with all of its slices, or only with the named slice, whose JSON form is given.
 fn state_with(name: &str, state: &State, only: Option<(&str, &Value)>) -> Result<StateDocument, SliceError> {
     let mut slices = Vec::new();
     for (known, (_, digest)) in state.registry().slices().into_iter().zip(state.digests()?) {

@@ -9,11 +9,11 @@ use crate::engine::path::EntryPath;
 use crate::reducers::VirtualFileSystem;
 use crate::view::{self, EntryDocument, Position};
 
-/// Tells of one entry of a workspace as it was at a position, a link itself.
+/// Shows an entry of a workspace at a position. Does not follow symbolic links.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StatEntry {
-    /// The path from the workspace root; its slashes stand as they are
+    /// The path from the workspace root, with unescaped slashes
     pub path: String,
     /// The position; the last one by default.
     pub at: Option<Position>,

@@ -1,16 +1,15 @@
-//! Operations for clients of the unix socket in another sandbox than the server's.
+//! Access control for clients on the unix socket that are in a different sandbox than the server.
 //!
-//! Such a client is a stranger: its namespaces, ids, capabilities or filters of system calls are not the server's. It
-//! must get no command on the host and no directory of the host. All other operations refuse it.
+//! Such a client is a stranger: its namespaces, ids, capabilities or system call filters differ from the server's. It
+//! must not run commands on the host or access host directories. Operations that are not listed here refuse it.
 
 use super::OperationError;
 use crate::backends::HostCaller;
 
-/// Operations that a stranger may ask for. They read what is recorded, or work in a session that exists. Where they run a
-/// command, [`ShellRules`](crate::tools::ShellRules) refuse it on the host; where they take a directory, no root allows a
-/// stranger any.
+/// Operations that a stranger may use. They read recorded data or work in sessions. Commands on the host are refused by
+/// [`ShellRules`](crate::tools::ShellRules), and directories by the stranger's empty set of roots.
 const HARMLESS: &[&str] = &[
-    // They read the history.
+    // Read the history.
     "align_sessions",
     "blame_file",
     "diff",
@@ -43,14 +42,14 @@ const HARMLESS: &[&str] = &[
     "verify",
     "wait_process",
     "watch_files",
-    // They concern the server.
+    // Concern the server.
     "healthz",
     "metrics",
     "openapi",
     "show_server",
     "sign_in",
     "stop_server",
-    // They work in a session.
+    // Work in a session.
     "annotate",
     "answer_call",
     "bisect",
@@ -79,10 +78,10 @@ const HARMLESS: &[&str] = &[
     "undo",
 ];
 
-/// Refuses an operation that is not for this client.
+/// Checks that a client may use an operation.
 ///
 /// # Errors
-/// The client is a stranger, and the operation is not one of the harmless ones.
+/// The client is a stranger, and the operation is not harmless.
 pub(crate) fn admit(operation: &str, client: &HostCaller) -> Result<(), OperationError> {
     match HARMLESS.contains(&operation) {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! The calls of a whole session, in a few numbers.
+//! A summary of a session's calls over time.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -14,15 +14,15 @@ use crate::view::{CallFilter, CallRow, CallRows};
 
 const BUCKETS: usize = 2000;
 
-/// Counts the calls of a whole session, or some of them, in buckets of equally many. With the counts a list of all calls
-/// can be drawn of which `list_calls` gives any page.
+/// Counts a session's calls, optionally filtered, in buckets of equal size. A client can draw a list of all calls from
+/// the counts and fetch any page of it with `list_calls`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub struct ShowTimeline {
-    /// The number of buckets, from 1 to 2000; there are fewer where there are fewer calls.
+    /// The number of buckets, from 1 to 2000; at most the number of calls.
     #[serde(default = "usual")]
     #[schemars(range(min = 1, max = 2000))]
     pub buckets: usize,
-    /// The calls that are wanted.
+    /// The filter.
     #[serde(flatten)]
     pub filter: CallFilter,
 }
@@ -31,7 +31,7 @@ fn usual() -> usize {
     400
 }
 
-/// The calls of a session in numbers.
+/// A summary of a session's calls.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Timeline")]
 pub struct TimelineDocument {
@@ -39,10 +39,10 @@ pub struct TimelineDocument {
     pub head: Seq,
     /// The number of calls.
     pub calls: usize,
-    /// When the first one began, in UTC; null where there is none.
+    /// The start of the first call, in UTC; null if there are no calls.
     #[schemars(with = "Option<String>")]
     pub started_at: Option<Timestamp>,
-    /// When the last one ended, or began where it has no end.
+    /// The end of the last call, or its start if it has not ended.
     #[schemars(with = "Option<String>")]
     pub ended_at: Option<Timestamp>,
     /// Calls by tool.
@@ -55,23 +55,23 @@ pub struct TimelineDocument {
     pub buckets: Vec<TimelineBucket>,
 }
 
-/// Calls that follow each other.
+/// A run of consecutive calls.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct TimelineBucket {
     /// The position of the first call.
     pub from: Seq,
-    /// When it began, in UTC.
+    /// The start of the first call, in UTC.
     #[schemars(with = "String")]
     pub at: Timestamp,
     /// The number of calls.
     pub calls: usize,
-    /// Those that failed, or whose command did.
+    /// The number of calls that failed or had a failing command.
     pub failed: usize,
-    /// The changes of files in them.
+    /// The number of their file changes.
     pub changed: u64,
 }
 
-/// All that is kept of a call meanwhile.
+/// A call's data for the buckets.
 struct CallPoint {
     call: Seq,
     at: Timestamp,

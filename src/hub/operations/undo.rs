@@ -1,4 +1,4 @@
-//! Undo of calls.
+//! Undoing calls.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,57 +15,58 @@ use crate::reducers::{Change, GitWorktree};
 use crate::tools::{UndoLeft, UndoOptions, UndoPassed, UndoReport, UndoSubject};
 use crate::view::{Call, Position, call_at, subject};
 
-/// Takes back changes of files: those of one call, of an agent's run, of all calls after a position, those from outside of
-/// any call, or those of an undo. Without a choice it takes the latest call that is not undone, and the next time the call
-/// before. It passes over calls that it can't undo, and names them. What others changed since stays, also in the same file;
-/// what can't be taken back is listed with its reason. The history grows: an undo is a call, and `redo` takes it back.
+/// Undoes file changes: those of a call, of an agent's run, of all calls after a position, external changes, or those
+/// of an undo. Without a choice it undoes the latest call that is not undone yet, so that repeated undos go back call
+/// by call. Calls that can't be undone are skipped and listed. Later changes by others stay, even in the same file;
+/// changes that can't be undone are listed with reasons. An undo is itself a call in the history, and `redo` reverts
+/// it.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "UndoRequest")]
 #[serde(deny_unknown_fields)]
 pub struct Undo {
     /// The call.
     pub call: Option<Seq>,
-    /// The run, by the id that its agent gives it or the beginning of that, or `last`.
+    /// The run, by its agent's id for it, a prefix of that, or `last`.
     pub run: Option<String>,
-    /// The position after which all calls are undone; with `paths` the one whose entries they get.
+    /// The position after which all calls are undone; with `paths`, the position whose entries are restored.
     pub to: Option<Position>,
-    /// Changes from outside of any call: `true` for the latest, or a position in them.
+    /// External changes: `true` for the latest, or a position among them.
     pub external: Option<ExternalChange>,
-    /// Takes back the latest undo.
+    /// True to undo the latest undo.
     #[serde(default)]
     pub redo: bool,
-    /// Paths to restore as of `to`, directories with everything below them. Newer entries stay.
+    /// Paths to restore as of `to`; directories include everything below them. Newer entries stay.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub paths: Vec<EntryPath>,
-    /// Gives paths their entries before also where others changed the same place since, or may have changed it. A redo
-    /// brings the present ones back.
+    /// True to restore earlier entries even where others have since changed the same place, or may have. A redo
+    /// restores the present entries.
     #[serde(default)]
     pub overwrite: bool,
-    /// Removes also what nothing could bring back, as its contents were not kept.
+    /// True to also remove entries that can't be restored later, since their contents were not stored.
     #[serde(default)]
     pub force: bool,
-    /// Only tells what would happen.
+    /// True to only report what would happen.
     #[serde(default)]
     pub dry_run: bool,
-    /// The position up to which the caller has seen the history: where files have changed after it, nothing is done.
+    /// The last position that the caller has seen. If files have changed after it, nothing is done.
     pub seen: Option<Seq>,
-    /// The one who undoes; none by default.
+    /// The agent who undoes; none by default.
     pub agent: Option<String>,
 }
 
-/// Changes from outside of any call.
+/// A choice of external changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ExternalChange {
-    /// The latest, for true.
+    /// The latest, if true.
     Latest(bool),
-    /// Those recorded at a position.
+    /// The changes recorded at a position.
     At(Seq),
 }
 
 impl Undo {
-    /// Returns what is meant, with positions of that session.
+    /// Resolves the subject of the undo in a session.
     async fn subject(&self, session: &Session) -> Result<UndoSubject, OperationError> {
         let to = match self.to.clone() {
             Some(to) => {
@@ -75,7 +76,7 @@ impl Undo {
             None => None,
         };
         if !self.paths.is_empty() && to.is_none() {
-            return Err(OperationError::invalid("paths need `to`, the position as of which they are restored"));
+            return Err(OperationError::invalid("paths need `to`, the position to restore them from"));
         }
         let external = match self.external {
             None | Some(ExternalChange::Latest(false)) => None,
@@ -103,12 +104,8 @@ impl Operation for Undo {
     const NAME: &'static str = "undo";
     const ROUTE: Option<OperationRoute> = OperationRoute::post("children", "/v1/sessions/{session}/undo", 200);
     const TOOL: Option<OperationTool> = Some(
-        OperationTool::new(
-            "session_undo",
-            OperationEffect::Changes,
-            TooLong::Cut("session_diff shows what changed where"),
-        )
-        .hiding(&["agent"]),
+        OperationTool::new("session_undo", OperationEffect::Changes, TooLong::Cut("session_diff shows the changes"))
+            .hiding(&["agent"]),
     );
     type Output = UndoDocument;
 
@@ -129,7 +126,7 @@ impl Operation for Undo {
     fn text(undone: &UndoDocument) -> String {
         let (count, left) = (undone.changes.len(), undone.left.len());
         let done = match undone.call {
-            Some(call) => format!("undone: {count} entries changed, as call {call}, which an undo takes back"),
+            Some(call) => format!("undone: {count} entries changed, as call {call}; undo that call to revert it"),
             None if undone.dry_run => format!("{count} entries would change"),
             None => "nothing was undone".to_owned(),
         };
@@ -157,23 +154,23 @@ pub struct UndoDocument {
     /// The session.
     #[schemars(with = "String")]
     pub session: SessionId,
-    /// True where nothing was to be done.
+    /// True if it was a dry run.
     pub dry_run: bool,
-    /// The calls whose changes it takes back, in order.
+    /// The undone calls, in order.
     pub calls: Vec<Seq>,
-    /// The latest of these calls; for an undo, the call that it took back. Null if there is none.
+    /// The latest of these calls; for an undo, the call that it undid. Null if there is none.
     pub latest: Option<UndoneCall>,
-    /// True if an undo of `latest` is taken back, so that it is done again.
+    /// True if an undo of `latest` is undone, so that `latest` is redone.
     pub redoes: bool,
-    /// Undos that took back only these calls, and undos of these: they go with them.
+    /// Undos of only these calls, and undos of those, which are undone along with them.
     pub undos: Vec<Seq>,
-    /// The external changes that it takes back, each by the position of its first event.
+    /// The undone external changes, each by the position of its first event.
     pub external: Vec<Seq>,
-    /// The last position before it.
+    /// The last position before the undo.
     pub seen: Seq,
-    /// The call as which it is recorded; null where nothing was done.
+    /// The call that records the undo; null if nothing was done.
     pub call: Option<Seq>,
-    /// The changes of files, without patches.
+    /// The file changes, without patches.
     #[schemars(with = "Vec<Map<String, Value>>")]
     pub changes: Vec<Change>,
     /// Changes that stay, by path, each with its `reason`: `changed_since`, `shared`, `doubtful`,
@@ -187,12 +184,12 @@ pub struct UndoDocument {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub apart: Vec<EntryPath>,
-    /// The place of the git worktree, where it is another one than before the calls; else null.
+    /// The state of the git worktree, if it differs from before the calls; otherwise null.
     #[schemars(with = "Option<Map<String, Value>>")]
     pub git: Option<GitWorktree>,
 }
 
-/// A call that an undo takes back.
+/// A call that an undo undoes.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct UndoneCall {
     /// The position of its intent.
@@ -201,9 +198,9 @@ pub struct UndoneCall {
     pub tool: String,
     /// Its command, path or pattern, in one line.
     pub subject: String,
-    /// The agent that made it; empty where none was named.
+    /// The agent that made it; empty if unnamed.
     pub agent: String,
-    /// When it began, in UTC.
+    /// Its start, in UTC.
     #[schemars(with = "String")]
     pub started_at: Timestamp,
 }
@@ -219,14 +216,14 @@ pub struct PassedCall {
     pub left: Vec<UndoLeft>,
 }
 
-/// Characters of a call's subject.
+/// Limit for a call's subject, in characters.
 const SUBJECT_MAX: usize = 200;
 
-/// Undos of undos that are followed to the call that the first of them took back.
+/// Limit for following undos of undos to the original call.
 const DEPTH_MAX: usize = 64;
 
 impl UndoneCall {
-    /// Reads a call. Of an undo it is the latest call that came of it, with the number of undos between.
+    /// Reads a call. For an undo, returns the call that it finally refers to, with the number of undos in between.
     fn read(session: &Session, call: Seq) -> Result<Option<(Self, usize)>, OperationError> {
         let mut next = call;
         for depth in 0..DEPTH_MAX {

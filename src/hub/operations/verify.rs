@@ -1,4 +1,4 @@
-//! A session folded again.
+//! Verification of a session by folding it again.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
 use crate::engine::verify::{VerifyDifference, VerifyReport};
 
-/// Folds a session again from its events, and compares with everything that is stored.
+/// Folds a session again from its events and compares the result with everything stored.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Verify {}
@@ -19,9 +19,9 @@ pub struct Verification {
     events: u64,
     snapshots: u64,
     contents: u64,
-    /// Events that the program can't read.
+    /// The number of unreadable events.
     unreadable: u64,
-    /// Events that were lost, and gone on without.
+    /// The number of lost events.
     lost: u64,
     /// Each difference from the events: `session`, `seq`, `slice`, `what`.
     #[schemars(with = "Vec<Map<String, Value>>")]

@@ -1,4 +1,4 @@
-//! Completions of templates.
+//! Completion of template arguments.
 
 use std::ops::Bound;
 
@@ -12,7 +12,7 @@ use crate::mcp::client::McpClient;
 use crate::mcp::error::answer;
 use crate::reducers::VirtualFileSystem;
 
-/// Completes an argument of a template. Nothing is begun or opened for this.
+/// Completes an argument of a template. Creates and opens nothing.
 pub(in crate::mcp) async fn complete(
     client: &McpClient,
     request: &CompleteRequestParams,

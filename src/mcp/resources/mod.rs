@@ -1,4 +1,4 @@
-//! Resources that can be read without a tool: files, slices and the log, at any position.
+//! Resources: files, slices and the log, readable at any position without a tool.
 
 mod complete;
 mod read;
@@ -29,17 +29,17 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
     let template = |uri: &str, name: &str, title: &str, words: String| {
         ResourceTemplate::new(uri, name).with_title(title).with_description(words)
     };
-    let at = format!("`at` is a position: {}; the present without it.", Position::FORMS);
+    let at = format!("`at` is a position: {}; the current state by default.", Position::FORMS);
     ListResourceTemplatesResult::with_all_items(vec![
         template(uri::FILES, "file", "A file of a session", format!("A file of a session's workspace. {at}")),
-        template(uri::SLICES, "slice", "A slice of a session's state", format!("What is known of a session: its calls, its use, its commands. {at}"))
+        template(uri::SLICES, "slice", "A slice of a session's state", format!("Part of a session's state, such as its calls, usage or commands. {at}"))
             .with_mime_type("application/json"),
-        template(uri::LOG, "log", "A session's events", "Events of a session, a line of JSON for each: `limit` of them from position `from` on, else the last ones.".to_owned())
+        template(uri::LOG, "log", "A session's events", "Events of a session, one JSON line each: `limit` events starting at position `from`, by default the last ones.".to_owned())
             .with_mime_type("application/x-ndjson"),
     ])
 }
 
-/// Lists the resources of the client's own session. None is begun for this.
+/// Lists the resources of the client's own session. Creates no session.
 pub(super) async fn list(
     client: &McpClient,
     page: Option<PaginatedRequestParams>,
@@ -48,14 +48,12 @@ pub(super) async fn list(
     let Some(session) = client.known() else { return Ok(ListResourcesResult::default()) };
     let after = match &cursor {
         None => None,
-        Some(cursor) => {
-            Some(read_cursor(cursor).ok_or_else(|| ErrorData::invalid_params("there is no such cursor", None))?)
-        }
+        Some(cursor) => Some(read_cursor(cursor).ok_or_else(|| ErrorData::invalid_params("invalid cursor", None))?),
     };
     reading(move || list_of(&session, after.as_ref())).await.map_err(|error| answer(&error, None))
 }
 
-/// A cursor is the last address of a page, so that changes do not move it.
+/// Parses a cursor: the last URI of a page, so that changes do not move it.
 fn read_cursor(cursor: &str) -> Option<ResourceUri> {
     ResourceUri::parse(cursor).ok().filter(|address| matches!(address.what, What::File { .. }))
 }

@@ -1,4 +1,4 @@
-//! Reading a resource.
+//! Reading of resources.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -19,7 +19,7 @@ use crate::mcp::names::shown;
 use crate::reducers::{Entry, VirtualFileSystem};
 use crate::view::{self, EventDocument};
 
-/// Bytes of a resource that can be read at once.
+/// Limit for a resource in bytes.
 const RESOURCE_MAX: usize = 4 << 20;
 
 pub(in crate::mcp) async fn read(
@@ -50,7 +50,7 @@ fn contents(session: &Session, uri: &str, what: &What) -> Result<ResourceContent
             let state = state_at(session, at.clone())?;
             let name = known_slice(&state, name)?;
             let slice = view::slice(&state, name)?.to_string();
-            let hint = "`foldspace state` prints all of it";
+            let hint = "`foldspace state` prints it in full";
             check_fits(|| format!("slice {name}"), slice.len() as u64, hint)?;
             Ok(ResourceContents::text(slice, uri).with_mime_type("application/json"))
         }
@@ -70,20 +70,20 @@ fn file(session: &Session, state: &State, uri: &str, path: &EntryPath) -> Result
     if path.is_root() || entry.is_some_and(Entry::is_directory) {
         let listed: Vec<_> = files.children(path).map(|(path, entry)| view::entry(path, entry)).collect();
         let listed = serde_json::to_string(&listed).unwrap_or_default();
-        let hint = "the tool ls lists some of its entries";
+        let hint = "the tool ls lists its entries in parts";
         check_fits(|| format!("the list of {}", named(path)), listed.len() as u64, hint)?;
         return Ok(ResourceContents::text(listed, uri).with_mime_type("inode/directory"));
     }
     let Some(entry) = entry else {
-        return Err(OperationError::not_found(format!("there is no {} at {}", named(path), state.seq())));
+        return Err(OperationError::not_found(format!("{} does not exist at {}", named(path), state.seq())));
     };
     let kind = types::of(path, &entry.node);
     match &entry.node {
         Node::File { incomplete: true, .. } => {
-            Err(OperationError::refused(format!("the contents of {} were not kept", named(path))))
+            Err(OperationError::refused(format!("the contents of {} were not stored", named(path))))
         }
         Node::File { content, size, .. } => {
-            check_fits(|| named(path), *size, "the tool read_file reads some of its lines")?;
+            check_fits(|| named(path), *size, "the tool read_file reads it in parts")?;
             let bytes = session.content(content)?;
             Ok(match std::str::from_utf8(&bytes) {
                 Ok(text) => ResourceContents::text(text, uri).with_mime_type(kind),
@@ -94,7 +94,7 @@ fn file(session: &Session, state: &State, uri: &str, path: &EntryPath) -> Result
             Ok(ResourceContents::text(String::from_utf8_lossy(target), uri).with_mime_type(kind))
         }
         Node::Directory { .. } | Node::Special { .. } => {
-            Err(OperationError::refused(format!("{} is no file that could be read", named(path))))
+            Err(OperationError::refused(format!("{} is not a readable file", named(path))))
         }
     }
 }
@@ -107,5 +107,5 @@ fn check_fits(what: impl FnOnce() -> String, bytes: u64, hint: &str) -> Result<(
     if bytes <= RESOURCE_MAX as u64 {
         return Ok(());
     }
-    Err(OperationError::refused(format!("{} has {bytes} bytes, and a resource at most {RESOURCE_MAX}; {hint}", what())))
+    Err(OperationError::refused(format!("{} has {bytes} bytes; the limit is {RESOURCE_MAX}; {hint}", what())))
 }

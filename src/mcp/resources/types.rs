@@ -1,4 +1,4 @@
-//! Media types by names.
+//! Media types by file name.
 
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
@@ -16,7 +16,7 @@ pub(super) fn of(path: &EntryPath, node: &Node) -> &'static str {
     }
 }
 
-/// Returns the type of an ending that says more than that a file is text, or not.
+/// Returns the media type of a file name extension, or `otherwise` if the extension is unknown.
 fn known(ending: &str, otherwise: &'static str) -> &'static str {
     match ending {
         "css" => "text/css",

@@ -1,4 +1,4 @@
-//! The addresses of what can be read: `foldspace://SESSION/files/PATH?at=POSITION` and others.
+//! The URIs of resources: `foldspace://SESSION/files/PATH?at=POSITION` and others.
 
 use std::fmt;
 
@@ -14,22 +14,22 @@ use crate::hub::operations::OperationError;
 use crate::mcp::names::shown;
 use crate::view::Position;
 
-/// The beginning of every address.
+/// The scheme of every URI.
 const SCHEME: &str = "foldspace://";
 
-/// The templates of addresses.
+/// The templates of URIs.
 pub(super) const FILES: &str = "foldspace://{session}/files/{+path}{?at}";
 pub(super) const SLICES: &str = "foldspace://{session}/state/{slice}{?at}";
 pub(super) const LOG: &str = "foldspace://{session}/log{?from,limit}";
 
-/// The characters that are encoded in a part of an address, and in one whose slashes stay.
+/// The encoded characters in a segment of a URI, and in a path, which keeps its slashes.
 const IN_PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const IN_PATH: &AsciiSet = &IN_PART.remove(b'/');
 
-/// Events that are given when nothing is said, and at most.
+/// Default and maximum number of events.
 const EVENTS: usize = 100;
 const EVENTS_MAX: usize = 1000;
-/// Bytes of an address at most: paths are shorter, also written as in an address.
+/// Limit for a URI in bytes. Paths are shorter, even when encoded.
 const ADDRESS_MAX: usize = 16 << 10;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,18 +48,17 @@ pub(in crate::mcp) enum What {
 impl ResourceUri {
     pub(in crate::mcp) fn parse(uri: &str) -> Result<Self, OperationError> {
         let cut = shown(uri, 300);
-        let wrong =
-            |what: &str| OperationError::not_found(format!("{cut}: {what}; addresses are {FILES}, {SLICES} and {LOG}"));
+        let wrong = |what: &str| OperationError::not_found(format!("{cut}: {what}; use {FILES}, {SLICES} or {LOG}"));
         if uri.len() > ADDRESS_MAX {
-            return Err(wrong(&format!("it has {} bytes, and at most {ADDRESS_MAX} are allowed", uri.len())));
+            return Err(wrong(&format!("it has {} bytes; the limit is {ADDRESS_MAX}", uri.len())));
         }
-        let rest = uri.strip_prefix(SCHEME).ok_or_else(|| wrong("this is no address of anything here"))?;
+        let rest = uri.strip_prefix(SCHEME).ok_or_else(|| wrong("unknown scheme"))?;
         let (place, given) = rest.split_once('?').unwrap_or((rest, ""));
-        let (session, below) = place.split_once('/').ok_or_else(|| wrong("after the session says what of it"))?;
+        let (session, below) = place.split_once('/').ok_or_else(|| wrong("it names only a session"))?;
         let session = decoded(session).filter(|name| !name.is_empty()).ok_or_else(|| wrong("it names no session"))?;
         let what = match below.split_once('/').unwrap_or((below, "")) {
             ("files", path) => {
-                let path = decoded_bytes(path).ok_or_else(|| wrong("its path can't be read"))?;
+                let path = decoded_bytes(path).ok_or_else(|| wrong("its path is malformed"))?;
                 let path = EntryPath::from_bytes(&path).map_err(|error| wrong(&error.to_string()))?;
                 What::File { path, at: query::<StateQuery>(given)?.at }
             }
@@ -72,17 +71,17 @@ impl ResourceUri {
                 let limit = limit.unwrap_or(EVENTS);
                 if !(1..=EVENTS_MAX).contains(&limit) {
                     return Err(OperationError::not_found(format!(
-                        "limit is a number of events from 1 to {EVENTS_MAX}"
+                        "limit is {limit}; it must be from 1 to {EVENTS_MAX}"
                     )));
                 }
                 What::Log { from, limit }
             }
-            _ => return Err(wrong("there is nothing of that kind")),
+            _ => return Err(wrong("unknown kind of resource")),
         };
         Ok(Self { session, what })
     }
 
-    /// Tells whether its position is in the past for good, so that it never changes.
+    /// Returns true if its position is fixed in the past, so that its contents never change.
     pub(in crate::mcp) fn is_settled(&self, now: Timestamp) -> bool {
         let at = match &self.what {
             What::File { at, .. } | What::Slice { at, .. } => at.as_ref(),
@@ -129,11 +128,10 @@ struct LogQuery {
 }
 
 fn query<T: DeserializeOwned>(text: &str) -> Result<T, OperationError> {
-    // A template may leave values empty. A plus is no space here.
+    // A template may leave values empty. A plus does not mean a space here.
     let given: Vec<_> = text.split('&').filter(|pair| !pair.ends_with('=')).collect();
     let uri = format!("/?{}", given.join("&").replace('+', "%2B")).parse::<Uri>();
-    let uri = uri
-        .map_err(|error| OperationError::not_found(format!("what follows the question mark can't be read: {error}")))?;
+    let uri = uri.map_err(|error| OperationError::not_found(format!("invalid query: {error}")))?;
     let Query(read) =
         Query::try_from_uri(&uri).map_err(|error| OperationError::not_found(shown(&error.body_text(), 300)))?;
     Ok(read)
@@ -147,7 +145,7 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(decoded_bytes(text)?).ok()
 }
 
-/// Decodes bytes: a path may be no text.
+/// Decodes to bytes, since a path may not be UTF-8.
 fn decoded_bytes(text: &str) -> Option<Vec<u8>> {
     let is_byte =
         |after: &str| after.as_bytes().first_chunk::<2>().is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));

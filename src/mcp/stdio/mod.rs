@@ -1,7 +1,7 @@
-//! Messages as lines, from standard input and to standard output.
+//! The stdio transport: one message per line.
 //!
-//! Memory is bounded: a number of requests is in flight, more wait, and when too much waits nothing is read. Other messages
-//! overtake requests: a cancellation or an answer may be what a request waits for.
+//! Memory is bounded: requests beyond a limit wait, and when too many bytes wait, reading stops. Other messages
+//! overtake requests, since a request may wait for a cancellation or an answer.
 
 mod reader;
 mod writer;
@@ -26,19 +26,19 @@ use super::requests::ConnectionRequests;
 use reader::{InputLine, LineReader};
 use writer::LineWriter;
 
-/// Bytes of requests that wait.
+/// Limit for waiting requests in bytes.
 const WAITING_MAX: usize = 16 << 20;
-/// Time that calls go on after the end of the input, since the last one ended: the client may still read. Also the time
-/// in which the output is closed.
+/// Time limit for calls after the end of the input, counted from the last call that ended, since the client may still
+/// read. Also the time limit for closing the output.
 const GRACE: Duration = Duration::from_secs(1);
 
 pub(super) struct LineTransport<R, W> {
     reader: LineReader<R>,
     writer: LineWriter<W>,
     requests: ConnectionRequests,
-    /// An answer of the transport itself. Nothing is read meanwhile, or a client could cause many.
+    /// A pending answer of the transport itself. Reading waits for it, so that a client can't pile up answers.
     answering: Option<BoxFuture<'static, ()>>,
-    /// True after the handshake; before it a notification is about nothing.
+    /// True after the handshake. Earlier notifications are ignored.
     has_begun: bool,
     ends_at: Option<Instant>,
     gone: CancellationToken,
@@ -61,7 +61,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
         let bytes = match line {
             InputLine::Whole(bytes) => bytes,
             InputLine::TooLong => {
-                let what = format!("a message has at most {MESSAGE_MAX} bytes; this one was not read");
+                let what = format!("message too long; the limit is {MESSAGE_MAX} bytes");
                 self.refuse(None, ErrorCode::INVALID_REQUEST, &what);
                 return None;
             }
@@ -69,7 +69,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
         match serde_json::from_slice::<ClientJsonRpcMessage>(&bytes) {
             Ok(JsonRpcMessage::Request(request)) => {
                 if self.requests.has(&request.id) {
-                    let what = "a request with that id is in flight already";
+                    let what = "a request with this id is already in flight";
                     self.refuse(Some(&request.id), ErrorCode::INVALID_REQUEST, what);
                     return None;
                 }
@@ -88,21 +88,21 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
 
     fn refuse_line(&mut self, bytes: &[u8]) {
         let Ok(value) = serde_json::from_slice::<Value>(bytes) else {
-            return self.refuse(None, ErrorCode::PARSE_ERROR, "this line is no JSON, or nested too deep");
+            return self.refuse(None, ErrorCode::PARSE_ERROR, "invalid or too deeply nested JSON");
         };
         let id = value.get("id").and_then(|id| serde_json::from_value::<RequestId>(id.clone()).ok());
         match &value {
             Value::Array(_) => {
-                let what = "batches are not taken; send each message as a line of its own";
+                let what = "batches are not supported; send each message on its own line";
                 self.refuse(None, ErrorCode::INVALID_REQUEST, what);
             }
             Value::Object(fields) if id.is_some() && fields.get("method").is_some_and(Value::is_string) => {
-                self.refuse(id.as_ref(), ErrorCode::INVALID_PARAMS, "the parameters of a request are an object");
+                self.refuse(id.as_ref(), ErrorCode::INVALID_PARAMS, "invalid request parameters");
             }
             // A notification is never answered.
             Value::Object(fields) if fields.contains_key("method") && !fields.contains_key("id") => {}
             _ => {
-                let what = "this is no message of JSON-RPC 2.0 with an id that is a text or a whole number";
+                let what = "invalid JSON-RPC 2.0 message; the id must be a string or an integer";
                 self.refuse(id.as_ref(), ErrorCode::INVALID_REQUEST, what);
             }
         }
@@ -114,11 +114,11 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
             answer["id"] = json!(id);
         }
         let writer = self.writer.clone();
-        // If it fails, the client is gone.
+        // Writing fails only if the client is gone.
         self.answering = Some(async move { drop(writer.write(&answer).await) }.boxed());
     }
 
-    /// Waits for calls in flight after the end of the input; false when it is over.
+    /// Waits for calls in flight after the end of the input. Returns false when the wait is over.
     async fn wind_up(&mut self) -> bool {
         let ends_at = *self.ends_at.get_or_insert_with(|| Instant::now() + GRACE);
         let is_idle = !self.requests.is_waiting() && self.requests.in_flight().count() == 0;
@@ -127,7 +127,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
             return false;
         }
         tokio::select! {
-            // One that wrote many waits for them all.
+            // A client that sent many requests may wait for all of them.
             () = self.requests.in_flight().fewer() => self.ends_at = None,
             () = self.gone.cancelled() => {}
             () = tokio::time::sleep_until(ends_at) => {}
@@ -191,7 +191,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
         self.gone.cancel();
         let (answering, writer) = (self.answering.take(), &self.writer);
         let closing = async move {
-            // It may be in the middle of a line.
+            // It may have written part of a line.
             if let Some(answering) = answering {
                 answering.await;
             }

@@ -6,7 +6,7 @@ pub(super) struct LineReader<R> {
     input: Take<BufReader<R>>,
     limit: usize,
     line: Vec<u8>,
-    /// Skips the rest of a line that is too long.
+    /// True while the rest of a line that is too long is skipped.
     skips: bool,
     has_ended: bool,
 }
@@ -27,18 +27,18 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         self.has_ended
     }
 
-    /// Returns the next line that is not empty; `None` at the end, or when reading fails. Cancel-safe.
+    /// Returns the next line that is not empty. `None` at the end or if reading fails. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<InputLine> {
         loop {
-            // The line, or one byte more than it may have.
+            // One byte more than the limit shows that a line is too long.
             self.input.set_limit((self.limit + 1 - self.line.len()) as u64);
             let read = self.input.read_until(b'\n', &mut self.line).await;
             if let Err(error) = &read {
-                tracing::warn!(%error, "what a client says can't be read");
+                tracing::warn!(%error, "failed to read from a client");
             }
             let is_whole = self.line.last() == Some(&b'\n');
             if !is_whole && self.line.len() <= self.limit {
-                // A piece of a line at the end is no message.
+                // An incomplete line at the end is not a message.
                 self.has_ended = true;
                 return None;
             }

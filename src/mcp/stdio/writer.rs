@@ -1,4 +1,4 @@
-//! Lines to a client that may not read them.
+//! Writing of lines to a client that may stall.
 
 use std::io::{Error, ErrorKind, Result};
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-/// Time that a client that is given up may read nothing before nothing more is written to it.
+/// Time limit for a stalled client that is being given up; then writing to it stops.
 const STALL: Duration = Duration::from_secs(1);
 
 pub(super) struct LineWriter<W> {
-    /// None once a line may have been cut: nothing is written behind that.
+    /// `None` once a line may have been cut, since nothing may follow it.
     output: Arc<Mutex<Option<W>>>,
-    /// Gone, or given up. Until then the client may take its time.
+    /// Cancelled when the client is gone or given up. Until then writes have no time limit.
     gone: CancellationToken,
 }
 
@@ -29,7 +29,7 @@ impl<W: AsyncWrite + Unpin> LineWriter<W> {
         Self { output: Arc::new(Mutex::new(Some(output))), gone }
     }
 
-    /// Writes a message. A client that can't be written to is gone.
+    /// Writes a message. If that fails, the client counts as gone.
     pub(super) async fn write(&self, message: &impl serde::Serialize) -> Result<()> {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
@@ -55,7 +55,7 @@ impl<W: AsyncWrite + Unpin> LineWriter<W> {
         self.unless_stalled(output.flush()).await
     }
 
-    /// Runs a step, unless the client is given up and does not read.
+    /// Runs a step, unless the client is given up and stalls.
     async fn unless_stalled<T>(&self, step: impl Future<Output = Result<T>>) -> Result<T> {
         let stalled = async {
             self.gone.cancelled().await;
@@ -95,7 +95,7 @@ mod tests {
         let waiting = tokio::spawn(async move { waiting.write(&1).await });
         writer.gone.cancel();
         assert!(blocked.await.unwrap().is_err());
-        assert!(waiting.await.unwrap().is_err(), "nothing is written behind a line that was cut");
+        assert!(waiting.await.unwrap().is_err(), "nothing is written after a cut line");
         writer.close().await.unwrap();
     }
 

@@ -8,20 +8,20 @@ use crate::engine::path_glob::PathGlob;
 use crate::engine::{EntryPath, ValueError};
 use crate::reducers::VirtualFileSystem;
 
-/// Files that tools write again, whatever git ignores.
+/// Files that tools regenerate, whether or not git ignores them.
 const GENERATED: &str = "{__pycache__,*.pyc,*.pyo,.coverage,.mypy_cache,.pytest_cache,.ruff_cache,.tox}";
-/// It is valid, as tests show.
+/// Valid, as tests check.
 static GENERATED_GLOB: LazyLock<Option<PathGlob>> = LazyLock::new(|| PathGlob::new(GENERATED).ok());
 
 /// Rules of a merge.
 ///
-/// A rule chooses a side for a path and everything below it. A text with `*`, `?`, `[` or `{` chooses for what it fits
-/// as a [`PathGlob`], too. The deepest place with a rule decides. There a path comes before a glob, and the longest of
-/// several globs decides.
+/// A rule chooses a side for a path and everything below it. A text with `*`, `?`, `[` or `{` is also a [`PathGlob`],
+/// and chooses for each match. The deepest place with a rule decides; there a path wins over a glob, and the longest
+/// glob over others.
 ///
-/// Generated files don't conflict: where both sides changed one, the parent's stays as it is. A rule for such a file
-/// comes first. Generated are `__pycache__`, `*.pyc` and other caches of tools, what the parent's `.gitignore` files
-/// and `.git/info/exclude` ignore, and what [`with_generated`](MergeChoices::with_generated) names.
+/// Generated files don't conflict: if both sides changed one, the parent's stays. A rule for such a file takes
+/// precedence. Generated files are `__pycache__`, `*.pyc` and other tool caches, files that the parent's `.gitignore`
+/// and `.git/info/exclude` ignore, and those of [`with_generated`](MergeChoices::with_generated).
 ///
 /// ```
 /// use foldspace::{EntryPath, event::MergeSide, reducers::MergeChoices};
@@ -76,7 +76,7 @@ impl MergeChoices {
         Ok(self)
     }
 
-    /// Chooses a side for a path; the root chooses for all. Fails with [`ValueError`]: the other side is chosen for it.
+    /// Chooses a side for a path; the root chooses for all. Fails with [`ValueError`] if it has the other side.
     pub fn choose(&mut self, path: EntryPath, side: MergeSide) -> Result<(), ValueError> {
         self.insert(path, MergeRule { side, glob: None })
     }
@@ -91,7 +91,7 @@ impl MergeChoices {
         }
     }
 
-    /// Returns the side chosen for a path, if there is one.
+    /// Returns the side chosen for a path, if any.
     pub fn side(&self, path: &EntryPath) -> Option<MergeSide> {
         let globs =
             || self.rules.iter().filter_map(|(text, rule)| Some((text.as_bytes().len(), rule.glob.as_ref()?, rule)));
@@ -103,13 +103,13 @@ impl MergeChoices {
         })
     }
 
-    /// Iterates over the rules that fit none of these conflicts.
+    /// Iterates over the rules that match none of these conflicts.
     pub fn unused<'a>(&'a self, conflicts: &'a [MergeConflict]) -> impl Iterator<Item = &'a EntryPath> {
         let fits = |text: &EntryPath, rule: &MergeRule| conflicts.iter().any(|one| rule.fits(text, &one.path));
         self.rules.iter().filter(move |(text, rule)| !fits(text, rule)).map(|(text, _)| text)
     }
 
-    /// Returns the first rule that fits no entry of these trees.
+    /// Returns the first rule that matches no entry of these trees.
     pub(crate) fn unfit(&self, trees: [&VirtualFileSystem; 3]) -> Option<&EntryPath> {
         let is_in = |text: &EntryPath, rule: &MergeRule, tree: &VirtualFileSystem| match &rule.glob {
             _ if text.is_root() || tree.get(text).is_some() => true,
@@ -122,7 +122,7 @@ impl MergeChoices {
 }
 
 impl MergeRule {
-    /// Returns true if the rule fits a path, or a directory above it.
+    /// Returns true if the rule matches a path, or a directory above it.
     fn fits(&self, text: &EntryPath, path: &EntryPath) -> bool {
         let mut places = std::iter::successors(Some(path.clone()), EntryPath::parent);
         places.any(|place| place == *text || self.glob.as_ref().is_some_and(|glob| glob.fits(&place)))

@@ -8,19 +8,19 @@ use crate::engine::event::{ConflictKind, FileMode, MergeSide, Node, Special};
 use crate::engine::{Digest, EntryPath};
 
 pub(super) enum EntryDecision {
-    /// It stays as the parent has it.
+    /// Keep the parent's entry.
     Nothing,
-    /// It becomes as the child has it.
+    /// Take the child's entry.
     Take,
-    /// It becomes something of both sides; contents are given when they are new.
+    /// Write a combination of both sides; `bytes` if its contents are new.
     Merge { node: Node, bytes: Option<Bytes> },
-    /// It can't be made, so a child without it may never have had it.
+    /// The entry can't be created, so a child without it may never have had it.
     Unavailable,
-    /// The child's can't be made.
+    /// Leave out the child's entry, which can't be created.
     LeaveOut,
-    /// It needs a choice.
+    /// A side must be chosen.
     Conflict(ConflictKind),
-    /// A choice decided on the lines that both sides changed, with this result.
+    /// A choice decided the lines that both sides changed, with this result.
     Decided { node: Node, bytes: Bytes },
 }
 
@@ -44,7 +44,7 @@ impl<'a> MergeFile<'a> {
         }
     }
 
-    /// Contents that could not be read are like no others.
+    /// Returns true if the contents are equal. Contents that could not be read equal no others.
     fn has_contents_of(&self, other: &Self) -> bool {
         self.content == other.content && !(self.incomplete && *self.content == Digest::from_bytes([0; 32]))
     }
@@ -55,7 +55,7 @@ impl<'a> MergeFile<'a> {
     }
 }
 
-/// Returns true if an entry's contents are kept, so that it can be made. A pipe has none; a socket or device needs the
+/// Returns true if an entry can be created, as its contents are stored. A pipe has none; a socket or device needs the
 /// program or the number behind it.
 pub(crate) fn can_be_made(node: &Node) -> bool {
     match node {
@@ -65,7 +65,7 @@ pub(crate) fn can_be_made(node: &Node) -> bool {
     }
 }
 
-/// Decides on a path that the child has changed and where nothing [clashes](Sides::clashes).
+/// Decides on a path that the child has changed, and where nothing [clashes](Sides::clashes).
 pub(super) fn decide<E>(
     sides: &Sides<'_>,
     path: &EntryPath,
@@ -119,7 +119,7 @@ pub(super) fn decide<E>(
 fn taken(sides: &Sides<'_>, path: &EntryPath, nodes: Nodes<'_>) -> EntryDecision {
     let Nodes { base, theirs, .. } = nodes;
     if base.is_none() && sides.is_in_deleted(path) {
-        // A directory comes with what is in it, and so does the conflict about it.
+        // A directory comes with its entries, and so does the conflict about it.
         return match is_leaf(sides.theirs, path) {
             true => EntryDecision::Conflict(ConflictKind::DirectoryDeletedByOurs),
             false => EntryDecision::Nothing,

@@ -15,7 +15,7 @@ use crate::engine::path_glob::parse_ignore_rules;
 use crate::engine::{Digest, EntryPath};
 use crate::reducers::VirtualFileSystem;
 
-/// Files of ignore rules in a directory, the deciding one first.
+/// Files of ignore rules in a directory, in order of precedence.
 const RULES: [&[u8]; 2] = [b".gitignore", b".git/info/exclude"];
 const RULES_MAX: u64 = 1 << 20;
 
@@ -27,7 +27,7 @@ pub(super) struct Generated<'a> {
 }
 
 impl<'a> Generated<'a> {
-    /// Reads the ignore rules that count for the changed paths.
+    /// Reads the ignore rules that apply to the changed paths.
     pub(super) fn read<E>(
         sides: &Sides<'_>,
         choices: &'a MergeChoices,
@@ -54,7 +54,7 @@ impl<'a> Generated<'a> {
         places.any(|place| globs.iter().any(|glob| glob.fits(&place)) || self.is_ignored(&place, place != *path))
     }
 
-    /// Asks the nearest rules that say something about an entry.
+    /// Returns true if the nearest rules that match an entry ignore it.
     fn is_ignored(&self, path: &EntryPath, is_directory: bool) -> bool {
         let decided = places_above(path).find_map(|directory| {
             let relative = OsStr::from_bytes(path.relative_to(&directory)?);
@@ -67,7 +67,7 @@ impl<'a> Generated<'a> {
     }
 }
 
-/// Iterates over the directories above an entry, the nearest first, with the root.
+/// Iterates over the directories above an entry, the nearest first, including the root.
 fn places_above(path: &EntryPath) -> impl Iterator<Item = EntryPath> + use<> {
     std::iter::successors(path.parent(), EntryPath::parent)
 }

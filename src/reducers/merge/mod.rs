@@ -1,4 +1,4 @@
-//! A three-way merge of file trees by path, pure: what is to be written, and what does not go together.
+//! Three-way merge of file trees by path, as a pure function: the steps to take, and the conflicts.
 
 mod choices;
 mod decide;
@@ -28,26 +28,26 @@ use sides::Sides;
 pub(crate) struct MergePlan {
     /// Steps in order: removals first, then writes, each directory before its entries.
     pub steps: Vec<MergeStep>,
-    /// Changes of both sides, by path; with the chosen side where there is one.
+    /// Conflicting changes, by path; with the chosen side, if any.
     pub conflicts: Vec<MergeConflict>,
-    /// Sockets and devices of the child's, which can't be made and stay away; and entries of the parent's that the child could
-    /// not have, which stay.
+    /// Sockets and devices of the child, which can't be created; and entries of the parent that the child could not
+    /// have, which stay.
     pub left_out: Vec<EntryPath>,
-    /// Generated files that both sides changed: the parent's stay.
+    /// Generated files that both sides changed; the parent's stay.
     pub generated: Vec<EntryPath>,
-    /// Set when the child has changed anything.
+    /// True if the child has changed anything.
     pub has_changes: bool,
 }
 
 /// A change of the parent's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MergeStep {
-    /// An entry goes, and with a directory what is below it.
+    /// Removes an entry, with everything below a directory.
     Delete {
         /// Path of the entry.
         path: EntryPath,
     },
-    /// An entry comes, or becomes another; what stood there goes, and missing directories come with it.
+    /// Creates or replaces an entry, and creates missing directories above it.
     Write {
         /// Path of the entry.
         path: EntryPath,
@@ -55,7 +55,7 @@ pub(crate) enum MergeStep {
         mode: WriteMode,
         /// New entry.
         node: Node,
-        /// The contents, when they are put together from both sides; else they are in the store.
+        /// Contents combined from both sides; `None` if they are in the store.
         merged: Option<Bytes>,
     },
 }
@@ -70,14 +70,14 @@ impl MergeStep {
 }
 
 impl MergePlan {
-    /// Iterates over the conflicts without a choice. While there is one, the steps must not be taken.
+    /// Iterates over the conflicts without a choice. While there is any, the steps must not be taken.
     pub(crate) fn open(&self) -> impl Iterator<Item = &MergeConflict> {
         self.conflicts.iter().filter(|conflict| conflict.resolved.is_none())
     }
 }
 
-/// Plans a merge by the rules of [`merge_child`](crate::tools::merge_child). Only paths that differ are looked at.
-/// `read` gives contents by their digest.
+/// Plans a merge by the rules of [`merge_child`](crate::tools::merge_child). Examines only paths that differ. `read`
+/// returns contents by their digest.
 pub(crate) fn plan_merge<E>(
     base: &VirtualFileSystem,
     ours: &VirtualFileSystem,
@@ -138,12 +138,12 @@ struct MergeDecision {
     generated: Vec<EntryPath>,
     /// Entries of the parent that stay although the child's differ.
     kept: BTreeSet<EntryPath>,
-    /// Count of entries that only seem to be changed: the child could not have them.
+    /// Number of entries that only seem to be changed: the child could not have them.
     unavailable: usize,
 }
 
 impl MergeDecision {
-    /// Makes a path as it is on the child's side.
+    /// Takes the child's side of a path.
     fn take(&mut self, path: &EntryPath, theirs: Option<&Node>) {
         match theirs {
             Some(node) => drop(self.writes.insert(path.clone(), (node.clone(), None))),
@@ -151,14 +151,14 @@ impl MergeDecision {
         }
     }
 
-    /// Leaves a path as it is on the parent's side.
+    /// Keeps the parent's side of a path.
     fn keep(&mut self, path: &EntryPath, ours: Option<&Node>) {
         self.kept.extend(ours.map(|_| path.clone()));
     }
 }
 
 impl Planning<'_> {
-    /// Adds a text in which a side was chosen for the lines that both changed.
+    /// Adds a text with a chosen side for the lines that both changed.
     fn decided(&mut self, path: &EntryPath, node: Node, bytes: Bytes) {
         let nodes = self.sides.nodes(path);
         if Some(&node) == nodes.ours {
@@ -221,7 +221,7 @@ impl Planning<'_> {
         self.out.conflicts.insert(path.clone(), conflict);
     }
 
-    /// Orders the steps so that each can be taken.
+    /// Orders the steps so that each is possible.
     fn finish(self) -> MergePlan {
         let MergeDecision { writes, deletes, conflicts, mut left_out, mut generated, kept, unavailable } = self.out;
         let sides = self.sides;

@@ -34,8 +34,8 @@ impl<'a> Sides<'a> {
         Nodes { base: self.base.node(path), ours: self.ours.node(path), theirs: self.theirs.node(path) }
     }
 
-    /// Returns the topmost places where one side has a directory with entries and the other something else, but for
-    /// places that only matter to ignored paths.
+    /// Returns the topmost places where one side has a directory with entries and the other something else, except
+    /// places that affect ignored paths only.
     pub(super) fn clashes(&self, is_ignored: impl Fn(&EntryPath) -> bool) -> BTreeSet<EntryPath> {
         let clash = |path| self.clash(path).filter(|_| !is_ignored(path));
         let found: BTreeSet<EntryPath> = self.of_theirs.iter().filter_map(clash).collect();
@@ -43,14 +43,14 @@ impl<'a> Sides<'a> {
         found.iter().filter(is_topmost).cloned().collect()
     }
 
-    /// Returns true if both sides changed a path of the child's, each in another way, or clash there.
+    /// Returns true if both sides changed a path of the child in different ways, or clash there.
     pub(super) fn are_apart(&self, path: &EntryPath) -> bool {
         let Nodes { ours, theirs, .. } = self.nodes(path);
         let are_directories = [ours, theirs].iter().all(|node| node.is_some_and(Node::is_directory));
         self.of_ours.contains(path) && ours != theirs && !are_directories || self.clash(path).is_some()
     }
 
-    /// Returns the place at or above a path of the child's where the two sides clash.
+    /// Returns the place at or above a path of the child where the two sides clash.
     fn clash(&self, path: &EntryPath) -> Option<EntryPath> {
         let Nodes { base, ours, theirs } = self.nodes(path);
         if let Some(above) = self.blocked(path).filter(|_| theirs.is_some()) {
@@ -69,7 +69,7 @@ impl<'a> Sides<'a> {
         clashes.then(|| path.clone())
     }
 
-    /// Returns the parent's entry in the place of a directory of the child above the path.
+    /// Returns the parent's entry in place of a directory of the child above the path.
     fn blocked(&self, path: &EntryPath) -> Option<EntryPath> {
         let place = directories_above(path).find(|place| self.ours.get(place).is_some())?;
         let Nodes { base, ours, .. } = self.nodes(&place);
@@ -86,13 +86,13 @@ impl<'a> Sides<'a> {
         missing.any(|place| self.base.get(&place).is_some_and(Entry::is_directory))
     }
 
-    /// Lists files and empty directories that the parent has made in directories that the child has removed.
+    /// Lists files and empty directories that the parent created in directories that the child removed.
     pub(super) fn made_in_deleted(&self) -> impl Iterator<Item = &EntryPath> {
         let is_deleted = move |path: &&EntryPath| {
             let nodes = self.nodes(path);
             nodes.base.is_some_and(Node::is_directory) && nodes.theirs.is_none()
         };
-        // What is deeper is found with the topmost directory that is gone.
+        // Deeper entries are found with the topmost removed directory.
         let is_topmost = move |path: &&EntryPath| path.parent().is_none_or(|parent| !is_deleted(&&parent));
         let directories = self.of_theirs.iter().filter(is_deleted).filter(is_topmost);
         let made = directories.flat_map(|directory| below(&self.of_ours, directory));
@@ -102,7 +102,7 @@ impl<'a> Sides<'a> {
         })
     }
 
-    /// Returns the paths at and below one at which the two sides may differ.
+    /// Returns the paths at and below a path at which the two sides may differ.
     pub(super) fn at_and_below(&self, path: &EntryPath) -> BTreeSet<EntryPath> {
         let below = below(&self.of_ours, path).chain(below(&self.of_theirs, path));
         below.chain([path]).cloned().collect()

@@ -1,4 +1,4 @@
-//! The merge against a plain model, on random trees; and each kind of conflict by itself.
+//! The merge compared with a plain model on random trees, and each kind of conflict separately.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -10,7 +10,7 @@ use super::*;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{DeleteEntry, FileMode, Special, WriteFile};
 
-/// A tree that is written down entry by entry.
+/// A tree that is built entry by entry.
 #[derive(Clone, Default)]
 struct Tree {
     files: VirtualFileSystem,
@@ -61,7 +61,7 @@ fn planned(base: &Tree, ours: &Tree, theirs: &Tree, choices: &MergeChoices) -> M
     plan
 }
 
-/// The parent's files after the steps. Each step must be one that a disk can do.
+/// Returns the parent's files after the steps. Each step must be possible on a disk.
 fn after(ours: &Tree, plan: &MergePlan) -> BTreeMap<String, Node> {
     let mut files = ours.files.clone();
     for step in &plan.steps {
@@ -93,7 +93,7 @@ fn conflicts(base: &Tree, ours: &Tree, theirs: &Tree) -> Vec<(String, ConflictKi
     plan.conflicts.iter().map(|conflict| (conflict.path.to_string(), conflict.kind)).collect()
 }
 
-/// One conflict of that kind at that path, and both choices do what they say.
+/// Checks for one conflict of that kind at that path, and that both choices have their effect.
 fn check_conflict(base: &Tree, ours: &Tree, theirs: &Tree, path: &str, kind: ConflictKind) {
     assert_eq!(conflicts(base, ours, theirs), [(path.to_owned(), kind)]);
     let kept = planned(base, ours, theirs, &choosing(MergeSide::Ours));
@@ -179,10 +179,10 @@ fn merge_of_unkept_file_keeps_parent() {
     assert_eq!(planned(&base, &base, &theirs, &choosing(MergeSide::Theirs)).open().count(), 1);
     let kept = planned(&base, &base, &theirs, &choosing(MergeSide::Ours));
     assert_eq!((kept.open().count(), kept.steps.len()), (0, 0));
-    // Unchanged on the child's side it is no conflict.
+    // If the child's side is unchanged, there is no conflict.
     let ours = base.clone().put("big", incomplete([7; 32], 1 << 30)).put("old", incomplete([4; 32], 8));
     assert_eq!(conflicts(&base, &ours, &base), []);
-    assert_eq!(conflicts(&base, &ours, &theirs), [], "the same contents, although they are not kept");
+    assert_eq!(conflicts(&base, &ours, &theirs), [], "the same contents, although they are not stored");
     let unread = base.clone().put("big", incomplete([0; 32], 5));
     assert_eq!(conflicts(&base, &unread, &unread), [("big".to_owned(), ConflictKind::Incomplete)]);
 }
@@ -195,10 +195,10 @@ fn merge_leaves_special_files_out() {
     let plan = planned(&base, &base, &theirs, &choosing(MergeSide::Ours));
     assert_eq!(plan.left_out, ["new", "old"].map(|name| EntryPath::lookup(name).unwrap()));
     assert_eq!(plan.conflicts.len(), 1);
-    // A child that lacks "old" may never have had it.
+    // A child without "old" may never have had it.
     assert_eq!(after(&base, &plan), base.shown());
     assert!(!planned(&base, &base, &base.clone().without("old"), &MergeChoices::default()).has_changes);
-    // A pipe can be made anywhere.
+    // A pipe can be created anywhere.
     let theirs = base.clone().put("pipe", Node::Special { special: Special::Fifo });
     let plan = planned(&base, &base, &theirs, &MergeChoices::default());
     assert_eq!((plan.left_out.len(), after(&base, &plan)), (0, theirs.shown()));
@@ -336,7 +336,7 @@ fn edited(mut tree: Tree, edits: &[Edit]) -> Tree {
     tree
 }
 
-/// The plain rule for one path: the side that changed it decides; none where both did, each otherwise.
+/// Applies the plain rule to one path: the side that changed it decides; `None` if both changed it differently.
 fn simple(base: Option<&Node>, ours: Option<&Node>, theirs: Option<&Node>) -> Option<Option<Node>> {
     let chosen = match (ours == base, theirs == base) {
         (true, _) => theirs,
@@ -388,7 +388,7 @@ proptest! {
             prop_assert_eq!(plan.open().count(), 0);
             let result = after(&ours, &plan);
             let chosen = if side == MergeSide::Ours { ours.shown() } else { theirs.shown() };
-            // Of a text only lines are chosen.
+            // In a text, only lines are chosen.
             for conflict in plan.conflicts.iter().filter(|conflict| conflict.kind != ConflictKind::Text) {
                 let path = conflict.path.to_string();
                 prop_assert_eq!(result.get(&path), chosen.get(&path), "{} by {:?}", path, side);
@@ -433,7 +433,7 @@ proptest! {
         let plan = planned(&base, &ours, &theirs, &choosing(MergeSide::Theirs));
         let again = planned(&theirs, &ours, &theirs, &MergeChoices::default());
         prop_assert_eq!(again, MergePlan::default());
-        // Whatever was chosen, the child's later changes are those since.
+        // Whatever was chosen, the child's later changes count from here.
         prop_assert_eq!(plan.has_changes, base.shown() != theirs.shown());
     }
 

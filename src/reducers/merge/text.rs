@@ -4,22 +4,22 @@ use similar::{MergeResolution, TextMerge};
 
 use crate::engine::event::MergeSide;
 
-/// Bytes of a text that is merged line by line; a larger one that both sides changed is a conflict.
+/// Maximum bytes of a text that is merged line by line; a larger text that both sides changed is a conflict.
 pub(crate) const MERGED_BYTES_MAX: u64 = 8 << 20;
-/// Lines of such a text. The time that a merge takes can grow with the square of them.
+/// Maximum lines of such a text, as a merge may take quadratic time.
 pub(crate) const MERGED_LINES_MAX: usize = 50_000;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum MergedLines {
     Merged(Vec<u8>),
-    /// The same lines, or lines next to each other, differ. With a side chosen for these, it would be this.
+    /// The same lines, or adjacent lines, differ. The value is the result with a side chosen for them.
     Conflict(Option<Vec<u8>>),
     TooMany,
     NoText,
 }
 
-/// Merges what `ours` and `theirs` changed of `base`, as lines of bytes. Line ends are part of the lines, so they stay as
-/// they were.
+/// Merges the changes of `ours` and `theirs` to `base`, as lines of bytes. Line ends are part of the lines, so they are
+/// preserved.
 pub(super) fn merge(base: &[u8], ours: &[u8], theirs: &[u8], chosen: Option<MergeSide>) -> MergedLines {
     let all = [base, ours, theirs];
     if all.into_iter().any(|bytes| bytes.contains(&0)) {
@@ -108,13 +108,13 @@ mod tests {
         let conflict = |text: &str| MergedLines::Conflict(Some(text.as_bytes().to_vec()));
         assert_eq!(decided(MergeSide::Ours), conflict("one\n2\nours\n4\nfive\n"));
         assert_eq!(decided(MergeSide::Theirs), conflict("one\n2\ntheirs\n4\nfive\n"));
-        // Line ends stay as they are on the side that is taken.
+        // Line ends are those of the chosen side.
         let ends = |side| merge(b"1\r\n2", b"1\r\n2\n", b"1\n2\r\n", Some(side));
         assert_eq!(ends(MergeSide::Ours), conflict("1\r\n2\n"));
         assert_eq!(ends(MergeSide::Theirs), conflict("1\n2\r\n"));
     }
 
-    /// Texts of few different lines, with all kinds of ends.
+    /// Generates texts of few different lines, with all kinds of ends.
     fn text() -> impl Strategy<Value = Vec<u8>> {
         const PIECES: [&[u8]; 10] =
             [b"a\n", b"b\n", b"c\n", b"\n", b"a\r\n", b"\r", b"c", b"\xc3\xa9\n", b"\xe2\x80\xa8\n", b"\xff\n"];

@@ -1,4 +1,4 @@
-//! Reducer of the calls.
+//! Fold of the calls.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ pub(super) fn open(slice: ToolCalls, _: usize) -> Box<dyn Folding<ToolCalls>> {
 
 struct ToolCallsFold {
     total: u64,
-    /// Calls from before the fold. To change one copies a part of a persistent vector.
+    /// Calls from before the fold. Changing one copies a part of a persistent vector.
     old: Vector<CallEntry>,
-    /// Calls after those.
+    /// Later calls.
     new: VecDeque<CallEntry>,
     names: InternedNames,
 }
@@ -34,7 +34,7 @@ impl ToolCallsFold {
         }
         self.total += 1;
         self.new.push_back(call);
-        // Whole blocks are dropped, so that the others look the same in every snapshot.
+        // Drops whole blocks, so that the others are equal in every snapshot.
         if self.old.len() + self.new.len() >= REMEMBERED + BLOCK {
             self.drop_block();
         }
@@ -75,7 +75,7 @@ impl ToolCallsFold {
             call.finished = seq;
             call.message = Arc::clone(&message);
         };
-        // By index: an iterator of mutable calls would copy the whole vector.
+        // By index: an iterator of mutable references would copy the whole vector.
         let open: Vec<usize> = (0..).zip(&self.old).filter(|(_, call)| is_open(call)).map(|(at, _)| at).collect();
         for at in open {
             self.old.get_mut(at).into_iter().for_each(leave);
@@ -124,7 +124,7 @@ impl Folding<ToolCalls> for ToolCallsFold {
     }
 }
 
-/// Texts that come again and again, allocated once per fold.
+/// Repeated texts, allocated once per fold.
 #[derive(Default)]
 pub(super) struct InternedNames {
     known: Vec<Arc<str>>,

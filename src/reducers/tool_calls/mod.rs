@@ -15,17 +15,17 @@ use crate::engine::collections::Vector;
 use crate::engine::event::{CallFinished, CallStarted, CallStatus, Event, SessionStarted};
 use crate::engine::{OnRewind, Registry, Seq, Slice, SliceError, Timestamp, ValueError};
 
-/// Finished calls that the slice remembers, at least; older ones are in the journal only.
+/// Minimum number of finished calls that the slice remembers; older ones are only in the journal.
 const REMEMBERED: usize = 1024;
 
-/// The calls that are open, the latest finished ones, and how many there were.
+/// The open calls, the latest finished ones, and the number of all.
 ///
 /// The slice is bounded: at most some 1,100 finished calls. The journal has them all.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolCalls {
     /// Number of calls begun.
     pub total: u64,
-    /// The latest calls and all open ones, in the order in which they began.
+    /// The latest calls and all open ones, oldest first.
     calls: Vector<CallEntry>,
 }
 
@@ -40,7 +40,7 @@ pub struct CallEntry {
     pub agent: Arc<str>,
     /// Time of its beginning.
     pub started_at: Timestamp,
-    /// Status; none while it is open.
+    /// Status; `None` while it is open.
     pub status: Option<CallStatus>,
     /// Position of its outcome; 0 while it is open.
     pub finished: Seq,
@@ -56,7 +56,7 @@ impl ToolCalls {
         self.calls.binary_search_by_key(&call, |known| known.call).ok().and_then(|at| self.calls.get(at))
     }
 
-    /// Iterates over the calls that the slice remembers, in the order in which they began.
+    /// Iterates over the calls that the slice remembers, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &CallEntry> {
         self.calls.iter()
     }
@@ -83,7 +83,7 @@ impl Slice for ToolCalls {
     }
 
     fn decode(blocks: &[Bytes]) -> Result<Self, SliceError> {
-        let wrong = || SliceError::new(Self::NAME, "a record makes no sense");
+        let wrong = || SliceError::new(Self::NAME, "a record is malformed");
         let (total, blocks) = blocks.split_first().ok_or_else(wrong)?;
         let total = <[u8; 8]>::try_from(&total[..]).map_err(|_| wrong())?;
         let (mut calls, mut names) = (Vector::new(), InternedNames::default());

@@ -6,7 +6,7 @@ use super::folding::InternedNames;
 use super::{CallEntry, CallStatus};
 use crate::engine::clock::Timestamp;
 
-/// Statuses, each at its code.
+/// Statuses by their code.
 const STATUSES: [Option<CallStatus>; 4] =
     [None, Some(CallStatus::Ok), Some(CallStatus::Error), Some(CallStatus::Interrupted)];
 

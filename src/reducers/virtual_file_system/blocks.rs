@@ -1,4 +1,4 @@
-//! The slice in a snapshot: records in path order, in blocks that small changes leave as they were.
+//! The slice in a snapshot: records in path order, in blocks that small changes leave unchanged.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::engine::{Digest, EntryPath, Timestamp};
 /// An entry with its path.
 pub(super) type LeafRow = (EntryPath, Entry);
 
-/// A block ends after a path whose hash is a multiple of this, so that its end moves with nothing else.
+/// A block ends after a path whose hash is a multiple of this, so that changes elsewhere don't move its end.
 const CUT_EVERY: u32 = 64;
-pub(super) const WRONG: &str = "a record makes no sense";
-/// Bytes of a common record, to guess how many there are.
+pub(super) const WRONG: &str = "a record is malformed";
+/// Bytes of a typical record, to estimate their number.
 const RECORD: usize = 96;
 const TEXT: u8 = 0x80;
 
@@ -56,7 +56,7 @@ fn put_bytes(block: &mut Vec<u8>, bytes: &[u8]) {
     block.extend_from_slice(bytes);
 }
 
-/// The records of a block, found to be whole, each of which is read when it is asked for.
+/// The validated records of a block; each is decoded on demand.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Block {
     bytes: Bytes,
@@ -65,7 +65,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Checks every record of a block whose paths come after `before`. None for another end or order.
+    /// Validates a block whose paths come after `before`; `None` if it is empty, or has another end or order.
     pub(super) fn new(bytes: &Bytes, before: &[u8]) -> Result<Option<Self>, &'static str> {
         let mut starts = Vec::with_capacity(bytes.len() / RECORD + 1);
         let (mut last, mut cut) = (before, false);
@@ -135,7 +135,7 @@ pub(super) fn decode(block: &[u8]) -> Result<Vec<LeafRow>, &'static str> {
 const FIXED: usize = 3 * size_of::<u64>() + 1;
 const FILE: usize = size_of::<Digest>() + size_of::<u64>();
 
-/// The same as [`record`] when only the path is wanted.
+/// Reads only the path of a [`record`].
 fn skip<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let path = take_bytes(rest)?;
     let [.., code] = rest.split_off(..FIXED)? else { return None };

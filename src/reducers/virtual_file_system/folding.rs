@@ -9,9 +9,9 @@ use crate::engine::path::parent_bytes;
 use crate::engine::reducer::Folding;
 use crate::engine::{EntryPath, EventRef, Timestamp};
 
-/// Events below which a hash map is not worth building.
+/// Minimum events that make a hash table worth building.
 const MANY: usize = 512;
-/// Directory removals after which a hash table, which has to be searched whole for each, is given up.
+/// Directory removals after which the hash table is abandoned, as each of them searches all of it.
 const SEARCHES_MAX: usize = 32;
 
 /// Puts a node at a path. Returns true if entries below a directory had to be searched.
@@ -22,11 +22,11 @@ pub(super) fn write(tree: &mut impl EntryMap, raw: &[u8], node: Node, time: Time
         entry.version += 1;
         entry.updated_at = time;
         if searched {
-            tree.remove_below(&EntryPath::from_bytes(raw).map_err(|_| "a path makes no sense")?);
+            tree.remove_below(&EntryPath::from_bytes(raw).map_err(|_| "a path is malformed")?);
         }
         return Ok(searched);
     }
-    let path = EntryPath::from_bytes(raw).map_err(|_| "a path makes no sense")?;
+    let path = EntryPath::from_bytes(raw).map_err(|_| "a path is malformed")?;
     if path.is_root() {
         return Err("the root can't be written");
     }
@@ -40,7 +40,7 @@ pub(super) fn write(tree: &mut impl EntryMap, raw: &[u8], node: Node, time: Time
     Ok(false)
 }
 
-/// Makes every ancestor a directory; one that was a file is a directory from now on.
+/// Makes every ancestor a directory, even one that was a file.
 fn add_parents(tree: &mut impl EntryMap, path: &EntryPath, mode: FileMode, time: Timestamp) {
     let mut bytes = path.as_bytes();
     while let Some(parent) = parent_bytes(bytes).filter(|parent| !parent.is_empty()) {
@@ -61,7 +61,7 @@ fn add_parents(tree: &mut impl EntryMap, path: &EntryPath, mode: FileMode, time:
 }
 
 pub(super) fn delete(tree: &mut impl EntryMap, raw: &[u8]) -> Result<bool, &'static str> {
-    let path = EntryPath::from_bytes(raw).map_err(|_| "a path makes no sense")?;
+    let path = EntryPath::from_bytes(raw).map_err(|_| "a path is malformed")?;
     let Some(removed) = tree.remove(path.as_bytes()) else { return Ok(false) };
     if removed.is_directory() {
         tree.remove_below(&path);
@@ -69,7 +69,7 @@ pub(super) fn delete(tree: &mut impl EntryMap, raw: &[u8]) -> Result<bool, &'sta
     Ok(removed.is_directory())
 }
 
-/// Makes a path a name of the file at another one.
+/// Makes the path of a link another name of its file.
 pub(super) fn link(tree: &impl EntryMap, links: &mut HardLinks, event: &LinkFile) {
     let is_file = |path: &EntryPath| tree.is_directory(path.as_bytes()) == Some(false);
     if is_file(&event.path) && is_file(&event.to) {
@@ -77,7 +77,7 @@ pub(super) fn link(tree: &impl EntryMap, links: &mut HardLinks, event: &LinkFile
     }
 }
 
-/// Applies an event to a tree; gives whether a whole tree had to be searched.
+/// Applies an event to a tree; returns true if the whole tree had to be searched.
 fn apply(tree: &mut impl EntryMap, links: &mut HardLinks, event: &EventRef<'_>) -> Result<bool, CodecError> {
     let outcome = if event.common == Common::WriteFile {
         let view = event.written()?;

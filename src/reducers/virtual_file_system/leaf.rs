@@ -1,4 +1,4 @@
-//! Consecutive entries: rows, or a snapshot's block and the changes since.
+//! Consecutive entries: rows, or a snapshot's block and its later changes.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -7,17 +7,17 @@ use super::Entry;
 use super::blocks::{self, Block, LeafRow};
 use crate::engine::path::EntryPath;
 
-/// Changes that lie beside a block before the two become rows.
+/// Maximum changes of a block before both are merged into rows.
 const CHANGES_MAX: usize = 64;
 
 /// Entries in path order. A change to an unread leaf costs one search of its block.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Leaf {
-    /// All rows; with a block, those that are not as the block has them.
+    /// All rows; with a block, the rows that differ from it.
     rows: Vec<LeafRow>,
-    /// A snapshot's block, or nothing.
+    /// A snapshot's block; empty for none.
     block: Block,
-    /// The block with the rows in it, once it was read; empty where there is no block.
+    /// The block merged with the rows, once decoded; empty without a block.
     read: OnceLock<Vec<LeafRow>>,
 }
 
@@ -80,7 +80,7 @@ impl Leaf {
         position(rows, path).ok().map(|at| rows.remove(at).1)
     }
 
-    /// Splits off the rows before `path`, with that and its entry at the end.
+    /// Splits off the rows before `path`, and appends `path` and its entry to them.
     pub(super) fn split_off_front(&mut self, path: EntryPath, entry: Entry) -> Self {
         let rows = self.all();
         let at = position(rows, path.as_bytes()).unwrap_or_else(|at| at);
@@ -90,22 +90,22 @@ impl Leaf {
         Self::from_rows(front)
     }
 
-    /// Puts all rows of the leaf before this to the front.
+    /// Prepends all rows of the preceding leaf.
     pub(super) fn join_front(&mut self, mut front: Self) {
         self.all().splice(0..0, std::mem::take(front.all()));
     }
 
-    /// Returns true if a change may be put beside the block.
+    /// Returns true if a change may be stored next to the block.
     fn is_open(&self) -> bool {
         !self.block.is_empty() && self.read.get().is_none() && self.rows.len() < CHANGES_MAX
     }
 
-    /// Returns the rows into which a changed one can be put.
+    /// Returns the rows that accept a changed row.
     fn some(&mut self) -> &mut Vec<LeafRow> {
         if self.is_open() { &mut self.rows } else { self.all() }
     }
 
-    /// Returns all rows, to be changed, without the block.
+    /// Returns all rows for changes, and drops the block.
     fn all(&mut self) -> &mut Vec<LeafRow> {
         if !self.block.is_empty() {
             self.rows = self.read.take().unwrap_or_else(|| self.merged());
@@ -127,7 +127,7 @@ fn position(rows: &[LeafRow], path: &[u8]) -> Result<usize, usize> {
     rows.binary_search_by(|(known, _)| known.as_bytes().cmp(path))
 }
 
-/// Puts a row where it belongs, in the place of one with its path.
+/// Inserts a row in order, or replaces the row with its path.
 fn put(rows: &mut Vec<LeafRow>, path: EntryPath, entry: Entry) {
     match position(rows, path.as_bytes()) {
         Ok(at) => rows[at].1 = entry,

@@ -1,4 +1,4 @@
-//! Entries by path: a persistent map of sorted leaves that a snapshot keeps just as they are.
+//! Entries by path: a persistent map of sorted leaves, which a snapshot stores unchanged.
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::engine::path::EntryPath;
 
 /// All entries of a workspace.
 ///
-/// Invariant: a leaf ends with an entry at which [`blocks::is_cut`], and holds no other such; what comes
-/// after the last of these is the tail. So the same entries always lie in the same leaves, however they
-/// came there, and a change of one entry changes one leaf, seldom two.
+/// Invariant: a leaf ends with an entry where [`blocks::is_cut`] is true, and has no other such entry; the entries
+/// after the last one are the tail. So equal entries always form equal leaves, whatever their history, and a
+/// change of one entry changes one leaf, rarely two.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Leaves {
     /// By their last entry's path.
@@ -40,7 +40,7 @@ impl Leaves {
         leaves
     }
 
-    /// Takes up the blocks of a snapshot; their rows are read when they are needed.
+    /// Loads the blocks of a snapshot; their rows are decoded on demand.
     pub(super) fn from_blocks(given: &[Bytes]) -> Result<Self, &'static str> {
         let mut leaves = Self::default();
         let mut before = EntryPath::root();
@@ -61,7 +61,7 @@ impl Leaves {
         Ok(leaves)
     }
 
-    /// The same for blocks that end elsewhere.
+    /// Loads blocks that end elsewhere.
     fn from_other_blocks(given: &[Bytes]) -> Result<Self, &'static str> {
         let mut rows = Vec::new();
         for block in given {
@@ -71,7 +71,7 @@ impl Leaves {
         Ok(Self::from_sorted(rows))
     }
 
-    /// The blocks of a snapshot, one for each leaf.
+    /// Returns the blocks of a snapshot, one for each leaf.
     pub(super) fn to_blocks(&self) -> Vec<Vec<u8>> {
         self.leaves().map(|leaf| leaf.to_block()).filter(|block| !block.is_empty()).collect()
     }
@@ -110,7 +110,7 @@ impl Leaves {
         rows.take_while(within).map(|(path, entry)| (path, entry))
     }
 
-    /// The rows of the leaves that are not the same in `later`, here and there.
+    /// Returns the rows of the leaves that differ from those of `later`, on both sides.
     pub(super) fn differing<'a>(&'a self, later: &'a Self) -> (Vec<&'a LeafRow>, Vec<&'a LeafRow>) {
         let (mut before, mut after) = (Vec::new(), Vec::new());
         for item in self.full.diff(&later.full) {
@@ -145,13 +145,13 @@ impl Leaves {
     }
 
     fn full_at(&self, path: &[u8]) -> Option<(&EntryPath, &Arc<Leaf>)> {
-        // The map's `get_next` overlooks a key that stands in an inner node: its "none" proves nothing.
+        // The map's `get_next` misses a key in an inner node, so its `None` proves nothing.
         self.full.get_next(path).or_else(|| self.full.range::<_, [u8]>(from_path(path)).next())
     }
 }
 
 impl EntryMap for Leaves {
-    /// Reads no leaf.
+    /// Decodes no leaf.
     fn is_directory(&self, path: &[u8]) -> Option<bool> {
         self.leaf(path).find(path).map(|entry| entry.is_directory())
     }

@@ -10,7 +10,7 @@ use crate::engine::EntryPath;
 use crate::engine::collections::OrdMap;
 use crate::engine::path::directories_above;
 
-/// Beginning of a block of names in a snapshot. No block of entries begins so: no path is that long.
+/// Prefix of a block of names in a snapshot. No block of entries starts with it: no path is that long.
 const MARK: [u8; 4] = [0xff; 4];
 /// Names in a block.
 const BLOCK: usize = 64;
@@ -22,12 +22,12 @@ const BLOCK: usize = 64;
 pub(super) struct HardLinks {
     /// Number of the file, by name.
     of: OrdMap<EntryPath, u64>,
-    /// The same by number.
+    /// Names by number.
     names: OrdMap<(u64, EntryPath), ()>,
 }
 
 impl HardLinks {
-    /// Makes a path a name of the file at another one.
+    /// Makes `path` another name of the file at `to`.
     pub(super) fn join(&mut self, path: &EntryPath, to: &EntryPath) {
         let known = self.of.get(to).copied();
         if path == to || known.is_some() && self.of.get(path).copied() == known {
@@ -56,7 +56,7 @@ impl HardLinks {
         if self.is_empty() { None } else { EntryPath::from_bytes(path).ok().filter(|path| !path.is_root()) }
     }
 
-    /// Updates the names after the removal of a path and everything below it. Returns its normal form, if there are names.
+    /// Updates the names after the removal of a path and all below it. Returns its normal form, if there are names.
     pub(super) fn removed(&mut self, path: &[u8]) -> Option<EntryPath> {
         let path = self.normal(path)?;
         let from = self.of.range::<_, EntryPath>((Bound::Excluded(&path), Bound::Unbounded)).map(|(name, _)| name);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is joined, written and removed: the names are those of a plain list of sets.
+        /// Compares the names with a plain list of sets, through random joins, writes and removals.
         #[test]
         fn links_equal_a_plain_list_of_names(steps in proptest::collection::vec((0_u8..4, "[ab](/[abc]){0,2}", "[ab](/[abc]){0,2}"), 1..80)) {
             let (mut links, mut model) = (HardLinks::default(), Vec::<Vec<EntryPath>>::new());

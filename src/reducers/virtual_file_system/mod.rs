@@ -19,9 +19,9 @@ use links::HardLinks;
 use crate::engine::event::{DeleteEntry, Event, LinkFile, Node, WriteFile};
 use crate::engine::{EntryPath, Registry, Slice, SliceError, State, Timestamp, ValueError};
 
-/// Map of entries by path, as far as the rule needs it. No order of iteration shows through.
+/// Map of entries by path, as far as the fold needs it. Its order of iteration has no effect.
 trait EntryMap {
-    /// Checks for a directory at a path; none if no entry is there.
+    /// Returns true for a directory, false for another entry, `None` without an entry.
     fn is_directory(&self, path: &[u8]) -> Option<bool>;
     fn get_mut(&mut self, path: &[u8]) -> Option<&mut Entry>;
     /// Adds an entry at a path without one.
@@ -48,7 +48,7 @@ pub struct Entry {
     /// Kind of the entry, with its contents.
     #[serde(flatten)]
     pub node: Node,
-    /// 1 at first, one more with every write.
+    /// 1 at first, incremented by each write.
     pub version: u64,
     /// Time of its creation.
     pub created_at: Timestamp,
@@ -75,21 +75,21 @@ impl Entry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "lowercase")]
 pub enum Change {
-    /// It is there only in the later state.
+    /// Entry of the later state only.
     Added {
         /// Path of the entry.
         path: EntryPath,
         /// New entry.
         after: Entry,
     },
-    /// It is there only in the earlier state.
+    /// Entry of the earlier state only.
     Removed {
         /// Path of the entry.
         path: EntryPath,
         /// Old entry.
         before: Entry,
     },
-    /// It is something else, or holds something else, in the later state.
+    /// Entry that differs between the states.
     Changed {
         /// Path of the entry.
         path: EntryPath,
@@ -119,7 +119,7 @@ impl Change {
 }
 
 impl VirtualFileSystem {
-    /// Returns the files of a state; empty if the state has no such slice. The copy shares all of them.
+    /// Returns the files of a state; empty if the state has no such slice. The copy shares their structure.
     pub fn of(state: &State) -> Self {
         state.slice::<Self>().cloned().unwrap_or_default()
     }
@@ -163,7 +163,7 @@ impl VirtualFileSystem {
         self.links.all()
     }
 
-    /// Returns the entry at `path`; none for the root and where no entry is.
+    /// Returns the entry at `path`; `None` for the root, and without an entry.
     pub fn get(&self, path: &EntryPath) -> Option<&Entry> {
         self.entries.get(path.as_bytes())
     }
@@ -177,7 +177,7 @@ impl VirtualFileSystem {
         path.is_root() || self.get(path).is_some_and(Entry::is_directory)
     }
 
-    /// Returns the number of entries, directories included.
+    /// Returns the number of entries, including directories.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -198,13 +198,12 @@ impl VirtualFileSystem {
         self.entries.range(from, until)
     }
 
-    /// Iterates over the entries from a path on, in order; it may be the beginning of one.
+    /// Iterates over the entries from a path on, in order; the path may be a prefix.
     pub(crate) fn starting_at(&self, from: Bound<Vec<u8>>) -> impl Iterator<Item = (&EntryPath, &Entry)> + use<'_> {
         self.entries.range(from, Bound::Unbounded)
     }
 
-    /// Iterates over the entries directly in a directory, in order. Each step costs one search, however many entries are
-    /// deeper.
+    /// Iterates over the entries directly in a directory, in order. Each step costs one search, whatever is deeper.
     pub fn children<'a>(&'a self, directory: &EntryPath) -> impl Iterator<Item = (&'a EntryPath, &'a Entry)> + use<'a> {
         let (mut from, until) = range_below(directory.as_bytes());
         let directory = directory.clone();
@@ -218,7 +217,7 @@ impl VirtualFileSystem {
                         return Some((path, entry));
                     }
                     Some(cut) => {
-                        // Everything below that directory is jumped over.
+                        // Skips everything below that directory.
                         let end = path.as_bytes().len() - relative.len() + cut;
                         from = Bound::Included([&path.as_bytes()[..end], &[b'/' + 1]].concat());
                     }
@@ -227,7 +226,7 @@ impl VirtualFileSystem {
         })
     }
 
-    /// Returns the differences to `later`, in order. It costs as much as the difference, not as the whole.
+    /// Returns the differences to `later`, in order. The cost depends on the difference, not on the whole.
     pub fn diff(&self, later: &Self) -> Vec<Change> {
         let (before, after) = self.entries.differing(&later.entries);
         let (mut before, mut after) = (before.into_iter().peekable(), after.into_iter().peekable());

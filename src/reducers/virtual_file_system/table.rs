@@ -1,4 +1,4 @@
-//! The files of a long fold: quick to find, in no order.
+//! The files of a long fold: fast to find, without an order.
 
 use std::hash::BuildHasher;
 
@@ -8,25 +8,25 @@ use hashbrown::HashTable;
 use super::{Entry, EntryMap};
 use crate::engine::path::EntryPath;
 
-/// Entries by path. Long folds mostly wait for memory, so lookups touch packed data: an index of four bytes a path, and
-/// paths side by side.
+/// Entries by path. Long folds are bound by memory access, so lookups touch packed data: an index of four bytes per
+/// path, and contiguous paths.
 #[derive(Default)]
 pub(super) struct EntryTable {
     hasher: RandomState,
     /// Offsets into `paths`.
     index: HashTable<u32>,
-    /// Paths, each behind its number in `entries` and its length.
+    /// Paths, each preceded by its number in `entries` and its length.
     paths: Vec<u8>,
-    /// The same paths by their numbers; apart from what is there, which is written again and again.
+    /// The same paths by number; separate from the entries, which are rewritten often.
     names: Vec<EntryPath>,
-    /// None for what was removed: its path stays.
+    /// `None` for a removed entry: its path stays.
     entries: Vec<Option<Entry>>,
 }
 
-/// Bytes of paths above which it is full: places have four bytes, and an event brings some paths at most.
+/// Bytes of paths that make it full: offsets have four bytes, and an event adds only a few paths.
 const FULL: usize = 3 << 30;
 
-/// The path at a place, and its number.
+/// Returns the path at an offset, and its number.
 #[inline]
 fn path_at(paths: &[u8], at: u32) -> Option<(&[u8], usize)> {
     let (number, rest) = paths.get(at as usize..)?.split_first_chunk::<4>()?;
@@ -131,7 +131,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is put in and taken out: it holds what a plain map holds.
+        /// Compares the table with a plain map, through random additions and removals.
         #[test]
         fn table_equals_a_plain_map(steps in proptest::collection::vec((0_u8..4, "[ab](/[abc]){0,2}"), 1..200)) {
             let (mut table, mut model) = (EntryTable::default(), BTreeMap::new());

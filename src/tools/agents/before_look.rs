@@ -1,4 +1,4 @@
-//! Records what must be known before a look at the disk: which calls run, which ended, and which may never have run.
+//! Records facts needed before a scan of the disk: running calls, ended calls, and calls that may never have run.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -24,24 +24,24 @@ use crate::tools::transcript::edits::stated_files;
 use crate::tools::transcript::files::{KnownChange, StatedFiles};
 use crate::tools::transcript::step::{StatedChange, StatedFile, content_text};
 
-/// Longest time between the end of a command and the start of its hook. foldspace counts the start of the command back
-/// from the hook. If the hook starts later, on a busy machine, the first changes of the command stay in doubt. A longer
-/// time would charge the command with files that a person saved just before the answer.
+/// The longest assumed time between the end of a command and the start of its hook. The start of a command is computed
+/// backwards from its hook. If a busy machine starts the hook later, the first changes of the command stay doubtful.
+/// A larger value would attribute files to the command that a person saved just before permitting it.
 const SLACK_MILLIS: i64 = 250;
-/// Bytes at the end of a transcript that are searched for refusals.
+/// The number of bytes at the end of a transcript that are searched for refusals.
 const TAIL: u64 = 1 << 20;
-/// Parts of the outputs of calls that Codex refused itself. These changed nothing.
+/// Output fragments of calls that Codex itself refused. These calls changed nothing.
 const REFUSALS: [&str; 4] =
     ["exec_command failed", "apply_patch verification failed", "reject command", "rejected by user"];
 
-/// Records what decides who changed the files that a look at the disk will find: calls whose beginning is reported late,
-/// and open calls that may not run any more.
+/// Records the facts that determine the authors of the changes in the next scan: calls with a late-reported beginning,
+/// and open calls that may no longer run.
 ///
 /// # Errors
-/// Nothing can be recorded.
+/// Recording failed.
 pub(crate) async fn prepare_look(session: Session, root: PathBuf, arrivals: Vec<Arrival>) -> Result<(), ToolError> {
     let turn = session.turn().await;
-    let prepared = off_thread(turn, ToolError::new("the recording of a report was stopped"), move || {
+    let prepared = off_thread(turn, ToolError::new("recording a report was interrupted"), move || {
         let has_end = |call: &ObservedCall| arrivals.iter().any(|arrival| is_end_of(&arrival.report, call));
         doubt(&session, "its agent's process has ended", |call| process_ended(&call.process) && !has_end(call))?;
         close_refused(&session)?;
@@ -54,8 +54,8 @@ pub(crate) async fn prepare_look(session: Session, root: PathBuf, arrivals: Vec<
 }
 
 impl ToolRunner {
-    /// Looks at the disk if a call waits for a permission, so that a person's changes stay apart from those of the call.
-    /// Returns false if none waits.
+    /// Scans the disk if a call waits for permission, which separates a person's changes from the call's. Returns false
+    /// if no call waits.
     pub(crate) async fn look_while_asked(&self) -> Result<bool, ToolError> {
         let _turn = self.session().turn().await;
         let state = self.session().state()?;
@@ -68,7 +68,7 @@ impl ToolRunner {
     }
 }
 
-/// Returns true if nothing ends by a report. Such a report is recorded before a look at the disk if it comes late.
+/// Returns true if a report ends nothing. If such a report comes late, it is recorded before a scan of the disk.
 pub(crate) fn only_begins(kind: &HookKind) -> bool {
     matches!(
         kind,
@@ -82,7 +82,7 @@ pub(crate) fn only_begins(kind: &HookKind) -> bool {
     )
 }
 
-/// Returns true if the call that another report began is over by this report.
+/// Returns true if `report` shows that the call in `begun` is over.
 pub(crate) fn ends(report: &HookReport, begun: &HookReport) -> bool {
     let HookKind::CallBegan(call) = &begun.kind else { return false };
     let is_it = |other: &ReportedCall| id_of(other) == id_of(call);
@@ -103,7 +103,7 @@ fn is_end_of(report: &HookReport, open: &ObservedCall) -> bool {
     matches!(&report.kind, HookKind::CallEnded(call, _) if id_of(call) == open.id)
 }
 
-/// Records that it is uncertain whether these open calls run, and why. Only calls that may write matter.
+/// Records that the selected open calls may not be running, with the reason. Skips calls that can't write.
 fn doubt(session: &Session, why: &str, is_it: impl Fn(&ObservedCall) -> bool) -> Result<(), SessionError> {
     let state = session.state()?;
     let open = state.slice::<AgentRuns>().into_iter().flat_map(|runs| &runs.open);
@@ -114,7 +114,7 @@ fn doubt(session: &Session, why: &str, is_it: impl Fn(&ObservedCall) -> bool) ->
     })
 }
 
-/// Closes the calls that an agent refused itself. Its hooks never report their ends, but its transcript has them.
+/// Closes the calls that Codex itself refused. Their ends are in its transcript, but not reported by hooks.
 fn close_refused(session: &Session) -> Result<(), SessionError> {
     let runs = session.state()?.slice::<AgentRuns>().cloned().unwrap_or_default();
     for (seq, call) in &runs.open {
@@ -127,7 +127,7 @@ fn close_refused(session: &Session) -> Result<(), SessionError> {
     Ok(())
 }
 
-/// Finds the output of a refused call at the end of a transcript, if that can be read.
+/// Finds the output of a refused call at the end of a transcript. `None` if the transcript can't be read.
 #[expect(clippy::disallowed_methods, reason = "the agent writes the transcript")]
 fn refusal(transcript: &Path, id: &str) -> Option<String> {
     let mut file = File::open(transcript).ok()?;
@@ -149,7 +149,7 @@ impl Observer {
         call.run == self.run_id() && call.agent == self.name
     }
 
-    /// Returns true for an open call that is over by this report.
+    /// Returns true if this report shows that an open call is over.
     pub(super) fn is_over(&self, call: &ObservedCall) -> bool {
         match self.arrival.report.kind {
             HookKind::RunBegan if self.is_sequential() => {
@@ -163,7 +163,7 @@ impl Observer {
         }
     }
 
-    /// Returns true for an open call that is over because its agent begins another one.
+    /// Returns true if an open call must be over because its agent begins another call.
     pub(super) fn precedes(&self, call: &ObservedCall, begun: &ReportedCall) -> bool {
         let both_write = call.access != ObservedAccess::None && self.access(begun).0 != ObservedAccess::None;
         self.is_sequential() && both_write && self.is_own(call) && call.id != id_of(begun)
@@ -172,7 +172,7 @@ impl Observer {
     fn prepare_look(mut self) -> Result<(), SessionError> {
         let (session, unended) = (self.session.clone(), "no hook reported its end");
         match self.arrival.report.kind.clone() {
-            HookKind::Asked => doubt(&session, "it asked for a permission", |call| self.is_own(call)),
+            HookKind::Asked => doubt(&session, "it asked for permission", |call| self.is_own(call)),
             HookKind::Allowed => self.date(|call| self.is_own(call), 0),
             HookKind::CallEnded(call, end) => self.date_ended(&call, &end),
             kind if self.arrival.waited > 0 && only_begins(&kind) => self.record_kind(false),
@@ -186,7 +186,7 @@ impl Observer {
         }
     }
 
-    /// Records the start of calls that asked for a permission, in microseconds before the report.
+    /// Records the start of calls that asked for permission: `micros` before the report.
     fn date(&self, is_it: impl Fn(&ObservedCall) -> bool, micros: u64) -> Result<(), SessionError> {
         let passed = i64::try_from(micros.saturating_add(self.micros_since())).unwrap_or(i64::MAX) / 1000;
         let since = Timestamp(self.session.now().0.saturating_sub(passed).saturating_sub(SLACK_MILLIS));
@@ -203,17 +203,17 @@ impl Observer {
         })
     }
 
-    /// Records the start of a call that asked for a permission, if the report of its end shows it.
+    /// Records the start of a call that asked for permission, if the report of its end shows it.
     fn date_ended(&self, call: &ReportedCall, end: &ReportedEnd) -> Result<(), SessionError> {
         let is_it = |known: &ObservedCall| known.run == self.run_id() && known.id == id_of(call);
-        // The edit explains the file, so no other change happened since the last look.
+        // The edit alone explains the contents, so nothing else changed since the last scan.
         if end.status == CallStatus::Ok && self.is_as_edited(call)? {
             return self.note_since(is_it, Timestamp(0));
         }
         end.micros.map_or(Ok(()), |micros| self.date(is_it, micros))
     }
 
-    /// Returns true if the edit turns the recorded contents of its file into the present ones.
+    /// Returns true if the edit turns the recorded contents of its file into the current contents.
     #[expect(clippy::disallowed_methods, reason = "the agent writes the file")]
     fn is_as_edited(&self, call: &ReportedCall) -> Result<bool, SessionError> {
         let [file] = &call.declared[..] else { return Ok(false) };

@@ -1,21 +1,21 @@
-//! Texts of which only the first line and the digest are recorded.
+//! Shortening texts to their first line and digest.
 
 use serde_json::{Map, Value, json};
 
 use crate::engine::id::Digest;
 
-/// Characters of a line that is recorded.
+/// The number of recorded characters of a line.
 const LINE_MAX: usize = 200;
-/// Bytes of a text that is recorded whole, if it is one line.
+/// The number of bytes up to which a single line is recorded whole.
 const WHOLE_MAX: usize = 256;
 
-/// Returns the beginning of a text's first line that is not empty.
+/// Returns the beginning of the first line that is not empty.
 pub(super) fn first_line(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     line.chars().take(LINE_MAX).collect()
 }
 
-/// Puts `{"line", "bytes", "digest"}` in the place of each text that is long, or has several lines.
+/// Replaces each text that is long or has several lines by `{"line", "bytes", "digest"}`.
 pub(super) fn brief(value: Value) -> Value {
     match value {
         Value::String(text) if text.len() > WHOLE_MAX || text.trim_end().contains('\n') => {

@@ -1,4 +1,4 @@
-//! Payloads of hooks that are commands. Claude Code's names have become the common ones; the others differ in spelling.
+//! Payloads of hooks that are commands. Other agents have adopted Claude Code's names, with differences in spelling.
 
 use serde_json::{Map, Value, json};
 
@@ -56,7 +56,7 @@ fn kind(event: &str, payload: &Value) -> HookKind {
         "PreToolUse" | "preToolUse" | "BeforeTool" => HookKind::CallBegan(call(payload)),
         "PermissionRequest" | "permissionRequest" => HookKind::Asked,
         "Notification" if payload["notification_type"] == "ToolPermission" => HookKind::Asked,
-        // It never ran.
+        // The call never ran.
         "PermissionDenied" => {
             let denied = ReportedEnd::failed(&named(payload, &["reason"]).unwrap_or_default());
             HookKind::Batch(vec![(call(payload), denied)])
@@ -87,7 +87,7 @@ fn call(payload: &Value) -> ReportedCall {
     ReportedCall::new(id, tool, params_of(any(payload, &["tool_input", "toolArgs"])))
 }
 
-/// Returns the end in a payload of a single call.
+/// Returns the end in the payload of a single call.
 fn ended(call: &ReportedCall, payload: &Value, answer: &Value) -> ReportedEnd {
     let text = content_text(any(answer, &["llmContent", "text_result_for_llm", "textResultForLlm"]));
     let success = any(answer, &["result_type", "resultType"]).as_str().is_none_or(|kind| kind == "success");
@@ -116,7 +116,7 @@ fn ended(call: &ReportedCall, payload: &Value, answer: &Value) -> ReportedEnd {
     end
 }
 
-/// Returns the end of a call of a batch, which has only what the model is shown.
+/// Returns the end of a call in a batch, which contains only the text for the model.
 fn shown(answer: &Value) -> ReportedEnd {
     let text = content_text(answer);
     if text.starts_with(TOOL_ERROR) || text.starts_with("Exit code ") {
@@ -125,14 +125,14 @@ fn shown(answer: &Value) -> ReportedEnd {
     ReportedEnd::ok(json!({ "content": text }))
 }
 
-/// Returns the duration of a patch in microseconds, as Codex states it.
+/// Returns the duration of a patch in microseconds, from Codex's answer.
 fn wall_time(text: &str) -> Option<u64> {
     let (_, rest) = text.strip_prefix("Exit code: ")?.split_once("\nWall time: ")?;
     let seconds: f64 = rest.split_once(" seconds\n")?.0.parse().ok()?;
     Some((seconds * 1e6) as u64)
 }
 
-/// Returns the process or the shell that Gemini CLI or Copilot CLI has left in the background.
+/// Returns the process or shell that Gemini CLI or Copilot CLI left in the background.
 fn left_in_background(text: &str) -> Option<String> {
     let (_, process) = text.split_once("Command moved to background (PID: ").unwrap_or_default();
     let (_, shell) = text.split_once("<command started in background with shellId: ").unwrap_or_default();
@@ -140,7 +140,7 @@ fn left_in_background(text: &str) -> Option<String> {
     Some(id.to_owned())
 }
 
-/// Returns the id of a task that runs in the background.
+/// Returns the id of a background task.
 fn task(task: &Value) -> String {
     let id = task.as_str().map(str::to_owned).or_else(|| named(task, &["id", "task_id", "taskId"]));
     id.unwrap_or_else(|| task.to_string())

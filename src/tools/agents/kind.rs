@@ -1,9 +1,9 @@
-//! The agents whose hooks are known.
+//! The agents with supported hooks.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// An agent whose hooks are known.
+/// An agent with supported hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AgentKind {
     /// Claude Code.
@@ -19,10 +19,10 @@ pub enum AgentKind {
 }
 
 impl AgentKind {
-    /// All of them.
+    /// All supported agents.
     pub const ALL: [Self; 5] = [Self::Claude, Self::Codex, Self::Gemini, Self::Copilot, Self::OpenCode];
 
-    /// Returns its name on the command line.
+    /// Returns the agent's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Claude => "claude",
@@ -40,9 +40,9 @@ impl fmt::Display for AgentKind {
     }
 }
 
-/// Error of a name that no agent has.
+/// The error for an unknown agent name.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no agent is called {0:?}; known are claude, codex, gemini, copilot and opencode")]
+#[error("unknown agent {0:?}; supported agents are claude, codex, gemini, copilot and opencode")]
 pub struct UnknownAgent(String);
 
 impl FromStr for AgentKind {

@@ -2,12 +2,12 @@
 
 use std::path::{Component, Path, PathBuf};
 
-/// Links that are followed from one path.
+/// The limit for the links followed from one path.
 const LINKS_MAX: usize = 8;
 
-/// Resolves the links in the directories of a path. Also returns the target if the path is a link, and its target, ...
+/// Resolves the links in the directories of a path. If the path is a link, also returns its chain of targets.
 pub(super) fn linked_places(path: &Path) -> Vec<PathBuf> {
-    // Agents remove `..` with the name before it, even if that is a link.
+    // Agents resolve `..` lexically, even after a link.
     let mut plain = PathBuf::new();
     for component in path.components() {
         match component {

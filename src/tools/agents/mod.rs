@@ -1,4 +1,4 @@
-//! Payloads of the hooks of coding agents, read as reports in one vocabulary.
+//! Parsing the hook payloads of coding agents into a common form.
 
 pub(crate) mod before_look;
 mod brief;
@@ -16,10 +16,10 @@ use serde_json::Value;
 use kind::AgentKind;
 use report::HookReport;
 
-/// Reads a payload that an agent gave to its hook. `event` is the hook's event where the payload does not name it.
+/// Reads the payload of an agent's hook. `event` is the hook's event if the payload does not name it.
 ///
-/// It takes any payload: an event that is not known is [`HookKind::Other`](report::HookKind::Other), a tool that is not
-/// known may write, and missing ids are `None`.
+/// Accepts any payload: an unknown event becomes [`HookKind::Other`](report::HookKind::Other), an unknown tool may
+/// write, and missing ids are `None`.
 pub(crate) fn read_report(agent: AgentKind, event: Option<&str>, payload: &Value) -> HookReport {
     match agent {
         AgentKind::OpenCode => plugin_hook::read(payload),

@@ -1,4 +1,4 @@
-//! Recording of what hooks report: runs, calls, and what changed on the disk while they were open.
+//! Recording reports from hooks: runs, calls, and the changes on the disk while calls were open.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -33,91 +33,90 @@ use crate::tools::transcript::tool_access::ToolAccess;
 use crate::tools::workspace::borrowed::keep_unlisted;
 use crate::tools::workspace::managed::Extent;
 
-/// Time after which a call without a reported end is closed.
+/// The time after which a call without a reported end is closed.
 const OPEN_MAX_MILLIS: i64 = 3_600_000;
-/// The agent whose hooks never report exit codes. Its transcript has them.
+/// The agent with exit codes in its transcript, but not in its hooks.
 pub(super) const CODELESS: &str = "codex";
-/// The agent that makes calls that write one after the other.
+/// The agent that makes its writing calls one after the other.
 const SEQUENTIAL: &str = "claude";
-/// The fact of a run with the process of its agent.
+/// The name of the run fact that holds the agent's process.
 const PROCESS: &str = "process";
-/// Time after which a report counts as late: its hook did not wait for it.
+/// The time after which a report counts as late: its hook has stopped waiting.
 const LATE_MICROS: u64 = 2_000_000;
-/// Characters of a subagent's id in its agent's name.
+/// The number of characters of a subagent's id in its agent's name.
 const SUBAGENT_CHARS: usize = 8;
-/// Characters of an agent's name, which has at most 200 bytes.
+/// The limit for the characters of an agent's name, which has at most 200 bytes.
 const AGENT_MAX: usize = 40;
 
-/// A report with what is to be known of it.
+/// A report with the circumstances of its arrival.
 #[derive(Debug, Clone)]
 pub(crate) struct Arrival {
     pub(crate) report: HookReport,
-    /// The payload, for an event that is not known.
+    /// The payload, which is recorded for an unknown event.
     pub(crate) payload: Value,
-    /// Start time of its hook, or else the time of its arrival.
+    /// The start time of the hook if known, else the arrival time.
     pub(crate) arrived: Instant,
-    /// Microseconds that it was kept before.
+    /// The time that the report was queued before, in microseconds.
     pub(crate) waited: u64,
-    /// Keeps requests and outputs whole.
+    /// True to record requests and outputs whole.
     pub(crate) keeps_all: bool,
     /// The process of the agent; empty if unknown.
     pub(crate) process: String,
-    /// The time of the end of the call that it begins, if that was reported as well before this was recorded.
+    /// The end time of the call that the report begins, if the end was reported before the beginning is recorded.
     pub(crate) until: Option<Timestamp>,
 }
 
 impl ToolRunner {
-    /// Records a report. The disk is looked at where a call that may write begins or ends; without a payload only that.
+    /// Records a report. Scans the disk first if a call that may write begins or ends. Without a payload, only scans.
     ///
     /// # Errors
-    /// The disk can't be read, or nothing can be recorded. The report is then not recorded, or not all of it.
+    /// Reading the disk or recording failed. The report is not recorded, or only in part.
     pub(crate) async fn observe(&self, arrival: Arrival) -> Result<(), ToolError> {
         if arrival.payload.is_null() {
             return self.look().await;
         }
         let turn = self.session().turn().await;
-        // What changed by the time of a late report was found by the look at its beginnings.
+        // For a late report, an earlier scan found the changes up to its time.
         if arrival.waited == 0 && may_have_changed(&arrival.report.kind) {
             self.machine().record_drift(self.session(), Extent::Due).await?;
         }
         let session = self.session().clone();
         let root = self.workspace().root().map(PathBuf::from).unwrap_or_default();
-        let stopped = ToolError::new("the recording of a report was stopped");
+        let stopped = ToolError::new("recording a report was interrupted");
         off_thread(turn, stopped, move || Observer::new(&session, root, arrival).record()).await
     }
 
-    /// Looks at the disk, and closes the calls that are over without a report.
+    /// Scans the disk, and closes calls that ended without a report.
     pub(crate) async fn look(&self) -> Result<(), ToolError> {
         self.find_changes().await?;
         self.close_lost().await
     }
 
-    /// Looks at the disk.
+    /// Scans the disk, and records changes.
     pub(crate) async fn find_changes(&self) -> Result<(), ToolError> {
         let _turn = self.session().turn().await;
         self.machine().record_drift(self.session(), Extent::Due).await
     }
 
-    /// Closes the calls that are over without a report.
+    /// Closes calls that ended without a report.
     pub(crate) async fn close_lost(&self) -> Result<(), ToolError> {
         let turn = self.session().turn().await;
         let session = self.session().clone();
-        off_thread(turn, ToolError::new("a look at the disk was stopped"), move || close_lost(&session)).await
+        off_thread(turn, ToolError::new("closing lost calls was interrupted"), move || close_lost(&session)).await
     }
 
-    /// Records the exit codes that the transcript of a run states and its hooks did not, where the agent is one whose
-    /// hooks never do.
+    /// Records the exit codes in the transcript of a run. Does nothing for agents that report exit codes by hooks.
     pub(crate) async fn note_exit_codes(&self, run: &str) -> Result<(), ToolError> {
         let runs = self.session().state()?.slice::<AgentRuns>().cloned().unwrap_or_default();
         let known = runs.runs.get(run).filter(|known| known.agent == CODELESS);
         let Some(path) = known.and_then(|known| known.facts.get("transcript_path")?.as_str()) else { return Ok(()) };
         let (session, run, path) = (self.session().clone(), run.to_owned(), PathBuf::from(path));
-        let stopped = ToolError::new("the reading of a transcript was stopped");
+        let stopped = ToolError::new("reading a transcript was interrupted");
         let noted = off_thread((), stopped, move || {
             let codes = match exit_codes(&path) {
                 Ok(codes) => codes,
                 Err(error) => {
-                    tracing::info!(%error, "the exit codes of a run stay unknown");
+                    tracing::info!(%error, "can't read exit codes from the transcript");
                     return Ok(());
                 }
             };
@@ -131,10 +130,10 @@ impl ToolRunner {
         noted.await
     }
 
-    /// Records the place of the git worktree, if it is another one than before.
+    /// Records the place of the git worktree if it has changed.
     pub(crate) async fn note_git(&self) -> Result<(), ToolError> {
         let workspace = Arc::clone(self.workspace());
-        let stopped = ToolError::new("the look at the git worktree was stopped");
+        let stopped = ToolError::new("reading the git worktree was interrupted");
         let look = move || workspace.capture().map_or(Ok(None), |disk| disk.git_place());
         let Some(place) = off_thread((), stopped, look).await? else { return Ok(()) };
         let state = self.session().state()?;
@@ -146,7 +145,7 @@ impl ToolRunner {
             return Ok(());
         }
         let (session, blobs) = (self.session().clone(), place.blobs);
-        let stopped = ToolError::new("the keeping of contents was stopped");
+        let stopped = ToolError::new("storing contents was interrupted");
         off_thread((), stopped, move || keep_unlisted(&session, &blobs)).await?;
         let mut commit = self.session().as_agent("").commit();
         commit
@@ -157,7 +156,7 @@ impl ToolRunner {
     }
 }
 
-/// Returns the name of the actor: the agent, and the subagent below it.
+/// Returns the name of the acting agent, or `agent/subagent`.
 pub(super) fn agent_name(report: &HookReport) -> Arc<str> {
     let agent: String = report.agent.chars().take(AGENT_MAX).collect();
     match report.subagent.as_ref().or(report.parent.as_ref().map(|_| &report.run)) {
@@ -166,7 +165,7 @@ pub(super) fn agent_name(report: &HookReport) -> Arc<str> {
     }
 }
 
-/// Tells whether a look at the disk belongs to a report: what has changed by then is to be told from what changes later.
+/// Returns true if a report needs a scan of the disk, which separates the changes before the report from later ones.
 fn may_have_changed(kind: &HookKind) -> bool {
     match kind {
         HookKind::CallBegan(call) | HookKind::CallEnded(call, _) => call.access != ToolAccess::Reads,
@@ -183,15 +182,15 @@ fn may_have_changed(kind: &HookKind) -> bool {
 }
 
 pub(super) struct Observer {
-    /// The session, for the agent that acts.
+    /// The session, for the acting agent.
     pub(super) session: Session,
     pub(super) name: Arc<str>,
-    /// The directory that is recorded.
+    /// The recorded directory.
     pub(super) root: PathBuf,
     pub(super) arrival: Arrival,
-    /// The last of what was submitted.
+    /// The last submitted commit.
     last: Option<Pending>,
-    /// True if an earlier report of the run named the same process, which therefore outlives its hooks.
+    /// True if an earlier report of the run named the same process, so it outlives a hook.
     lasts: bool,
 }
 
@@ -201,20 +200,20 @@ impl Observer {
         Self { session: session.as_agent(Arc::clone(&name)), name, root, arrival, last: None, lasts: false }
     }
 
-    /// Returns true if the agent makes calls that write one after the other, and has one conversation at a time.
+    /// Returns true if the agent makes writing calls one after the other, in one conversation at a time.
     pub(super) fn is_sequential(&self) -> bool {
         self.arrival.report.agent == SEQUENTIAL
     }
 
     fn record(&mut self) -> Result<(), SessionError> {
-        // The ends of calls whose agent has ended may be among the reports that waited.
+        // The queued reports may include the ends of calls by an agent that has exited.
         if self.arrival.waited == 0 {
             close_lost(&self.session)?;
         }
         self.record_kind(true)
     }
 
-    /// Records a report. Unless it `closes` others, calls that are over by it stay open.
+    /// Records a report. With `closes`, also closes the other calls that this report shows to be over.
     pub(super) fn record_kind(&mut self, closes: bool) -> Result<(), SessionError> {
         self.run()?;
         if closes {
@@ -262,13 +261,13 @@ impl Observer {
         self.submit(commit).map(drop)
     }
 
-    /// Waits until what was submitted is in the state.
+    /// Waits until the submitted commits are in the state.
     fn settle(&mut self) -> Result<(), SessionError> {
         self.last.take().map_or(Ok(()), |pending| pending.wait().map(drop))?;
         Ok(())
     }
 
-    /// Records the beginning of the run, and facts about it that are new.
+    /// Records the beginning of the run, and new facts about it.
     fn run(&mut self) -> Result<(), SessionError> {
         let (run, runs) = (self.run_id(), self.runs()?);
         let known = runs.runs.get(&run);
@@ -314,7 +313,7 @@ impl Observer {
     fn begin(&mut self, call: &ReportedCall, closes: bool) -> Result<Option<Seq>, SessionError> {
         let (id, runs) = (id_of(call), self.runs()?);
         if call.id.is_some() && (open(&runs, &id).is_some() || has_ended(&runs, &id)) {
-            // Reported twice, as by an agent that also loads another one's hooks.
+            // An agent that also loads the hooks of another agent reports calls twice.
             return Ok(None);
         }
         let (access, paths) = self.access(call);
@@ -336,7 +335,7 @@ impl Observer {
         let (seq, began) = match found {
             Some(found) => found,
             None if has_ended(&runs, &id) => return self.note(&runs, &id, end),
-            // No hook reported its beginning, as for an edit that was refused.
+            // Hooks do not report the beginning of a refused edit, for example.
             None => match self.begin(call, true)? {
                 Some(seq) => (seq, self.session.now()),
                 None => return Ok(()),
@@ -362,7 +361,7 @@ impl Observer {
         self.submit(commit).map(drop)
     }
 
-    /// Records the end of a call that was closed before. The second report of a call that has ended adds nothing.
+    /// Records the reported end of a call that was already closed as interrupted. Ignores other repeated ends.
     fn note(&mut self, runs: &AgentRuns, id: &str, end: ReportedEnd) -> Result<(), SessionError> {
         let is_it = |ended: &&EndedObservation| ended.observed.id == id && ended.status == CallStatus::Interrupted;
         let Some(ended) = runs.ended.iter().rev().find(is_it) else { return Ok(()) };
@@ -406,7 +405,7 @@ impl Observer {
         Ok(())
     }
 
-    /// Returns the changes that a call may make in the directory, and the paths in it that it names.
+    /// Returns the changes that a call may make in the directory, and the paths that it names there.
     pub(super) fn access(&self, call: &ReportedCall) -> (ObservedAccess, Vec<EntryPath>) {
         let paths: Vec<EntryPath> = call.declared.iter().flat_map(|path| self.paths(path)).collect();
         let access = match call.access {
@@ -418,7 +417,7 @@ impl Observer {
         (access, paths)
     }
 
-    /// Returns the paths below the directory of the file that an agent names, and of each link to it.
+    /// Resolves a file that an agent names, with the links on the way, to paths below the directory.
     pub(super) fn paths(&self, given: &str) -> Vec<EntryPath> {
         let below = self.arrival.report.directory.as_ref().map_or(self.root.as_path(), Path::new);
         let places = linked_places(&below.join(given));
@@ -428,7 +427,7 @@ impl Observer {
     }
 }
 
-/// Closes calls that are open for too long, and those whose agent's process has ended.
+/// Closes calls that have been open for too long, and calls of an agent process that has ended.
 fn close_lost(session: &Session) -> Result<(), SessionError> {
     close_where(session, |call| is_lost(call, session.now()))
 }
@@ -444,7 +443,7 @@ fn close_where(session: &Session, is_over: impl Fn(&ObservedCall) -> bool) -> Re
             continue;
         }
         let micros = u64::try_from(now.saturating_sub(call.began.0)).unwrap_or(0).saturating_mul(1000);
-        let message = "its agent told of no end".to_owned();
+        let message = "the agent reported no end".to_owned();
         let end = ObservedEnd { status: CallStatus::Interrupted, result: Value::Null, message, micros };
         record_of(session, *seq, call, |commit| push_end(commit, end))?.wait()?;
     }
@@ -463,7 +462,7 @@ pub(super) fn note_of(
     record_of(session, seq, call, |commit| commit.push(&noted))
 }
 
-/// Records something of a call, as its agent.
+/// Records events of a call, as its agent.
 pub(super) fn record_of(
     session: &Session,
     seq: Seq,
@@ -475,13 +474,13 @@ pub(super) fn record_of(
     session.submit(commit)
 }
 
-/// Returns a call's id. It is made of what the call does if its agent has none.
+/// Returns a call's id. Without an id from the agent, derives one from the tool and the parameters.
 pub(super) fn id_of(call: &ReportedCall) -> String {
     let made = || format!("{}-{}", call.tool, Digest::of(call.params.to_string().as_bytes()).short());
     call.id.clone().unwrap_or_else(made)
 }
 
-/// Finds an open call by its id, the oldest if several have a made one.
+/// Finds an open call by its id: the oldest one if several calls have the same derived id.
 pub(super) fn open<'r>(runs: &'r AgentRuns, id: &str) -> Option<(Seq, &'r ObservedCall)> {
     runs.open.iter().find(|(_, call)| call.id == id).map(|(seq, call)| (*seq, call))
 }

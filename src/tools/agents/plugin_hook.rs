@@ -1,4 +1,4 @@
-//! Payloads of OpenCode's plugin: the hook's name, what OpenCode gave to it, and the directory.
+//! Payloads of OpenCode's plugin: the hook's name, its input and output, and the directory.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! Reports of hooks, whatever agent gave them.
+//! Reports from hooks, common to all agents.
 
 use serde_json::{Map, Value};
 
@@ -7,14 +7,14 @@ use crate::tools::transcript::edits::spelled;
 use crate::tools::transcript::step::{EndedCall, text};
 use crate::tools::transcript::tool_access::ToolAccess;
 
-/// A hook's payload, as foldspace reads it.
+/// A parsed payload of a hook.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct HookReport {
-    /// The agent's name: that of an [`AgentKind`](super::kind::AgentKind), or `cursor`.
+    /// The agent's name: the name of an [`AgentKind`](super::kind::AgentKind), or `cursor`.
     pub(crate) agent: String,
-    /// The agent's id of the conversation; empty where it gives none.
+    /// The agent's id of the conversation; empty if missing.
     pub(crate) run: String,
-    /// The conversation that it was begun from, where a subagent is a conversation of its own.
+    /// The parent conversation, for a subagent with a separate conversation.
     pub(crate) parent: Option<String>,
     /// The agent's id of the subagent that acts, begins or ends.
     pub(crate) subagent: Option<String>,
@@ -25,7 +25,7 @@ pub(crate) struct HookReport {
     pub(crate) kind: HookKind,
 }
 
-/// The event that a hook tells of.
+/// The event that a hook reports.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum HookKind {
     RunBegan,
@@ -37,37 +37,37 @@ pub(crate) enum HookKind {
         id: Option<String>,
     },
     CallBegan(ReportedCall),
-    /// The agent asks its user whether a call may run. It does not say which: one that has begun and not ended.
+    /// The agent asks its user to permit a call in flight. The report does not name the call.
     Asked,
-    /// The user let the calls run that the agent asked about.
+    /// The user permitted the calls that the agent asked about.
     Allowed,
     CallEnded(ReportedCall, ReportedEnd),
-    /// Calls that have ended together. Hooks may have told of each of them already, or of none.
+    /// Calls that ended together. Hooks may have reported each of them already, or none.
     Batch(Vec<(ReportedCall, ReportedEnd)>),
     SubagentBegan,
     SubagentEnded,
     /// The agent waits for its user: no call of this conversation runs in the foreground.
     Paused {
-        /// The tasks that still run in the background; `None` where the agent does not tell.
+        /// The tasks that still run in the background; `None` if the agent does not report them.
         background: Option<Vec<String>>,
     },
     Other,
 }
 
-/// A call, as a hook tells of it.
+/// A call reported by a hook.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ReportedCall {
-    /// The agent's id of the call; some agents give none.
+    /// The agent's id of the call. Some agents have no ids.
     pub(crate) id: Option<String>,
     pub(crate) tool: String,
     pub(crate) params: Value,
-    /// The changes that it may make. One that only edits has at least one declared file.
+    /// The changes that the call may make. An edit has at least one declared file.
     pub(crate) access: ToolAccess,
-    /// The files that it says to change, by the paths that the agent gave: absolute, or relative to its directory.
+    /// The files to change, with the agent's paths: absolute, or relative to its directory.
     pub(crate) declared: Vec<String>,
 }
 
-/// Tools that start a subagent and change nothing themselves: hooks tell of the subagent's calls.
+/// Tools that start a subagent and change nothing themselves. Hooks report the subagent's calls.
 const DELEGATES: [&str; 9] =
     ["Agent", "Task", "task", "invoke_agent", "spawn_agent", "resume_agent", "close_agent", "send_input", "wait"];
 
@@ -75,7 +75,7 @@ const DELEGATES: [&str; 9] =
 const PATCHES: [&str; 4] = ["command", "patchText", "patch", "input"];
 
 impl ReportedCall {
-    /// Creates a call from its parameters.
+    /// Creates a call, with the access and files that its parameters imply.
     pub(super) fn new(id: Option<String>, tool: String, params: Value) -> Self {
         let mut access = if DELEGATES.contains(&&*tool) { ToolAccess::Reads } else { ToolAccess::of(&tool) };
         let declared = if access == ToolAccess::Edits { declared_paths(&params) } else { Vec::new() };
@@ -86,7 +86,7 @@ impl ReportedCall {
     }
 }
 
-/// Returns the paths of the files in the parameters of a tool that edits.
+/// Returns the paths of the files in the parameters of an edit.
 fn declared_paths(params: &Value) -> Vec<String> {
     if let Some(patch) = PATCHES.iter().find_map(|name| params[*name].as_str()?.strip_prefix("*** Begin Patch")) {
         let path = |line: &str| {
@@ -101,22 +101,22 @@ fn declared_paths(params: &Value) -> Vec<String> {
     }
 }
 
-/// The end of a call, as a hook tells of it.
+/// The end of a call, reported by a hook.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ReportedEnd {
     /// `Ok` for a command with any exit code.
     pub(crate) status: CallStatus,
     /// The tool's answer; null for a failure.
     pub(crate) result: Value,
-    /// The problem of a failure.
+    /// The error message of a failure.
     pub(crate) message: String,
-    /// The exit code of a command, where the agent states it.
+    /// The exit code of a command, if the agent states it.
     pub(crate) exit_code: Option<i64>,
-    /// The duration, where the agent states it.
+    /// The duration, if the agent states it.
     pub(crate) micros: Option<u64>,
-    /// The task that goes on in the background after the call.
+    /// The task that continues in the background after the call.
     pub(crate) background: Option<String>,
-    /// The subagent, or its conversation, that the call has started.
+    /// The subagent, or its conversation, that the call started.
     pub(crate) child: Option<String>,
 }
 

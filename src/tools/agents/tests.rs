@@ -129,7 +129,7 @@ fn tool_unknown_may_write_anything() {
     })));
     assert_eq!((call.access, call.id, call.declared.len()), (ToolAccess::Writes, None, 0));
     assert_eq!(call.params, json!({ "path": "a", "more": [1] }));
-    // An editor whose parameters name no file may have written any.
+    // An edit without a file in its parameters may have written any file.
     let call =
         began(claude(json!({ "hook_event_name": "PreToolUse", "tool_name": "Edit", "tool_input": { "id": 3 } })));
     assert_eq!(call.access, ToolAccess::Writes);
@@ -262,5 +262,5 @@ fn agent_kind_is_read_by_its_name() {
         assert_eq!(agent.to_string().parse(), Ok(agent));
     }
     let problem = "aider".parse::<AgentKind>().unwrap_err().to_string();
-    assert_eq!(problem, "no agent is called \"aider\"; known are claude, codex, gemini, copilot and opencode");
+    assert_eq!(problem, "unknown agent \"aider\"; supported agents are claude, codex, gemini, copilot and opencode");
 }

@@ -2,31 +2,31 @@
 
 use std::collections::BTreeSet;
 
-/// Verdict of a probe on an item.
+/// The verdict of a probe on an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BisectVerdict {
-    /// The item is as at first.
+    /// The item is like the first item.
     Good,
-    /// The item is as at last.
+    /// The item is like the last item.
     Bad,
-    /// The probe can't tell.
+    /// The probe can't decide.
     Skip,
 }
 
-/// Result of a bisection.
+/// The result of a bisection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BisectOutcome {
     /// The first bad item.
     First(usize),
-    /// Candidates for the first bad item; all but the last could not be probed.
+    /// The candidates for the first bad item. All but the last were skipped.
     Among(Vec<usize>),
 }
 
-/// Search for the first bad item among `1..=last`; item 0 is known to be good and `last` to be bad. It assumes that all
-/// items after a bad one are bad.
+/// A search for the first bad item among `1..=last`. Item 0 is known to be good, and `last` to be bad. The search
+/// assumes that all items after a bad one are bad.
 ///
-/// One probe at a time takes `log2(last)` probes, rounded up; `n` at once take about `log(last)` rounds to the base `n
-/// + 1`. Skips cost more; the search jumps away from runs of skipped items.
+/// With one probe at a time, a search takes `log2(last)` probes, rounded up. With `n` at once, it takes about
+/// `log(last)` rounds, to the base `n + 1`. Skips take more probes; the search jumps away from runs of skipped items.
 ///
 /// ```
 /// use foldspace::{tools::{BisectOutcome, BisectSearch, BisectVerdict}};
@@ -57,31 +57,31 @@ impl BisectSearch {
         self.good
     }
 
-    /// Returns the first item that is known to be bad.
+    /// Returns the first item known to be bad.
     pub fn bad(&self) -> usize {
         self.bad
     }
 
-    /// Tells whether a good item was seen after a bad one. There are then several changes, and the search finds one.
+    /// Returns true if a good item was seen after a bad one. The search then finds one of several changes.
     pub fn is_odd(&self) -> bool {
         self.is_odd
     }
 
-    /// Returns the next items to probe, in order and at most `jobs`; empty when the search has ended.
+    /// Returns the next items to probe, in order and at most `jobs`. Empty if the search has ended.
     pub fn next(&self, jobs: usize) -> Vec<usize> {
         let left: Vec<usize> = (self.good + 1..self.bad).filter(|at| !self.skipped.contains(at)).collect();
         let jobs = jobs.clamp(1, left.len().max(1));
         let skipped = self.skipped.range(self.good + 1..self.bad.max(self.good + 1)).count();
         let at = |job: usize| match skipped {
             0 => left.len() * (job + 1) / (jobs + 1),
-            // Away from the middle, which is among items that can't be probed.
+            // Jump away from the middle, where items can't be probed.
             _ => ((job as f64 + spread(skipped + 1)) / jobs as f64 * left.len() as f64) as usize,
         };
         let wanted: BTreeSet<usize> = (0..jobs).filter_map(|job| left.get(at(job)).copied()).collect();
         wanted.into_iter().collect()
     }
 
-    /// Records a verdict. One outside of the open range changes nothing but `is_odd`.
+    /// Records a verdict. A verdict outside of the open range only affects `is_odd`.
     pub fn record(&mut self, at: usize, verdict: BisectVerdict) {
         let is_within = at > self.good && at < self.bad;
         match verdict {
@@ -93,7 +93,7 @@ impl BisectSearch {
         }
     }
 
-    /// Returns the result; `None` before the end of the search and for an empty sequence.
+    /// Returns the result. `None` before the end of the search, and for an empty sequence.
     pub fn found(&self) -> Option<BisectOutcome> {
         if self.bad == 0 || !self.next(1).is_empty() {
             return None;
@@ -105,7 +105,7 @@ impl BisectSearch {
     }
 }
 
-/// Returns the fractions 1/2, 1/4, 3/4, 1/8, ..., each far from those before.
+/// Returns fractions in the order 1/2, 1/4, 3/4, 1/8, ..., each far from the previous ones.
 fn spread(mut number: usize) -> f64 {
     let (mut fraction, mut step) = (0.0, 0.5);
     while number > 0 {

@@ -1,4 +1,4 @@
-//! Searches for the first event after which a check fails.
+//! Searching for the first event that makes a check fail.
 
 pub(crate) mod algorithm;
 pub(crate) mod probe;

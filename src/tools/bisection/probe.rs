@@ -25,14 +25,14 @@ use crate::tools::workspace::hard_links::links_at;
 use crate::tools::workspace::limits::{denied, limits_of};
 use crate::tools::workspace::populate::{fill, not_kept, write_all};
 
-/// Keeps and reads no contents: a file that a command rewrote unchanged has a new time, and make compares times.
+/// A budget that reads no contents: a file that a command rewrote unchanged has a new time, and `make` compares times.
 const LOOK: CaptureBudget = CaptureBudget { file_bytes: 0, step_bytes: 0, digest_bytes: 0 };
 
-/// Throw-away workspace with a session's files at a position.
+/// A throw-away workspace with a session's files at a position.
 ///
-/// Commands run in it as a tool's do: in the workspace's root by default, each in its own shell, in the same
-/// environment. They never touch the session's files, log or container. Dropping the probe removes everything. Files
-/// that a command leaves outside of the workspace, as in a container's `/tmp`, stay for the probe's later commands.
+/// Commands run as in a tool: in the workspace's root by default, each in its own shell, with the same environment.
+/// They never touch the session's files, log or container. Dropping the probe removes everything. Files that a command
+/// leaves outside of the workspace, such as in a container's `/tmp`, stay for the probe's later commands.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -66,17 +66,17 @@ pub struct Probe {
     rules: ShellRules,
     allowed: BTreeSet<String>,
     place: Throwaway,
-    /// Files on the disk, without the commands' changes.
+    /// The files on the disk, before the commands' changes.
     tree: VirtualFileSystem,
     seq: Seq,
-    /// Commands may have changed the disk.
+    /// True if commands may have changed the disk.
     is_used: bool,
 }
 
 impl Probe {
-    /// Opens a probe with the files of `state`, in a workspace like `spec`'s but isolated from all others. Directories
-    /// that it needs are made below `home`. A session in memory gets a directory of this machine, without a sandbox for
-    /// commands.
+    /// Opens a probe with the files of `state`, in a workspace that `spec` describes but isolated from all others.
+    /// Creates directories below `home` as needed. A session in memory gets a directory on this machine, without a
+    /// sandbox for commands.
     pub fn open(
         session: &Session,
         state: &State,
@@ -99,11 +99,11 @@ impl Probe {
         })
     }
 
-    /// Opens a probe with the files of a session at a position, in a workspace like the session's. It denies what the
-    /// session's limits deny.
+    /// Opens a probe with the files of a session at a position, with the session's limits and in a workspace like the
+    /// session's.
     ///
     /// # Errors
-    /// Errors of the session and the workspace.
+    /// The session can't be read, or the workspace can't be opened.
     pub fn of_session(session: &Session, seq: Seq, home: &Path, mut rules: ShellRules) -> Result<Self, WorkspaceError> {
         let spec = spec_of(session, home, &mut rules.policy)?;
         Self::open(session, &session.state_at(seq)?, &spec, home, rules)
@@ -114,32 +114,32 @@ impl Probe {
         self.seq
     }
 
-    /// Returns the entries that the probe lacks: files whose contents were never kept, sockets and devices.
+    /// Returns the entries that the probe lacks: files without stored contents, sockets and devices.
     pub fn left_out(&self) -> Vec<EntryPath> {
         not_kept(&self.tree).cloned().collect()
     }
 
-    /// Returns the workspace's root as commands see it; `None` when nothing can run.
+    /// Returns the workspace's root as commands see it. `None` if no command can run.
     pub fn root(&self) -> Option<String> {
         self.place.workspace()?.root()
     }
 
-    /// Returns the workspace, to inspect it. [`move_to`](Probe::move_to) undoes changes made by other ways than
-    /// [`run`](Probe::run) only when [`shell`](Probe::shell) was called.
+    /// Returns the workspace, for inspection. [`move_to`](Probe::move_to) undoes changes made otherwise than with
+    /// [`run`](Probe::run) only after a call of [`shell`](Probe::shell).
     pub fn workspace(&self) -> Option<&Arc<dyn Workspace>> {
         self.place.workspace()
     }
 
-    /// Returns a shell that runs any command, without the policy; `None` when nothing can run.
+    /// Returns a shell that runs any command, without the policy. `None` if no command can run.
     pub fn shell(&mut self) -> Option<Arc<dyn Shell>> {
         self.is_used = true;
         self.place.workspace()?.unrecorded_shell()
     }
 
-    /// Runs a command that the policy allows; there is no approver. On the host it runs on behalf of the rules' caller.
+    /// Runs a command that the policy allows, without an approver. On the host, it runs on behalf of the rules' caller.
     ///
     /// # Errors
-    /// [`ShellError`]: the command is invalid or not allowed, or nothing can run here.
+    /// [`ShellError`]: the command is invalid or not allowed, or the workspace can't run commands.
     pub async fn run(
         &mut self,
         mut command: ShellCommand,
@@ -155,7 +155,7 @@ impl Probe {
             }
         }
         let backend = self.place.workspace().map_or("probe", |workspace| workspace.backend_name());
-        let nothing = || ShellError::Unavailable { backend, reason: "nothing can run in it".to_owned() };
+        let nothing = || ShellError::Unavailable { backend, reason: "it can't run commands".to_owned() };
         let shell = self.shell().ok_or_else(nothing)?;
         command.caller = self.rules.caller_in(shell.as_ref())?;
         command.env.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
@@ -163,14 +163,14 @@ impl Probe {
     }
 
     /// Moves the probe to another state of the same session: undoes the commands' changes and writes the differences.
-    /// It costs as much as the difference. When it fails, a fresh workspace replaces this one.
+    /// The cost is proportional to the difference. If that fails, a new workspace replaces this one.
     ///
     /// # Errors
-    /// Errors of the session and the workspace. The probe must then be dropped.
+    /// The session can't be read, or the new workspace can't be opened. The probe must then be dropped.
     pub fn move_to(&mut self, state: &State) -> Result<(), WorkspaceError> {
         let target = VirtualFileSystem::of(state);
         if let Err(error) = self.project(&target) {
-            tracing::debug!(%error, "a probe can't be moved and is made anew");
+            tracing::debug!(%error, "can't move a probe; opening a new workspace");
             self.place = filled(&self.session, &target, &self.spec, &self.home)?;
         }
         (self.tree, self.seq, self.allowed, self.is_used) = (target, state.seq(), allowed_in(state), false);
@@ -181,7 +181,7 @@ impl Probe {
         let Some(workspace) = self.place.workspace() else { return Ok(()) };
         let mut wrong = self.done_by_commands(workspace.as_ref())?;
         wrong.extend(self.tree.diff(target).iter().map(|change| change.path().clone()));
-        // Entries that can't be restored are removed, too: older versions and commands' files would be wrong.
+        // Remove entries that can't be restored, too: an older version or a command's file would be wrong.
         let is_to_go = |path: &&EntryPath| !target.node(path).is_some_and(can_be_made);
         let mut gone: BTreeSet<EntryPath> = BTreeSet::new();
         for path in wrong.iter().filter(is_to_go) {
@@ -204,7 +204,7 @@ impl Probe {
         let Some(disk) = workspace.capture().filter(|_| self.is_used) else { return Ok(paths) };
         let captured = compare(disk, disk.dirty()?, &self.tree, LOOK)?;
         disk.mark_clean()?;
-        // A file that was left out says too little of itself to be told from one that a command made there.
+        // A left-out file can't be distinguished from a file that a command made in its place.
         let named = captured.changes.iter().map(|change| change.path().clone());
         for path in named.chain(self.left_out()) {
             // The scan names a new entry without the new directories above it.
@@ -219,7 +219,7 @@ impl Probe {
     }
 }
 
-/// Returns what copies of a session's workspace are made like, and denies what its limits deny.
+/// Returns the specification for copies of a session's workspace, and adds the session's limits to the policy.
 pub(super) fn spec_of(
     session: &Session,
     home: &Path,

@@ -1,33 +1,33 @@
-//! Record of a probe in a bisection.
+//! The record of a probe in a bisection.
 
 use super::algorithm::BisectVerdict;
 use crate::backends::{Output, ShellResult};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 
-/// Exit code that skips a position.
+/// The exit code that skips a position.
 const SKIP: i32 = 125;
-/// Lowest exit code that ends the search.
+/// The lowest exit code that ends the search.
 const ABORT: i32 = 128;
 
-/// Run of the command at a position.
+/// A run of the command at a position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProbeRecord {
-    /// Position of the probe.
+    /// The position of the probe.
     pub seq: Seq,
-    /// Verdict of the probe.
+    /// The verdict of the probe.
     pub verdict: BisectVerdict,
-    /// Exit code of the command.
+    /// The exit code of the command.
     pub exit_code: i32,
-    /// Set when the command timed out.
+    /// True if the command timed out.
     pub timed_out: bool,
-    /// Duration, in microseconds.
+    /// The duration, in microseconds.
     pub micros: u64,
-    /// Standard output; of a long one, the beginning and the end.
+    /// The standard output, or its beginning and end if it is long.
     pub stdout: Output,
-    /// Standard error, likewise.
+    /// The standard error, likewise.
     pub stderr: Output,
-    /// Entries that the probe lacked: files whose contents were never kept, sockets and devices.
+    /// The entries that the probe lacked: files without stored contents, sockets and devices.
     pub left_out: Vec<EntryPath>,
 }
 
@@ -57,10 +57,10 @@ impl ProbeRecord {
 
     pub(in crate::tools) fn words(&self) -> String {
         match (self.timed_out, self.exit_code) {
-            (true, _) => "the command took too long".to_owned(),
-            (false, 0) => "the command succeeds".to_owned(),
-            (false, SKIP) => "the command ends with 125, it can't tell".to_owned(),
-            (false, code) => format!("the command ends with {code}"),
+            (true, _) => "the command timed out".to_owned(),
+            (false, 0) => "the command succeeded".to_owned(),
+            (false, SKIP) => "the command exited with 125, which skips it".to_owned(),
+            (false, code) => format!("the command exited with {code}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Bisection of a session: finds the first change after which a command fails or a predicate holds.
+//! Bisection of a session: finds the first change that makes a command fail or a predicate hold.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -19,35 +19,35 @@ use crate::tools::policy::rules::ShellRules;
 use crate::tools::predicate::Predicate;
 use crate::tools::workspace::plan::PlannedChange;
 
-/// Exit codes of a shell for commands that it can't run.
+/// A shell's exit codes for a command that it can't run.
 const NOT_RUN: std::ops::RangeInclusive<i32> = 126..=127;
 const KEEP: usize = 64 << 10;
 
-/// Input of a bisection.
+/// The input of a bisection.
 #[derive(Debug, Clone)]
 pub struct Bisection {
-    /// Session to search. It is only read.
+    /// The session to search. It is only read.
     pub session: Session,
-    /// Specification of the probes' workspaces.
+    /// The specification of the probes' workspaces.
     pub spec: WorkspaceSpec,
-    /// Directory below which the workspaces are made.
+    /// The directory to create the workspaces in.
     pub home: PathBuf,
-    /// Command that succeeds at the good position and fails at the bad one. Exit code 125 skips a position; 128 and
-    /// above ends the search. A time-out counts as a failure.
+    /// The command, which succeeds at the good position and fails at the bad position. Exit code 125 skips a position;
+    /// 128 and above ends the search. A timeout counts as a failure.
     pub command: ShellCommand,
-    /// Rules for commands.
+    /// The rules for commands.
     pub rules: ShellRules,
-    /// Position at which the command succeeds.
+    /// A position where the command succeeds.
     pub good: Seq,
-    /// Later position at which it fails.
+    /// A later position where the command fails.
     pub bad: Seq,
-    /// Number of concurrent probes.
+    /// The number of concurrent probes.
     pub jobs: usize,
 }
 
 impl Bisection {
-    /// Creates a bisection that denies what the session's limits deny, in workspaces like the session's. The ends
-    /// default to [`first_position`] and the last position.
+    /// Creates a bisection with the session's limits, in workspaces like the session's. The ends default to
+    /// [`first_position`] and the head.
     pub fn of_session(
         session: Session,
         command: ShellCommand,
@@ -75,33 +75,33 @@ impl Bisection {
     }
 }
 
-/// Report of a bisection.
+/// The report of a bisection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BisectReport {
-    /// Good end and bad end of the search.
+    /// The good and the bad end of the search.
     pub ends: (Seq, Seq),
-    /// Number of changes between the ends.
+    /// The number of changes between the ends.
     pub changes: usize,
-    /// Runs that checked the ends.
+    /// The runs that checked the ends.
     pub checks: Vec<ProbeRecord>,
-    /// Runs of the search, round by round.
+    /// The runs of the search, round by round.
     pub probes: Vec<ProbeRecord>,
-    /// Result of the search.
+    /// The result of the search.
     pub found: BisectFound,
-    /// Set when a good position was seen after a bad one; the result is then one of several changes.
+    /// True if a good position was seen after a bad one. The result is then one of several changes.
     pub is_odd: bool,
 }
 
-/// First bad change.
+/// The first bad change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BisectFound {
-    /// Last position that is known to be good.
+    /// The last position known to be good.
     pub good: Seq,
-    /// First bad position; several when those before the last were skipped.
+    /// The first bad position, or candidates if all but the last of them were skipped.
     pub bad: Vec<Seq>,
 }
 
-/// Returns the positions after `good`, up to `bad`, at which files changed; of a commit the last change.
+/// Returns the positions of file changes after `good`, up to `bad`: the last change of each commit.
 fn changed_positions(session: &Session, good: Seq, bad: Seq) -> Result<Vec<Seq>, SessionError> {
     let mut positions: Vec<Seq> = Vec::new();
     let mut before: Option<(Option<Seq>, crate::engine::clock::Timestamp)> = None;
@@ -127,7 +127,7 @@ fn changed_positions(session: &Session, good: Seq, bad: Seq) -> Result<Vec<Seq>,
     Ok(positions)
 }
 
-/// Returns the position before the session's first call, which is after its mounts.
+/// Returns the position before the session's first call, after its mounts.
 pub fn first_position(session: &Session) -> Result<Seq, SessionError> {
     let mut first = session.head()?;
     session.visit(1, &mut |event| match event.call {
@@ -140,12 +140,12 @@ pub fn first_position(session: &Session) -> Result<Seq, SessionError> {
     Ok(first)
 }
 
-/// Finds the first change after which a command fails.
+/// Finds the first change that makes a command fail.
 ///
-/// It checks both ends first, then runs each probe in a throw-away workspace with the files of a position. Each job
-/// reuses its workspace; all are removed at the end, also after an error. `seen` gets each finished run. The search
-/// assumes that all positions after a bad one are bad. With one job and no skips it takes `log2` of the changes,
-/// rounded up.
+/// Checks both ends first, then runs each probe in a throw-away workspace with the files of a position. Each job reuses
+/// its workspace; all are removed at the end, also after an error. `seen` receives each finished run. The search
+/// assumes that all positions after a bad one are bad. With one job and no skips, it takes `log2` of the number of
+/// changes, rounded up.
 pub async fn bisect(
     what: &Bisection,
     seen: &(dyn Fn(&ProbeRecord) + Sync),
@@ -207,7 +207,7 @@ fn check_end(record: &ProbeRecord, good: Seq) -> Result<(), WorkspaceError> {
     }
 }
 
-/// Workspaces of the probes, one for each concurrent run.
+/// The workspaces of the probes, one for each concurrent run.
 struct Lanes<'a> {
     what: &'a Bisection,
     seen: &'a (dyn Fn(&ProbeRecord) + Sync),
@@ -220,14 +220,14 @@ impl Lanes<'_> {
         let round = self.cancel.child_token();
         let _ends_with_this = round.clone().drop_guard();
         let mut lanes: Vec<Option<Probe>> = seqs.iter().map(|_| self.free.pop()).collect();
-        // The nearest probe has the least to change.
+        // A probe near the position has the least to change.
         lanes.sort_by_key(|lane| lane.as_ref().map_or(0, Probe::seq));
         let (what, seen, round) = (self.what, self.seen, &round);
         let runs = seqs.iter().zip(lanes).map(|(seq, lane)| async move {
             let done = probe(what, lane, *seq, round).await;
             match &done {
                 Ok((_, record)) => seen(record),
-                // The other results don't matter any more.
+                // The other results no longer matter.
                 Err(_) => round.cancel(),
             }
             done
@@ -239,7 +239,7 @@ impl Lanes<'_> {
                     self.free.push(probe);
                     records.push(record);
                 }
-                // Any other failure counts before the cancellations that it caused.
+                // Another failure takes precedence over the cancellations that it caused.
                 Err(WorkspaceError::Cancelled) => drop(failure.get_or_insert(WorkspaceError::Cancelled)),
                 Err(error) => failure = Some(error),
             }
@@ -277,8 +277,8 @@ async fn probe(
     if record.aborts() { Err(WorkspaceError::Aborted(Box::new(record))) } else { Ok((probe, record)) }
 }
 
-/// Finds the first position at which a predicate holds. It must not hold at `good` and must hold at `bad`; the search
-/// assumes that it holds from then on. No workspace is made.
+/// Finds the first position where a predicate holds, without a workspace. The predicate must not hold at `good` and
+/// must hold at `bad`; the search assumes that it changes only once in between.
 pub fn bisect_slices(
     session: &Session,
     predicate: &Predicate,

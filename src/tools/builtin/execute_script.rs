@@ -1,4 +1,4 @@
-//! `execute_script`: runs a script of several lines in the workspace.
+//! `execute_script`: runs a multi-line script in the workspace.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,19 +22,19 @@ pub struct ScriptTool;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExecuteScriptParams {
-    /// Its text. It is run from a file that is gone afterwards.
+    /// The text of the script. It runs from a temporary file.
     #[schemars(length(max = MAX_SCRIPT_CHARS))]
     script: String,
     /// The program that runs it.
     #[serde(default = "sh")]
     interpreter: String,
-    /// The directory in the workspace to run it in. Without one it begins in the session's workdir.
+    /// The directory in the workspace to run it in; by default the session's workdir.
     #[serde(default)]
     cwd: String,
-    /// Variables for it, as for shell_execute.
+    /// Additional variables, as for shell_execute.
     #[serde(default)]
     env: BTreeMap<String, String>,
-    /// Use of the variables that are there.
+    /// Treatment of the existing variables.
     #[serde(default)]
     env_mode: EnvMode,
     /// Standard input, at most 48,000 characters.
@@ -43,7 +43,7 @@ pub struct ExecuteScriptParams {
     /// Time limit in seconds, as for shell_execute; 30 by default.
     #[serde(default)]
     timeout_seconds: Option<f64>,
-    /// Returns the output; on by default.
+    /// True to return the output; the default.
     #[serde(default = "yes")]
     capture_output: bool,
 }
@@ -54,9 +54,9 @@ fn sh() -> String {
 
 impl Tool for ScriptTool {
     const NAME: &'static str = "execute_script";
-    const DESCRIPTION: &'static str = "Runs a script of several lines in the workspace, by /bin/sh or another \
-        interpreter, and gives its exit code and what it printed. It is for what is too long for shell_execute, and has \
-        the same rules.";
+    const DESCRIPTION: &'static str = "Runs a multi-line script in the workspace with /bin/sh or another interpreter, \
+        and returns its exit code and output. Use it for scripts that are too long for shell_execute; the same rules \
+        apply.";
     const EFFECT: Effect = Effect::Destructive;
     type Params = ExecuteScriptParams;
     type Output = ShellRun;

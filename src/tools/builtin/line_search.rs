@@ -1,15 +1,14 @@
-//! A search for lines, as the tool and the command line make it.
+//! Line search of the tool `grep` and of the command line.
 
 use std::ops::Range;
 
 use regex::bytes::{Regex, RegexBuilder};
 
-/// Bytes that a compiled expression may take, which bounds the work on each byte that it searches.
+/// Maximum size of a compiled expression in bytes, which bounds the work per searched byte.
 const REGEX_MAX: usize = 2 << 20;
 const CACHE_MAX: usize = 16 << 20;
 
-/// Finds the lines of texts that match a regular expression. A line ends with `\n` or `\r\n`, and neither belongs to
-/// it.
+/// Finds lines that match a regular expression. A line excludes its ending, `\n` or `\r\n`.
 ///
 /// ```
 /// use foldspace::tools::LineSearch;

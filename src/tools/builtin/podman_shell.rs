@@ -26,17 +26,17 @@ pub struct PodmanShellParams {
     /// another limit.
     #[serde(default)]
     command: Option<String>,
-    /// Time limit of the command in seconds, at least 1; 30 by default. Choose a longer one for builds and tests: at most
-    /// 600, unless the workspace is described with another limit.
+    /// Time limit of the command in seconds, at least 1; 30 by default. Choose a longer one for builds and tests: at
+    /// most 600, unless the workspace sets another limit.
     #[serde(default)]
     timeout_seconds: Option<f64>,
 }
 
-/// The action.
+/// Action of `podman_shell`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum PodmanShellAction {
-    /// Makes the container, or starts it, when it does not run.
+    /// Creates or starts the container unless it is running.
     Start,
     /// Runs a command in it.
     Exec,
@@ -44,10 +44,10 @@ enum PodmanShellAction {
     Stop,
 }
 
-/// The outcome.
+/// Outcome of `podman_shell`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PodmanShellOutcome {
-    /// Action done.
+    /// The action.
     action: PodmanShellAction,
     /// The container.
     container_name: String,
@@ -55,19 +55,19 @@ pub struct PodmanShellOutcome {
     stdout: Option<String>,
     /// Standard error, likewise.
     stderr: Option<String>,
-    /// The command's exit code, 124 when it took too long; null for start and stop.
+    /// The command's exit code, 124 if it timed out; null for start and stop.
     exit_code: Option<i32>,
-    /// Set when the command was ended because it took too long.
+    /// True if the command timed out and was killed.
     timed_out: bool,
-    /// Lines about a start: the pull of the image, the making of the container. Empty when it ran already.
+    /// Log of a start: the image pull, the creation of the container. Empty if it was already running.
     log: Vec<String>,
 }
 
 impl Tool for PodmanShellTool {
     const NAME: &'static str = "podman_shell";
     const DESCRIPTION: &'static str = "Starts the session's container, runs a shell command in it, or stops it. A \
-        command is killed after 30 seconds, or after timeout_seconds; start no program that never ends by itself. \
-        Stopping a container that is not there is no error; files stay.";
+        command is killed after 30 seconds, or after timeout_seconds; do not start programs that never exit. \
+        Stopping a missing container is not an error; files stay.";
     const EFFECT: Effect = Effect::Destructive;
     type Params = PodmanShellParams;
     type Output = PodmanShellOutcome;
@@ -97,7 +97,7 @@ impl Tool for PodmanShellTool {
                 let worker = Arc::clone(&container);
                 let starts = matches!(action, PodmanShellAction::Start);
                 let work = tokio::task::spawn_blocking(move || if starts { worker.start() } else { worker.stop() });
-                work.await.map_err(|_| ToolError::new("the container was not reached: its thread ended"))??;
+                work.await.map_err(|_| ToolError::new("the container was not reached: the worker thread ended"))??;
                 let has_started = starts && context.machine_has_started();
                 Ok(done(if has_started { container.log() } else { Vec::new() }))
             }

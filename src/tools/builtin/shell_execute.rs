@@ -29,34 +29,34 @@ pub struct ShellExecuteParams {
     /// A text for `/bin/sh -c`, or a program with its arguments as a list. At most 4,096 characters, unless
     /// the server has another limit; execute_script takes longer texts.
     command: CommandParam,
-    /// The directory to run it in: relative to the workspace root, below /workspace, or below /tmp. Without one it begins
-    /// in the session's workdir, which is /workspace unless the workspace is described with another.
+    /// The directory to run it in: relative to the workspace root, below /workspace, or below /tmp. By default the
+    /// session's workdir, which is /workspace unless the workspace sets another.
     #[serde(default)]
     cwd: String,
-    /// Variables for it, beside those that are there: at most 64, with names of at most 80 ASCII characters and values
-    /// of at most 48,000 characters.
+    /// Additional variables: at most 64, with names of at most 80 ASCII characters and values of at most 48,000
+    /// characters.
     #[serde(default)]
     env: BTreeMap<String, String>,
-    /// Use of the variables that are there.
+    /// Treatment of the existing variables.
     #[serde(default)]
     env_mode: EnvMode,
     /// Standard input, at most 48,000 characters.
     #[serde(default)]
     stdin: String,
-    /// Time limit in seconds, at least 1; 30 by default. Choose a longer one for builds and tests: at most 600, unless the
-    /// workspace is described with another limit. A program that never ends, such as a server, is killed at the limit.
+    /// Time limit in seconds, at least 1; 30 by default. Choose a longer one for builds and tests: at most 600, unless
+    /// the workspace sets another limit. A program that never exits, such as a server, is killed at the limit.
     #[serde(default)]
     timeout_seconds: Option<f64>,
-    /// Returns the output; on by default.
+    /// True to return the output; the default.
     #[serde(default = "yes")]
     capture_output: bool,
-    /// Gives it a terminal of 24 lines with 80 characters, for programs that want one. `stdin` is typed there, then
-    /// Ctrl-D. All that it shows is standard output, with the terminal's control sequences.
+    /// True to run it in a terminal of 24 lines and 80 columns. `stdin` is typed there, then Ctrl-D. All output is
+    /// standard output, with the terminal's control sequences.
     #[serde(default)]
     tty: bool,
 }
 
-/// Wishes beside the command.
+/// Options of a command.
 pub(crate) struct CommandSurroundings {
     pub(crate) cwd: String,
     pub(crate) env: BTreeMap<String, String>,
@@ -67,7 +67,7 @@ pub(crate) struct CommandSurroundings {
     pub(crate) tty: bool,
 }
 
-/// A text, or a list.
+/// A command as a text or a list.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "command: a text, or a list of texts")]
 enum CommandParam {
@@ -82,37 +82,37 @@ pub(super) fn yes() -> bool {
 /// Result of a command.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ShellRun {
-    /// 0 for success; 124 when it took too long, 127 when there is no such program.
+    /// Exit code: 0 for success, 124 if it timed out, 127 if the program was not found.
     pub(crate) exit_code: i32,
-    /// Standard output; of more than 32 KiB, unless the session has another limit, the beginning and the end.
+    /// Standard output; its beginning and end if it exceeds the session's limit, by default 32 KiB.
     pub(crate) stdout: String,
     /// Standard error, likewise.
     pub(crate) stderr: String,
-    /// Directory in which it ran.
+    /// Directory that it ran in.
     cwd: String,
     /// Duration in seconds.
     duration_seconds: f64,
-    /// Set when it was ended because it took too long.
+    /// True if it timed out and was killed.
     timed_out: bool,
-    /// Set when part of the output is missing here.
+    /// True if part of the output is missing here.
     truncated: bool,
     /// The signal that ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
     signal: Option<i32>,
-    /// Set when the container, or the process that runs commands, ended under it: no failure of its own.
+    /// True if the container or the runner ended while it ran, so the command itself did not fail.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     lost: bool,
-    /// Advice beside its output, as when the daemon that it needs does not answer.
+    /// Advice in addition to its output, for example that its daemon does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
 }
 
 impl Tool for ShellTool {
     const NAME: &'static str = "shell_execute";
-    const DESCRIPTION: &'static str = "Runs a command in the workspace and gives its exit code and what it printed. \
+    const DESCRIPTION: &'static str = "Runs a command in the workspace and returns its exit code and output. \
         A text is run by /bin/sh, a list is a program with its arguments. It is killed after 30 seconds, or after \
-        timeout_seconds: choose one for what takes long. Start no program that never ends by itself, such as a server \
-        or a watcher: nothing lives on after the call. Files that it changes are seen by all other tools.";
+        timeout_seconds: set that for slow commands. Do not start programs that never exit, such as servers or \
+        watchers: no process outlives the call. All other tools see the files that it changes.";
     const EFFECT: Effect = Effect::Destructive;
     type Params = ShellExecuteParams;
     type Output = ShellRun;
@@ -159,7 +159,7 @@ pub(super) async fn run(
     })
 }
 
-/// Returns a command, and the directory outside of the workspace in which it begins, if it does.
+/// Returns a command, and its directory if that is outside of the workspace.
 pub(crate) fn prepared(
     context: &mut ToolContext,
     line: CommandLine,
@@ -184,7 +184,7 @@ pub(crate) fn prepared(
     Ok((command, elsewhere))
 }
 
-/// Returns a directory outside of the workspace in which a command can begin.
+/// Returns `cwd` if it is outside of the workspace and commands can begin there.
 fn directory_elsewhere(context: &ToolContext, cwd: &str) -> Result<Option<String>, ToolError> {
     if context.workspace().unrecorded_shell().is_none() || context.below_root(cwd).is_ok() {
         return Ok(None);
@@ -193,7 +193,7 @@ fn directory_elsewhere(context: &ToolContext, cwd: &str) -> Result<Option<String
     Ok(Some(cwd.to_owned()))
 }
 
-/// Begins a command by changing to a directory, which is then part of what is decided on and recorded.
+/// Prefixes a command with `cd`, so that the decision and the record include the directory.
 fn in_directory(directory: &str, command: &CommandLine) -> CommandLine {
     let change = CommandLine::Args(vec!["cd".to_owned(), directory.to_owned()]);
     CommandLine::Shell(format!("{change} || exit\n{command}"))
@@ -230,12 +230,12 @@ impl ShellRun {
             text.push_str(&format!("{gap}[stderr]\n{}", self.stderr));
         }
         let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-        let why = if self.timed_out { ": it took too long and was ended" } else { "" };
+        let why = if self.timed_out { ": it timed out and was killed" } else { "" };
         let note = self.note.as_ref().map(|note| format!("\n[note: {note}]")).unwrap_or_default();
         format!("{text}{gap}[exit code {}{why}]{note}", self.exit_code)
     }
 
-    /// Describes a result with so many bytes of each stream; without a number it has none.
+    /// Describes a result with up to `returned` bytes of each stream; `None` for no output.
     pub(crate) fn of(result: &ShellResult, returned: Option<usize>) -> Self {
         let text = |output: &Output| match returned {
             Some(most) => output.text(most),

@@ -11,7 +11,7 @@ use crate::tools::call::error::ToolError;
 use crate::tools::call::tool::{Effect, Tool};
 
 const PROGRAM_MAX: usize = 4_096;
-/// Variables of a host whose values are no secrets.
+/// Host variables that hold no secrets.
 const OPEN: [&str; 9] = ["HOME", "LANG", "LC_ALL", "PATH", "PWD", "SHELL", "TERM", "TZ", "USER"];
 
 /// The tool `which`.
@@ -27,12 +27,12 @@ pub struct WhichParams {
     program: String,
 }
 
-/// A program that was looked for.
+/// Result of `which`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FoundPath {
-    /// The name that was asked for.
+    /// The requested name.
     program: String,
-    /// Its path; null when there is no such program.
+    /// Its path; null if the program was not found.
     path: Option<String>,
 }
 
@@ -64,22 +64,21 @@ pub struct EnvTool;
 #[serde(deny_unknown_fields)]
 pub struct EnvParams {}
 
-/// The surroundings of commands.
+/// The environment of commands.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CommandEnvironment {
-    /// The variables. Null stands for a value that is not shown, since it would be recorded: those of the session, and of
-    /// a host.
+    /// The variables. Null hides a value that must not be recorded: variables of the session, and of a host.
     variables: BTreeMap<String, Option<String>>,
-    /// The directory in which commands begin.
+    /// The initial directory of commands.
     cwd: String,
-    /// The program that runs texts.
+    /// The program that runs command texts.
     shell: String,
 }
 
 impl Tool for EnvTool {
     const NAME: &'static str = "env";
-    const DESCRIPTION: &'static str = "Gives the variables, the directory and the shell of commands in the workspace. \
-        Nothing is run.";
+    const DESCRIPTION: &'static str =
+        "Returns the variables, the directory and the shell of commands in the workspace. Nothing is run.";
     const EFFECT: Effect = Effect::Additive;
     type Params = EnvParams;
     type Output = CommandEnvironment;

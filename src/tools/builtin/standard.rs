@@ -9,10 +9,10 @@ use crate::engine::error::ValueError;
 use crate::tools::call::toolset::Tools;
 
 impl Tools {
-    /// Returns the file tools, `evaluate_python`, `shell_execute`, `execute_script`, `which` and `env`. The last four need
-    /// a backend with a shell.
+    /// Returns the file tools, `evaluate_python`, `shell_execute`, `execute_script`, `which` and `env`. The last four
+    /// need a backend with a shell.
     pub fn standard() -> Self {
-        // Their names are distinct and fit, which a test checks; so this can't fail.
+        // A test checks that the names are valid and distinct, so this can't fail.
         assembled().unwrap_or_default()
     }
 }

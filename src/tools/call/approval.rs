@@ -1,4 +1,4 @@
-//! Decisions about commands: by the policy, or by an approver where it has none.
+//! Decisions about commands: by the policy, or by an approver if the policy asks.
 
 use super::approver::{ApprovalAnswer, CommandQuestion};
 use crate::engine::event::{DecidedBy, PolicyDecision};
@@ -10,9 +10,9 @@ pub(crate) struct Decided {
     pub(crate) decision: PolicyDecision,
     pub(crate) by: DecidedBy,
     pub(crate) reason: String,
-    /// Allowed for the rest of the session from now on.
+    /// Programs that are now allowed for the rest of the session.
     pub(crate) programs: Vec<String>,
-    /// So is every other command.
+    /// True if every command is now allowed for the rest of the session.
     pub(crate) everything: bool,
 }
 
@@ -21,7 +21,7 @@ impl Decided {
         Self { decision, by, reason, programs: Vec::new(), everything: false }
     }
 
-    /// Describes the decision about a command that was given with the rules: it is allowed unless it is denied.
+    /// Returns the decision about a command that came with the rules: allowed unless there is a reason to deny it.
     pub(super) fn beforehand(denied: Option<String>) -> Self {
         match denied {
             None => Self::new(PolicyDecision::Allow, DecidedBy::AutoConfirm, String::new()),
@@ -58,20 +58,19 @@ impl Decided {
     }
 }
 
-/// Advice to a model for a command that is not allowed: [`ShellRules::advice`] of a server, whose flags are not the model's.
+/// Advice to a model about a refused command: [`ShellRules::advice`] of a server, as a model can't set its flags.
 pub const ASK_THE_PERSON: &str = "ask the person who runs the server to allow it";
 
-/// Characters of the programs, or of the command, that a refusal names.
+/// Maximum number of characters of programs, or of a command, in a refusal.
 pub(crate) const NAMES_SHOWN: usize = 100;
 
-/// Says why a command is refused where nobody can be asked.
+/// Returns the reason for a refusal without an approver.
 pub fn nobody(programs: &[String], advice: Option<&str>) -> String {
-    let advice =
-        advice.unwrap_or("allow what is missing (--allow PROGRAM), or have every question answered with yes (--yes)");
+    let advice = advice.unwrap_or("allow the program (--allow PROGRAM), or answer every question with yes (--yes)");
     format!("{}, and there is nobody to ask; {advice}", unallowed(programs))
 }
 
-/// Says that no rule allows programs. It shows the beginning of a long command.
+/// Returns the message that no rule allows these programs, cut after [`NAMES_SHOWN`] characters.
 pub(crate) fn unallowed(programs: &[String]) -> String {
     format!("nothing allows {}", words::beginning(&words::any_of(programs), NAMES_SHOWN))
 }

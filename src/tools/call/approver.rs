@@ -26,11 +26,11 @@ use crate::engine::id::Seq;
 /// }
 /// ```
 pub trait Asker: Send + Sync + 'static {
-    /// Answers a question. Meanwhile the call waits, within its time limit.
+    /// Answers a question. The call waits for the answer, within its time limit.
     fn ask(&self, question: CommandQuestion) -> Asking;
 }
 
-/// An answer to come.
+/// A pending answer.
 pub type Asking = Pin<Box<dyn Future<Output = ApprovalAnswer> + Send>>;
 
 /// Request for approval of a command.
@@ -38,31 +38,31 @@ pub type Asking = Pin<Box<dyn Future<Output = ApprovalAnswer> + Send>>;
 pub struct CommandQuestion {
     /// The session's name.
     pub session: String,
-    /// Call that would run it; 0 outside of calls.
+    /// Call that would run the command; 0 outside of calls.
     pub call: Seq,
     /// Agent that makes the call.
     pub agent: String,
-    /// The command; of an evaluation the interpreter with all of the code.
+    /// The command; for an evaluation, the interpreter with the whole code.
     pub command: CommandLine,
-    /// The variables that the call gives it.
+    /// The variables that the call sets.
     pub env: BTreeMap<String, String>,
     /// Standard input of the command.
     pub stdin: Bytes,
     /// Programs to allow.
     pub programs: Vec<String>,
-    /// Maximum of temporary copies of the session in which it would run; the answer then holds for these runs alone.
+    /// Maximum number of temporary copies of the session to run it in; the answer then holds only for these runs.
     pub copies: Option<usize>,
 }
 
 /// Answer to a [`CommandQuestion`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApprovalAnswer {
-    /// This once.
+    /// Allows the command once.
     Once,
-    /// Its programs may run for the rest of the session.
+    /// Allows its programs for the rest of the session.
     Session,
-    /// Every command may run for the rest of the session, but for those that are denied.
+    /// Allows every command for the rest of the session, except denied commands.
     Everything,
-    /// No, and why.
+    /// Refuses the command, with a reason.
     Refuse(String),
 }

@@ -6,21 +6,21 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// As good as never: the limit of the runtime's own clock.
+/// Effectively never: the limit of the runtime's own clock.
 const NEVER: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
-/// Time limit of a call. It stands still while a command runs that has a limit of its own, up to the time that the
-/// caller or the session leaves.
+/// Time limit of a call. It pauses while a command with its own limit runs, but never exceeds the caller's or the
+/// session's limit.
 #[derive(Debug)]
 pub(crate) struct CallClock {
     begun: Instant,
     limit: Duration,
     until: watch::Sender<Instant>,
-    /// The end that no command moves.
+    /// The deadline that no command extends.
     last: Option<Instant>,
 }
 
-/// Stops a clock until it is dropped.
+/// Pauses a clock until it is dropped.
 #[derive(Debug)]
 pub(crate) struct StoppedClock {
     clock: Arc<CallClock>,
@@ -29,7 +29,7 @@ pub(crate) struct StoppedClock {
 }
 
 impl CallClock {
-    /// Starts a clock with a limit, and the most that commands may extend it to.
+    /// Starts a clock with a limit, which commands may extend up to `most`.
     pub(crate) fn start(limit: Duration, most: Option<Duration>) -> Arc<Self> {
         let begun = Instant::now();
         let limit = limit.min(most.unwrap_or(NEVER)).min(NEVER);
@@ -61,7 +61,7 @@ impl CallClock {
         }
     }
 
-    /// Stops it for a command.
+    /// Pauses the clock for a command.
     pub(crate) fn stop(self: &Arc<Self>) -> StoppedClock {
         let since = Instant::now();
         let until = self.until.send_replace(self.last.unwrap_or(since + NEVER));

@@ -1,4 +1,4 @@
-//! Long texts in recorded parameters and results: kept once, as contents.
+//! Long texts in recorded parameters and results: stored once, as contents.
 
 use serde_json::{Map, Value, json};
 
@@ -10,10 +10,10 @@ pub(crate) const PARAMS_MAX: usize = 1 << 20;
 /// Texts above this many bytes are lifted out.
 const INLINE_MAX: usize = 256;
 
-/// Takes long texts out of a value, in place of each `{"$content": digest, "bytes": n}`.
+/// Replaces each long text in a value with `{"$content": digest, "bytes": n}`.
 ///
-/// A text that is also a file's contents is then kept only once. An object that looks like such a
-/// mark already is put into `{"$literal": ...}`, so that [`lower`] gives back exactly what was given.
+/// A text that equals a file's contents is then stored only once. An object that already looks like such a mark is
+/// wrapped in `{"$literal": ...}`, so [`lower`] restores the exact value.
 pub fn lift(value: Value, contents: &mut Vec<Content>) -> Value {
     match value {
         Value::String(text) if text.len() > INLINE_MAX => {
@@ -32,7 +32,7 @@ pub fn lift(value: Value, contents: &mut Vec<Content>) -> Value {
     }
 }
 
-/// Puts lifted texts back; a content that `read` does not give stays a mark.
+/// Restores lifted texts; a mark stays if `read` returns no content for it.
 pub fn lower(value: Value, read: &mut dyn FnMut(&Digest) -> Option<Vec<u8>>) -> Value {
     match value {
         Value::Array(items) => items.into_iter().map(|item| lower(item, read)).collect(),

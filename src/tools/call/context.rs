@@ -31,10 +31,10 @@ use crate::tools::workspace::recording::EventBuffer;
 /// Access of a tool's handler to the session, the workspace's files, and its time limit.
 pub struct ToolContext {
     session: Session,
-    /// Allowed for the session by this call; not recorded yet.
+    /// Programs that this call allowed for the session; not recorded yet.
     pub(crate) allowed: Vec<String>,
     pub(crate) allowed_everything: bool,
-    /// Beside the call, for a command of the session's shell.
+    /// Additional hooks for a command of the session's shell.
     pub(crate) hooks: Option<CommandHooks>,
     pub(super) budget: WorkBudget,
     pub(super) beats: Option<BeatWatch>,
@@ -42,19 +42,19 @@ pub struct ToolContext {
     pub(super) files: Filesystem,
     pub(super) machine: ManagedWorkspace,
     clock: Arc<CallClock>,
-    /// The call's clock stands still while a command runs.
+    /// True if the call's clock pauses while a command runs.
     pub(crate) clock_waits: bool,
     /// The input of the call's first command.
     pub(crate) input: Option<CommandInput>,
     cancel: CancellationToken,
     extra: Commit,
-    /// Only a tool that may change files has the workspace lock, and a shell.
+    /// True for a tool that may change files: it has the workspace lock and a shell.
     pub(super) may_change: bool,
     news: Vec<MachineNews>,
-    /// Recorded whatever becomes of the call: it has happened.
+    /// Recorded whatever the outcome, since it has happened.
     pub(crate) facts: Commit,
     pub(crate) running: Option<RunningCommand>,
-    /// Advice for the author of the last command, beside its output.
+    /// Advice about the last command, in addition to its output.
     pub(crate) note: Option<String>,
 }
 
@@ -69,9 +69,9 @@ fn below<'a>(path: &'a str, directory: &str) -> Option<&'a str> {
 /// Command in flight.
 pub(crate) struct RunningCommand {
     pub(super) task: JoinHandle<Result<ShellResult, ShellError>>,
-    /// Result of the process, once known; its changes may be unknown then.
+    /// Result of the process once it has ended; its changes may not be captured yet.
     pub(super) ended: Option<Result<ShellResult, ToolError>>,
-    /// Dropped, it kills the command.
+    /// Kills the command when dropped.
     pub(super) cancel: Option<DropGuard>,
     pub(super) record_as: RecordAs,
     pub(super) stopped: Option<StoppedClock>,
@@ -110,31 +110,31 @@ impl ToolContext {
         })
     }
 
-    /// The session, as the agent that called.
+    /// Returns the session, as the calling agent.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// The position of the call's intent, which is its name.
+    /// Returns the call's id: the position of its intent.
     pub fn call(&self) -> Seq {
         self.call
     }
 
-    /// The workspace's files. What is changed here is seen here at once, by others after the call.
+    /// Returns the workspace's files. This call sees its changes at once, other calls after it succeeds.
     pub fn filesystem(&mut self) -> &mut Filesystem {
         &mut self.files
     }
 
-    /// Resolves a path parameter. It may begin with `/workspace`, on every backend: `/workspace/x` is `x`, and an entry
-    /// `workspace` is `/workspace/workspace`. It may begin with the root as commands see it, too.
+    /// Resolves a path parameter. On every backend it may begin with `/workspace`: `/workspace/x` is `x`, and an entry
+    /// `workspace` is `/workspace/workspace`. It may also begin with the root that commands see.
     ///
     /// # Errors
-    /// [`ValueError`] for a path that is not valid, or is below `/tmp`, which is outside of the workspace.
+    /// [`ValueError`] for an invalid path, or a path below `/tmp`, which is outside of the workspace.
     pub fn path(&self, given: &str) -> Result<EntryPath, ValueError> {
         EntryPath::lookup(self.below_root(given)?)
     }
 
-    /// Strips the workspace's root from a path, and refuses one that commands know as another directory's.
+    /// Strips the workspace's root from a path; refuses a path that commands see in another directory.
     pub(crate) fn below_root<'a>(&self, given: &'a str) -> Result<&'a str, ValueError> {
         if let Some(below) = below(given, WORKSPACE) {
             return Ok(below);
@@ -149,7 +149,7 @@ impl ToolContext {
             Some(below) if !is_own() => Ok(below),
             _ if below(given, TEMPORARY).is_some() => {
                 let shown: String = given.chars().take(200).collect();
-                let what = "is outside of the workspace; give one below /workspace: only commands reach /tmp";
+                let what = "is outside of the workspace; use a path below /workspace: only commands reach /tmp";
                 Err(ValueError::new(format!("path {shown:?} {what}")))
             }
             _ => Ok(given),
@@ -159,36 +159,36 @@ impl ToolContext {
     /// Adds an event of any registered type to what the call records.
     ///
     /// # Errors
-    /// When the event can't be encoded, or the call would record too much.
+    /// [`ToolError`] if the event can't be encoded, or the call would record too much.
     pub fn record<E: Event>(&mut self, event: &E) -> Result<(), ToolError> {
         Ok(self.extra.push(event)?)
     }
 
-    /// Adds an encoded event of a kind that the store's registry does not know.
+    /// Adds an encoded event of a kind that is not in the store's registry.
     #[cfg(feature = "http")]
     pub(crate) fn record_encoded(&mut self, kind: &str, version: u16, payload: &[u8]) -> Result<(), ToolError> {
         if kind.is_empty() || self.session.knows_kind(kind) {
             let shown: String = kind.chars().take(100).collect();
-            return Err(ToolError::new(format!("a program records kinds of its own, and {shown:?} is none")));
+            return Err(ToolError::new(format!("a program records only its own event kinds, not {shown:?}")));
         }
         Ok(self.extra.push_encoded(kind, version, payload)?)
     }
 
-    /// Fails for a tool that only reads.
+    /// Fails for a read-only tool.
     #[cfg(feature = "http")]
     pub(crate) fn check_may_change(&self) -> Result<(), ToolError> {
         match self.may_change {
             true => Ok(()),
-            false => Err(ToolError::new("the tool only reads, as it was registered")),
+            false => Err(ToolError::new("the tool is registered as read-only")),
         }
     }
 
-    /// Keeps a content that an event of [`record`](ToolContext::record) refers to by its digest.
+    /// Stores a content that an event of [`record`](ToolContext::record) refers to by its digest.
     pub fn keep(&mut self, content: Content) {
         self.extra.keep(content);
     }
 
-    /// Returns the rest of the time limit.
+    /// Returns the remaining time of the call.
     pub fn remaining(&self) -> Duration {
         self.clock.remaining()
     }
@@ -198,7 +198,7 @@ impl ToolContext {
         &self.cancel
     }
 
-    /// Fails when the call is cancelled or out of time; for long work without awaiting.
+    /// Fails if the call is cancelled or out of time; for long work that does not await.
     ///
     /// # Errors
     /// [`ToolError::Cancelled`] and [`ToolError::TimedOut`].
@@ -209,14 +209,14 @@ impl ToolContext {
         if self.remaining().is_zero() { Err(ToolError::TimedOut(self.clock.limit())) } else { Ok(()) }
     }
 
-    /// Tells the program that runs the tools that this one lives, before slow work.
+    /// Sends a heartbeat to the program that runs the tools, before slow work.
     pub fn beat(&self, doing: impl Into<String>) {
         if let Some(watch) = &self.beats {
             watch(ToolBeat { call: self.call, doing: doing.into() });
         }
     }
 
-    /// Returns the budget that the program gave, to spend from; one without end when it gave none.
+    /// Returns the program's budget to spend from; unlimited if the program has set none.
     pub fn budget(&self) -> &WorkBudget {
         &self.budget
     }
@@ -231,7 +231,7 @@ impl ToolContext {
         self.machine.workspace.command_options()
     }
 
-    /// Returns the directory in which commands begin when nothing else is asked for. It is made when it is missing.
+    /// Returns the default directory of commands. A tool that may change files creates it if it is missing.
     pub fn workdir(&mut self) -> Result<EntryPath, ToolError> {
         let workdir = self.command_options().workdir;
         if self.may_change && !workdir.is_root() && self.files.entry(&workdir)?.is_none() {
@@ -240,17 +240,17 @@ impl ToolContext {
         Ok(workdir)
     }
 
-    /// Stops the call's clock for a command, where the tool wants that.
+    /// Pauses the call's clock for a command, if the tool wants that.
     pub(super) fn stop_clock(&self) -> Option<StoppedClock> {
         self.clock_waits.then(|| self.clock.stop())
     }
 
-    /// The workspace.
+    /// Returns the workspace.
     pub fn workspace(&self) -> &Arc<dyn Workspace> {
         &self.machine.workspace
     }
 
-    /// Refuses more staged bytes than the session may write, and a command when it may write nothing more.
+    /// Refuses more staged bytes than the session may write, and any command once that limit is used up.
     pub(super) fn check_bytes(&self, is_command: bool) -> Result<(), ToolError> {
         self.machine.limits.check_bytes(&self.session, self.files.staged_bytes(), is_command)
     }
@@ -259,7 +259,7 @@ impl ToolContext {
     pub(crate) fn land(&mut self) -> Result<(), ToolError> {
         let changes = self.files.changes()?;
         if !changes.is_empty() {
-            // Not on another thread: the call could be dropped between the change and the note of it.
+            // Not on another thread: the call could be dropped between the change and `files.land`.
             self.machine.workspace.apply(&changes)?;
         }
         self.files.land();
@@ -274,7 +274,7 @@ impl ToolContext {
         self.machine.rules.python
     }
 
-    /// Records code that ran in this program, whatever becomes of the call, and shows what it printed.
+    /// Records code that ran in process, whatever the outcome, and shows its output.
     pub(crate) fn record_evaluation(
         &mut self,
         language: &'static str,
@@ -293,14 +293,14 @@ impl ToolContext {
         Ok(record_as.record(&mut self.facts, result)?)
     }
 
-    /// Waits for the end of the running command, records it, and takes up its changes. It may be dropped and called
-    /// again.
+    /// Waits for the running command, records its result and captures its changes. Cancel safe: it may be dropped and
+    /// called again.
     pub(crate) async fn finish_running(&mut self) -> Result<ShellResult, ToolError> {
-        let nothing = || ToolError::new("no command runs");
+        let nothing = || ToolError::new("no command is running");
         let running = self.running.as_mut().ok_or_else(nothing)?;
         if running.ended.is_none() {
             let ended = (&mut running.task).await;
-            let panicked = |_| ToolError::new("the shell failed: it panicked");
+            let panicked = |_| ToolError::new("the shell panicked");
             running.ended = Some(ended.map_err(panicked).and_then(|ended| Ok(ended?)));
             running.stopped = None;
         }
@@ -308,7 +308,7 @@ impl ToolContext {
         let Some(RunningCommand { ended: Some(ended), record_as, .. }) = self.running.take() else {
             return Err(nothing());
         };
-        // It has run, also when its changes are unknown; and only this call knows.
+        // Record the result even if the capture failed: only this call has it.
         let recorded = ended.as_ref().map_or(Ok(()), |result| record_as.record(&mut self.facts, result));
         self.files.take_captured(captured?);
         recorded?;
@@ -319,12 +319,12 @@ impl ToolContext {
         let Some(running) = &mut self.running else { return };
         drop(running.cancel.take());
         if let Err(error) = self.finish_running().await {
-            tracing::warn!(%error, "of a command that was stopped not all is known");
+            tracing::warn!(%error, "incomplete result of a killed command");
         }
     }
 
-    /// Records facts, whatever the outcome. They are kept until [`recorded`](ToolContext::recorded), so that a failed
-    /// recording loses nothing.
+    /// Adds the facts, which are recorded whatever the outcome. They are retained until
+    /// [`recorded`](ToolContext::recorded), so a failed commit loses nothing.
     pub(super) fn record_facts(&mut self, recording: &mut EventBuffer) -> Result<(), CommitError> {
         recording.may_split = self.files.has_landed();
         // Another call's command may run while a tool reads.
@@ -335,8 +335,7 @@ impl ToolContext {
         recording.append(self.facts.clone())
     }
 
-    /// Records what has happened so far, before the outcome: a command that takes this process down must not take that
-    /// along.
+    /// Records the facts so far, before the outcome: they have to survive a command that kills this process.
     pub(super) fn record_so_far(&mut self) -> Result<Option<Pending>, ToolError> {
         self.news.extend(self.machine.workspace.news());
         if self.news.is_empty() && self.facts.is_empty() {
@@ -350,7 +349,7 @@ impl ToolContext {
         Ok(Some(pending))
     }
 
-    /// Tells whether the machine's news, which the call records, have a start.
+    /// Returns true if the machine's news of this call include a start.
     pub(crate) fn machine_has_started(&mut self) -> bool {
         self.news.extend(self.machine.workspace.news());
         self.news.iter().any(|news| matches!(news, MachineNews::Started(_)))
@@ -361,7 +360,7 @@ impl ToolContext {
         self.facts = self.session.commit();
     }
 
-    /// Records the work of a success; returns the changes that are not on the disk yet.
+    /// Adds the changes and events of a success; returns the changes that are not on the disk yet.
     pub(super) fn record_work(&self, recording: &mut EventBuffer) -> Result<Vec<FileChange>, ToolError> {
         self.files.record_into(recording)?;
         recording.append(self.extra.clone())?;

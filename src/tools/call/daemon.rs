@@ -9,15 +9,15 @@ use super::shell::ToolShell;
 use crate::backends::{CallerProcess, ShellCommand, name_and_value};
 use crate::tools::policy::{CommandPolicy, Decision, program_among};
 
-/// The clients whose daemon is asked for, and the program that asks.
+/// Clients that need a daemon, and the program that queries it.
 const CLIENTS: [(&str, &str); 3] = [("docker", "docker"), ("docker-compose", "docker"), ("podman", "podman")];
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
 const ASKED_EVERY: Duration = Duration::from_millis(300);
 
 impl ToolShell<'_> {
-    /// Sees to the daemon of a command on the host, and returns what its author should know. The command runs in any
-    /// case: not all that these programs do needs a daemon.
+    /// Checks the daemon that a command on the host needs, starts it if configured, and returns a note for the caller.
+    /// The command runs in any case, since not everything these programs do needs a daemon.
     pub(super) async fn see_to_daemon(&mut self, command: &ShellCommand) -> Result<Option<String>, ToolError> {
         let properties = self.properties();
         if properties.sandboxed || properties.in_container {
@@ -44,7 +44,7 @@ impl ToolShell<'_> {
             return Ok(Some(format!("{absent}; start it with {remedy}")));
         };
         let text = ShellCommand::shell(&*start);
-        // Whoever gave it has approved of it; what is denied stays denied.
+        // The configured command needs no approval; denials still apply.
         let policy = CommandPolicy { auto_confirm: true, ..self.rules().policy.clone() };
         let denied = match policy.check(&text, &Default::default()) {
             Decision::Deny { reason } => Some(reason),
@@ -55,7 +55,7 @@ impl ToolShell<'_> {
             return Ok(Some(format!("{absent}, and `{start}` may not start it: {reason}")));
         }
         self.begin().await?;
-        tracing::info!(command = &*start, "starts the Docker daemon");
+        tracing::info!(command = &*start, "starting the Docker daemon");
         let ended = match spawn(&start, self.caller()?.as_deref()) {
             Ok(child) => self.wait_for(child, &version).await?,
             Err(error) => Some(format!("can't be run: {error}")),
@@ -66,13 +66,13 @@ impl ToolShell<'_> {
         }))
     }
 
-    /// Asks the client whether its daemon answers. Where there is no such client there is nothing to say, either.
+    /// Returns true if the client's daemon answers, or the client is not installed.
     async fn answers(&self, version: &ShellCommand) -> Result<bool, ToolError> {
         let asked = self.aside(version.clone()).await?;
         if asked.cancelled { Err(ToolError::Cancelled) } else { Ok(asked.success() || asked.exit_code == 127) }
     }
 
-    /// Waits until the daemon answers; returns what became of its start when it does not.
+    /// Waits until the daemon answers. Returns the reason if it does not.
     async fn wait_for(&mut self, mut starting: Child, version: &ShellCommand) -> Result<Option<String>, ToolError> {
         let waited = tokio::time::timeout(STARTS_WITHIN, self.until_answers(&mut starting, version)).await;
         reap(starting);
@@ -89,7 +89,7 @@ impl ToolShell<'_> {
                 return Ok(failed);
             }
             match starting.try_wait() {
-                // Asked once more: it may have answered in between.
+                // Ask once more: the daemon may have come up in between.
                 Ok(Some(status)) if !status.success() => failed = Some(format!("failed: {status}")),
                 _ => tokio::time::sleep(ASKED_EVERY).await,
             }
@@ -97,8 +97,8 @@ impl ToolShell<'_> {
     }
 }
 
-/// Starts what lives on after the command that needed it, so it is none of the runner's.
-#[expect(clippy::disallowed_methods, reason = "a daemon outlives the runner, whose commands end with all they started")]
+/// Starts the daemon outside of the runner, since it outlives the command that needed it.
+#[expect(clippy::disallowed_methods, reason = "a daemon outlives the runner, which ends all processes of a command")]
 fn spawn(start: &str, caller: Option<&CallerProcess>) -> std::io::Result<Child> {
     use std::os::unix::process::CommandExt;
     let mut command = Command::new("/bin/sh");
@@ -110,10 +110,10 @@ fn spawn(start: &str, caller: Option<&CallerProcess>) -> std::io::Result<Child> 
     command.spawn()
 }
 
-/// Waits for a process at its end, however long it lives.
+/// Reaps a process when it ends, however long it lives.
 fn reap(mut child: Child) {
     let waiting = std::thread::Builder::new().name("daemon".to_owned()).spawn(move || child.wait());
     if let Err(error) = waiting {
-        tracing::warn!(%error, "the process that started the daemon is not waited for");
+        tracing::warn!(%error, "no thread to reap the process that started the daemon");
     }
 }

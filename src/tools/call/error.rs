@@ -8,13 +8,13 @@ use crate::engine::event::CallReason;
 use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
 
-/// Failure of a call, in words that the caller can act on.
+/// Failure of a call, with a message that the caller can act on.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ToolError {
-    /// The request cannot be done.
+    /// The request was refused.
     #[error("{0}")]
     Refused(String),
-    /// An entry that is named does not exist.
+    /// A named entry does not exist.
     #[error("{0}")]
     Missing(String),
     /// The parameters are too large to be recorded.
@@ -23,7 +23,7 @@ pub enum ToolError {
     /// A limit of the session or the agent is used up.
     #[error("{0}")]
     OverLimit(String),
-    /// A parameter can't be used.
+    /// A parameter is invalid.
     #[error(transparent)]
     Invalid(#[from] ValueError),
     /// The session or its store failed.
@@ -35,7 +35,7 @@ pub enum ToolError {
     /// The workspace's backend failed.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// The call took longer than it may.
+    /// The call exceeded its time limit.
     #[error("the call was stopped after {} ms, its time limit", .0.as_millis())]
     TimedOut(std::time::Duration),
     /// The caller cancelled the call.
@@ -69,7 +69,7 @@ impl Diagnostic for ToolError {
 }
 
 impl ToolError {
-    /// A refusal with these words.
+    /// Creates a refusal with this message.
     pub fn new(message: impl Into<String>) -> Self {
         Self::Refused(message.into())
     }

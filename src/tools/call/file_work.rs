@@ -1,4 +1,4 @@
-//! Changes of files that a program makes itself. Each is a call, recorded like a tool's.
+//! File changes that a program makes directly. Each is a call, recorded like a tool's.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -23,11 +23,11 @@ use crate::engine::session::error::SessionError;
 use crate::reducers::can_be_made;
 use crate::tools::builtin::files::{RemoveTool, missing};
 
-/// Time of a change; 1 GiB may go to a slow disk.
+/// Time limit of a change: enough to write 1 GiB to a slow disk.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// A change of a session's files that a program makes itself, not its agent. Paths are from the workspace root, and may
-/// begin with `/workspace`. What is above an entry comes into being.
+/// A change of a session's files by a program rather than its agent. Paths are relative to the workspace root and may
+/// begin with `/workspace`. Missing parent directories are created.
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;
@@ -47,49 +47,49 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// ```
 #[derive(Debug, Clone)]
 pub enum FileWork {
-    /// Writes a file, links followed.
+    /// Writes a file, following links.
     Write {
         /// The file.
         path: String,
         /// Its whole contents.
         bytes: Bytes,
-        /// Its executable bit; by default it stays, and a new file has none.
+        /// Its executable bit; by default unchanged, and off for a new file.
         executable: Option<bool>,
-        /// Fails when something is there.
+        /// True to fail if the path exists.
         create: bool,
     },
-    /// Removes an entry; a link itself.
+    /// Removes an entry; does not follow a link.
     Remove {
         /// The entry.
         path: String,
-        /// Removes a directory with what is in it; else it must be empty.
+        /// True to remove a directory with its entries; false to fail if it has any.
         recursive: bool,
     },
-    /// Moves an entry, with what is below it.
+    /// Moves an entry, with everything below it.
     Move {
         /// The entry.
         from: String,
         /// Its new path.
         to: String,
-        /// Replaces a file or a link there; else nothing may be there.
+        /// True to replace a file or a link at the new path; false to fail if it exists.
         replace: bool,
     },
-    /// Makes a directory; one that is there stays.
+    /// Creates a directory unless it exists.
     MakeDirectory {
         /// The directory.
         path: String,
     },
-    /// Unpacks a tar archive: directories, files, symbolic and hard links. Files that are there are replaced.
+    /// Unpacks a tar archive: directories, files, symbolic and hard links. Replaces existing files.
     Unpack {
         /// The directory.
         below: String,
-        /// The archive, not compressed.
+        /// The uncompressed archive.
         archive: Bytes,
     },
 }
 
 impl FileWork {
-    /// The tool whose permission it needs.
+    /// Returns the name of the tool that must be permitted.
     const fn tool(&self) -> &'static str {
         match self {
             Self::Write { .. } => "put_file",
@@ -100,12 +100,12 @@ impl FileWork {
         }
     }
 
-    /// Tells whether calls of that name are a client's work, and no tool's: their parameters lack the contents.
+    /// Returns true if only clients make calls of that name; their parameters lack the contents.
     pub(crate) fn is_name(tool: &str) -> bool {
         matches!(tool, "put_file" | "move_entry" | "make_directory" | "unpack_tar")
     }
 
-    /// Returns what is recorded of it; contents are recorded as the files'.
+    /// Returns the recorded parameters; contents are recorded with the files.
     fn params(&self) -> Value {
         match self {
             Self::Write { path, bytes, executable, create } => {
@@ -149,7 +149,7 @@ fn write(
     let files = context.filesystem();
     let path = if create { files.beside_links(&asked)? } else { files.resolve(&asked)? };
     if create && files.tree().get(&path).is_some() {
-        return Err(ToolError::new(format!("{} exists already", asked.rooted())));
+        return Err(ToolError::new(format!("{} already exists", asked.rooted())));
     }
     let size = bytes.len();
     put(files, &path, bytes, executable)?;
@@ -159,12 +159,12 @@ fn write(
     Ok((json!({ "path": path, "size": size, "version": version }), text))
 }
 
-/// Writes a file where a file or nothing is.
+/// Writes a file to a vacant path or over a file.
 fn put(files: &mut Filesystem, path: &EntryPath, bytes: Bytes, executable: Option<bool>) -> Result<(), ToolError> {
     let (how, was) = match files.tree().node(path) {
         None => (WriteMode::Create, files.mode_of_new(executable == Some(true))),
         Some(Node::File { mode, .. }) => (WriteMode::Overwrite, *mode),
-        Some(_) => return Err(ToolError::new(format!("{} is there, and no file", path.rooted()))),
+        Some(_) => return Err(ToolError::new(format!("{} exists and is not a file", path.rooted()))),
     };
     let mode = executable.map_or(was, |executable| was.with_executable(executable));
     files.put(path, bytes, mode, how)
@@ -180,7 +180,7 @@ fn remove(context: &mut ToolContext, path: &str, recursive: bool) -> Result<(Val
     let below = files.tree().below(&path).count();
     if below > 0 && !recursive && !path.is_root() {
         return Err(ToolError::new(format!(
-            "{} is a directory with {below} entries; remove it with them",
+            "{} is a directory with {below} entries; remove it recursively",
             path.rooted()
         )));
     }
@@ -202,8 +202,8 @@ fn rename(context: &mut ToolContext, from: &str, to: &str, replace: bool) -> Res
     let taken = files.tree().get(&to).map(|entry| matches!(entry.node, Node::File { .. } | Node::Symlink { .. }));
     match taken {
         Some(true) if replace => files.remove(&to)?,
-        Some(true) => return Err(ToolError::new(format!("{} exists already", to.rooted()))),
-        Some(false) => return Err(ToolError::new(format!("{} exists already, and is no file", to.rooted()))),
+        Some(true) => return Err(ToolError::new(format!("{} already exists", to.rooted()))),
+        Some(false) => return Err(ToolError::new(format!("{} already exists and is not a file", to.rooted()))),
         None => {}
     }
     let all = std::iter::once(&from).chain(files.tree().below(&from).map(|(path, _)| path)).cloned();
@@ -275,7 +275,7 @@ fn unpack(context: &mut ToolContext, below: &str, archive: &[u8]) -> Result<(Val
     Ok((json!({ "path": root, "entries": entries, "bytes": bytes }), text))
 }
 
-/// Removes a link in a new file's place: it would be written through.
+/// Removes a link at the path of a new file, which would be written through it.
 fn clear(files: &mut Filesystem, path: &EntryPath) -> Result<(), ToolError> {
     match files.tree().node(path) {
         Some(Node::Symlink { .. } | Node::Special { .. }) => files.remove(path),
@@ -283,7 +283,7 @@ fn clear(files: &mut Filesystem, path: &EntryPath) -> Result<(), ToolError> {
     }
 }
 
-/// Returns the place of an archive's entry; none for the root itself.
+/// Returns the path of an archive's entry; `None` for the root itself.
 fn place_of(root: &EntryPath, name: &[u8]) -> Result<Option<EntryPath>, ToolError> {
     let mut place = root.as_bytes().to_vec();
     for part in Path::new(OsStr::from_bytes(name)).components() {
@@ -325,7 +325,7 @@ impl ErasedTool for OneChange {
 }
 
 impl ToolRunner {
-    /// Makes a change of files as a call of its own. What can't be done is an outcome, as with tools.
+    /// Makes a file change as a separate call. A refused change is an outcome, as with tools.
     ///
     /// # Errors
     /// Failure to record.
@@ -334,7 +334,7 @@ impl ToolRunner {
         runner.call(call).await
     }
 
-    /// Returns the call that makes a change, and who can make it.
+    /// Returns a runner that can make the change, and the call to make.
     pub(crate) fn for_change(&self, work: FileWork) -> Result<(Self, ToolCall), SessionError> {
         let (name, params) = (work.tool(), work.params());
         let tool = Arc::new(OneChange(name, Mutex::new(Some(work))));

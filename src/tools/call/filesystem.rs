@@ -20,12 +20,12 @@ const LINKS_MAX: usize = 40;
 
 /// Files of a workspace, as one call sees and changes them.
 ///
-/// Changes are staged: the call sees them at once, others after its success. After an error there are none.
+/// Changes are staged: the call sees them at once, others after its success. An error discards them.
 pub struct Filesystem {
     session: Session,
     tree: VirtualFileSystem,
     staged: Vec<PlannedChange>,
-    /// Number of staged changes that are on the disk for good.
+    /// Number of staged changes that are already on the disk.
     landed: usize,
     fresh: NewContents,
     /// Umask of new entries.
@@ -37,15 +37,15 @@ impl Filesystem {
         Self { session, tree, staged: Vec::new(), landed: 0, fresh: NewContents::new(), umask }
     }
 
-    /// All entries, the call's own changes included.
+    /// Returns all entries, including the call's own changes.
     pub fn tree(&self) -> &VirtualFileSystem {
         &self.tree
     }
 
-    /// Follows symbolic links to the path that is meant. A link never leads out of the workspace.
+    /// Follows symbolic links to the actual path. A link never leads out of the workspace.
     ///
     /// # Errors
-    /// [`ToolError::Refused`] when a link leads outside, or links lead in a circle.
+    /// [`ToolError::Refused`] if a link leads outside, or links form a loop.
     pub fn resolve(&self, path: &EntryPath) -> Result<EntryPath, ToolError> {
         let mut left: Vec<Vec<u8>> = path.segments().map(<[u8]>::to_vec).rev().collect();
         let mut at = EntryPath::root();
@@ -80,20 +80,20 @@ impl Filesystem {
         Ok(self.resolve(&parent)?.join(path.name())?)
     }
 
-    /// The entry at `path`, links followed; none where nothing is.
+    /// Returns the entry at `path`, following links; `None` if it does not exist.
     pub fn entry(&self, path: &EntryPath) -> Result<Option<&Entry>, ToolError> {
         Ok(self.tree.get(&self.resolve(path)?))
     }
 
-    /// Tells whether a directory is there, links followed.
+    /// Returns true if the path is a directory, following links.
     pub(crate) fn is_directory(&self, path: &EntryPath) -> Result<bool, ToolError> {
         Ok(self.tree.is_directory(&self.resolve(path)?))
     }
 
-    /// The contents of a file, links followed.
+    /// Returns the contents of a file, following links.
     ///
     /// # Errors
-    /// [`ToolError::Refused`] when there is no such file.
+    /// [`ToolError::Missing`] if the file does not exist, [`ToolError::Refused`] if it has no stored contents.
     pub fn read(&self, path: &EntryPath) -> Result<Bytes, ToolError> {
         let entry = self.entry(path)?;
         match entry.map(|entry| &entry.node) {
@@ -108,10 +108,10 @@ impl Filesystem {
         }
     }
 
-    /// A content by its digest.
+    /// Returns a content by its digest.
     ///
     /// # Errors
-    /// [`ToolError::Session`] when the store does not have it.
+    /// [`ToolError::Session`] if the store does not have it.
     pub fn content(&self, digest: &Digest) -> Result<Bytes, ToolError> {
         match self.fresh.get(digest) {
             Some(bytes) => Ok(bytes.clone()),
@@ -119,22 +119,20 @@ impl Filesystem {
         }
     }
 
-    /// Creates a file. Missing directories come into being.
+    /// Creates a file, and its missing parent directories.
     ///
     /// # Errors
-    /// [`ToolError::Refused`] when something is there already, or a file stands where a directory is
-    /// needed.
+    /// [`ToolError::Refused`] if the path exists, or a file is in the place of a parent directory.
     pub fn create(&mut self, path: &EntryPath, bytes: impl Into<Bytes>) -> Result<(), ToolError> {
         let path = self.vacant(path)?;
         let mode = self.mode_of_new(false);
         self.put(&path, bytes.into(), mode, WriteMode::Create)
     }
 
-    /// Writes a file, links followed, whether it is there or not. One that is there keeps its
-    /// permission bits.
+    /// Creates or overwrites a file, following links. An existing file retains its permission bits.
     ///
     /// # Errors
-    /// [`ToolError::Refused`] when it is a directory, or a file stands where a directory is needed.
+    /// [`ToolError::Refused`] if it is a directory, or a file is in the place of a parent directory.
     pub fn write(&mut self, path: &EntryPath, bytes: impl Into<Bytes>) -> Result<(), ToolError> {
         let path = self.resolve(path)?;
         let (how, mode) = match self.tree.node(&path) {
@@ -145,7 +143,7 @@ impl Filesystem {
         self.put(&path, bytes.into(), mode, how)
     }
 
-    /// Adds bytes to the end of a file, or creates it.
+    /// Appends bytes to a file, or creates it.
     pub fn append(&mut self, path: &EntryPath, bytes: &[u8]) -> Result<(), ToolError> {
         let path = self.resolve(path)?;
         let Some(Node::File { mode, .. }) = self.tree.node(&path).cloned() else {
@@ -155,23 +153,23 @@ impl Filesystem {
         self.put(&path, Bytes::from(whole), mode, WriteMode::Append)
     }
 
-    /// Makes a symbolic link. Where it points is not looked at before it is followed.
+    /// Creates a symbolic link. Its target is checked only when the link is followed.
     pub fn link(&mut self, path: &EntryPath, target: &[u8]) -> Result<(), ToolError> {
         self.place(path, Node::Symlink { target: target.to_vec() })
     }
 
-    /// Makes a directory, and those above it.
+    /// Creates a directory, and its missing parents.
     pub fn make_directory(&mut self, path: &EntryPath) -> Result<(), ToolError> {
         self.place(path, Node::Directory { mode: self.mode_of_new(true) })
     }
 
-    /// Removes an entry, and with a directory everything below it; a link itself, not what it points to.
+    /// Removes an entry and everything below it; does not follow a link.
     ///
     /// # Errors
-    /// [`ToolError::Refused`] for the root and where nothing is.
+    /// [`ToolError::Refused`] for the root, and if the path does not exist.
     pub fn remove(&mut self, path: &EntryPath) -> Result<(), ToolError> {
         if path.is_root() {
-            return Err(ToolError::new("the workspace root can't be removed; name what is to go"));
+            return Err(ToolError::new("the workspace root can't be removed; name entries below it"));
         }
         let path = self.beside_links(path)?;
         if self.tree.get(&path).is_none() {
@@ -189,7 +187,7 @@ impl Filesystem {
         Ok(())
     }
 
-    /// The path with links in its directory followed, where nothing may be yet.
+    /// Resolves links in the entry's directory; fails if the entry exists.
     fn vacant(&self, path: &EntryPath) -> Result<EntryPath, ToolError> {
         let path = self.in_directory(path)?;
         match self.tree.get(&path) {
@@ -214,7 +212,7 @@ impl Filesystem {
         Ok(())
     }
 
-    /// The path with links in its directory followed; everything above it is or can be a directory.
+    /// Resolves links in the entry's directory; fails if a file is above the entry.
     fn in_directory(&self, asked: &EntryPath) -> Result<EntryPath, ToolError> {
         let path = self.beside_links(asked)?;
         let nearest = directories_above(&path).find_map(|above| Some((self.tree.get(&above)?.is_directory(), above)));
@@ -227,7 +225,7 @@ impl Filesystem {
         }
     }
 
-    /// Returns the mode of a new file; of an executable one it is that of a directory, too.
+    /// Returns the mode of a new file; a new directory has the mode of an executable file.
     pub(crate) fn mode_of_new(&self, executable: bool) -> FileMode {
         FileMode::of(if executable { 0o777 } else { 0o666 } & !self.umask)
     }
@@ -253,7 +251,7 @@ impl Filesystem {
         changes.collect()
     }
 
-    /// The files that this call wrote, and that are still there.
+    /// Returns the files that this call wrote and that still exist.
     pub(crate) fn written(&self) -> BTreeSet<&EntryPath> {
         let is_file = |path: &&EntryPath| matches!(self.tree.node(path), Some(Node::File { .. }));
         let written = |change: &PlannedChange| matches!(change, PlannedChange::Write(..));
@@ -272,12 +270,12 @@ impl Filesystem {
         self.landed > 0
     }
 
-    /// Marks the staged changes as on the disk: they are recorded whatever becomes of the call.
+    /// Marks the staged changes as on the disk: they are recorded whatever the outcome.
     pub(crate) fn land(&mut self) {
         self.landed = self.staged.len();
     }
 
-    /// Takes up what a command did to the files. Everything that was staged must have landed.
+    /// Adopts the captured changes of a command. All staged changes must have landed.
     pub(crate) fn take_captured(&mut self, captured: Captured) {
         let now = self.session.now();
         captured.changes.iter().for_each(|change| change.apply_to(&mut self.tree, now));
@@ -299,7 +297,7 @@ impl Filesystem {
 fn not_kept(path: &EntryPath, content: &Digest, size: u64) -> ToolError {
     let why = match *content == Digest::from_bytes([0; 32]) {
         true => "the file could not be read; allow reading it (chmod u+r) with a shell command".to_owned(),
-        false => format!("its {size} bytes are over the budget; look at it with a shell command"),
+        false => format!("its {size} bytes are over the budget; read it with a shell command"),
     };
     ToolError::new(format!("the contents of {} were not kept: {why}", path.rooted()))
 }

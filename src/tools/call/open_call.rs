@@ -1,4 +1,4 @@
-//! A call whose intent is recorded and whose outcome is not.
+//! A call with a recorded intent and no outcome yet.
 
 use serde_json::Value;
 
@@ -23,10 +23,10 @@ pub(crate) struct OpenCall {
     session: Session,
     since: u64,
     closed: bool,
-    /// A task winds it up; dropped there, it is not handed on.
+    /// True if a task finishes the call; a drop there does not hand it over again.
     handed_over: bool,
     pub(crate) context: Option<ToolContext>,
-    /// Keeps others from changing files until the outcome is recorded.
+    /// Keeps other calls from changing files until the outcome is recorded.
     pub(crate) turn: Option<WorkspaceLock>,
     settling: Option<Pending>,
     in_flight: Option<SessionCall>,
@@ -40,11 +40,11 @@ impl OpenCall {
         let mut commit = session.commit().of_call(CallLink::Opens);
         commit.push(&CallStarted { tool, params })?;
         contents.into_iter().for_each(|content| commit.keep(content));
-        // The outcome is recorded behind it, so waiting for that is enough.
+        // The outcome is committed after the intent, so waiting for the outcome is enough.
         let pending = session.submit(commit)?;
         let call = match pending.known() {
             Some(committed) => committed.first,
-            // A cluster may take its time, which must not keep this thread from other calls.
+            // A cluster may be slow, which must not block this thread.
             None => pending.durable().await?.first,
         };
         let (since, in_flight) = (session.steady_micros(), Some(session.call_in_flight(call)));
@@ -65,7 +65,7 @@ impl OpenCall {
         self.session.steady_micros().saturating_sub(self.since)
     }
 
-    /// Records a success with everything that belongs to it. On an error the call is still open.
+    /// Records a success with its facts, changes and events. On an error the call stays open.
     pub(crate) fn succeed(&mut self, answer: ToolAnswer) -> Result<(ToolOutcome, Pending), ToolError> {
         let mut recording = EventBuffer::of_call(&self.session, self.call);
         let mut changes = Vec::new();
@@ -118,7 +118,7 @@ impl OpenCall {
         Ok(())
     }
 
-    /// Notes that files may have changed without a record.
+    /// Notes in the workspace that files may have changed without a record.
     fn distrust(&self) {
         if let Some(context) = &self.context {
             distrust(context.workspace().as_ref());
@@ -146,8 +146,7 @@ impl OpenCall {
         }
     }
 
-    /// Waits for the end of the command and records an interruption. It keeps the workspace lock until the record is
-    /// visible.
+    /// Waits for the end of the command and records an interruption. Holds the workspace lock until that is visible.
     async fn give_up(mut self) {
         if let Some(context) = &mut self.context {
             context.stop_running().await;
@@ -155,7 +154,7 @@ impl OpenCall {
         if let Some(pending) = self.record_interruption()
             && let Err(error) = self.settle(pending).await
         {
-            tracing::warn!(%error, "an interrupted call could not be recorded");
+            tracing::warn!(%error, "failed to record an interrupted call");
         }
     }
 
@@ -163,7 +162,7 @@ impl OpenCall {
         let (reason, message) = (CallReason::Cancelled, "the call was cancelled".to_owned());
         let finished = CallFinished::without_success(CallStatus::Interrupted, reason, message, self.micros());
         let recorded = self.record_failure(&finished);
-        let warn = |error: &SessionError| tracing::warn!(%error, "an interrupted call could not be recorded");
+        let warn = |error: &SessionError| tracing::warn!(%error, "failed to record an interrupted call");
         recorded.inspect_err(warn).inspect_err(|_| self.distrust()).ok()
     }
 }
@@ -193,14 +192,14 @@ impl Drop for OpenCall {
                 };
                 runtime.spawn(abandoned.give_up());
             }
-            // Without a runtime. The command is killed with the context; its changes are found as drift later. The
-            // background writer makes the record durable.
+            // Without a runtime, dropping the context kills the command, and its changes are found as drift later.
+            // The background writer makes the record durable.
             _ => drop(self.record_interruption()),
         }
     }
 }
 
-/// Keeps the workspace lock of a dropped call, and its place among those in flight, until its record is visible.
+/// Holds the workspace lock and the in-flight entry of a dropped call until its record is visible.
 fn keep_until_settled(
     pending: Pending,
     context: Option<ToolContext>,
@@ -210,7 +209,7 @@ fn keep_until_settled(
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         runtime.spawn(async move {
             if let Err(error) = pending.settled().await {
-                tracing::warn!(%error, "the outcome of a call could not be recorded");
+                tracing::warn!(%error, "failed to record the outcome of a call");
                 context.iter().for_each(|context| distrust(context.workspace().as_ref()));
             }
             drop((turn, in_flight));

@@ -1,4 +1,4 @@
-//! Commands that run on while other calls are made.
+//! Background commands, which run while other calls are made.
 
 use std::collections::BTreeMap;
 use std::future::ready;
@@ -23,11 +23,11 @@ use crate::engine::lock::lock;
 use crate::engine::session::error::SessionError;
 use crate::tools::builtin::shell_execute::{CommandSurroundings, ShellRun, ShellTool, no_shell, prepared};
 
-/// Processes of a session that run at once: the runner has connections for these and some calls.
+/// Maximum number of running processes of a session: the runner has connections for these and some calls.
 const RUNNING_MAX: usize = 48;
 pub(crate) const START: &str = "start_process";
 
-/// A command that is to run in the background.
+/// A command to run in the background.
 #[derive(Debug, Clone)]
 pub(crate) struct ProcessStart {
     /// The command.
@@ -38,15 +38,15 @@ pub(crate) struct ProcessStart {
     pub(crate) env: BTreeMap<String, String>,
     /// The beginning of its standard input.
     pub(crate) stdin: String,
-    /// The input that comes while it runs; it is not recorded.
+    /// The input that is sent while it runs; not recorded.
     pub(crate) input: CommandInput,
     /// The size of its terminal, if it has one.
     pub(crate) window: Option<WindowSize>,
-    /// Its time limit in seconds; none when nothing is said.
+    /// Its time limit in seconds; `None` for the rules' default.
     pub(crate) timeout_seconds: Option<f64>,
 }
 
-/// A process that has started.
+/// A started process.
 pub(crate) struct ProcessTask {
     pub(crate) task: JoinHandle<Result<ShellResult, ShellError>>,
     /// Counts it as running.
@@ -63,9 +63,9 @@ impl Drop for CountedProcess {
 }
 
 impl ToolRunner {
-    /// Returns the call that starts a process, who can make it, and who has the process then. What it prints goes to
-    /// `watch`. Other calls go on while it runs, and what it changes by then is recorded with them; the rest is recorded
-    /// with its end, by [`end_process`](Self::end_process).
+    /// Returns a runner, the call that starts the process, and the tool that then holds the process. Output goes to
+    /// `watch`. Changes are recorded with the calls that are made while it runs; the rest is recorded with its end, by
+    /// [`end_process`](Self::end_process).
     pub(crate) fn for_start(
         &self,
         start: ProcessStart,
@@ -91,7 +91,7 @@ impl ToolRunner {
         Ok((runner, ToolCall::new(START, params), tool))
     }
 
-    /// Records the end of a process as a call of its own, with what it has changed since the last call.
+    /// Records the end of a process as a separate call, with its changes since the last call.
     pub(crate) async fn end_process(
         &self,
         process: Seq,
@@ -101,7 +101,7 @@ impl ToolRunner {
         self.with_tool(END_PROCESS, tool)?.call(ToolCall::new(END_PROCESS, json!({ "process": process }))).await
     }
 
-    /// Tells whether processes run in the background.
+    /// Returns true if background processes are running.
     pub(crate) fn has_processes(&self) -> bool {
         self.machine().processes.load(Ordering::Acquire) > 0
     }
@@ -116,7 +116,7 @@ pub(crate) struct StartTool {
 }
 
 impl StartTool {
-    /// Returns the process, once the call has succeeded.
+    /// Takes the process, once the call has succeeded.
     pub(crate) fn started(&self) -> Option<ProcessTask> {
         lock(&self.started).take()
     }
@@ -146,7 +146,7 @@ impl ErasedTool for StartTool {
             let Some(mut shell) = context.shell() else { return Err(no_shell(context, START)) };
             if self.count.fetch_add(1, Ordering::AcqRel) >= RUNNING_MAX {
                 self.count.fetch_sub(1, Ordering::AcqRel);
-                let what = format!("{RUNNING_MAX} processes of the session run already; end one of them first");
+                let what = format!("{RUNNING_MAX} processes of the session are running; end one of them first");
                 return Err(ToolError::OverLimit(what));
             }
             let running = CountedProcess(Arc::clone(&self.count));

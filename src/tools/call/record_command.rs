@@ -10,7 +10,7 @@ pub(crate) enum RecordAs {
 }
 
 impl RecordAs {
-    /// Logs what ran, as it is recorded: values of variables are not in it.
+    /// Logs the command as recorded, without values of variables.
     fn log(&self, result: &ShellResult, micros: u64) {
         let (component, command) = match self {
             Self::Command { backend } => (format!("tools.{backend}"), result.command.to_string()),

@@ -1,4 +1,4 @@
-//! The shell of a session: each command is a call of its own, decided on and recorded.
+//! The shell of a session: each command is a separate call, subject to the rules and recorded.
 
 use std::sync::{Arc, Mutex};
 
@@ -27,8 +27,8 @@ struct RecordedShell {
 }
 
 impl ToolRunner {
-    /// Returns a shell for the session; none where nothing can run. Each command is a call of its own: the rules decide
-    /// about it, and it is recorded with what it changed.
+    /// Returns a shell for the session; `None` if the workspace runs no commands. Each command is a separate call: the
+    /// rules decide about it, and it is recorded with its changes.
     pub fn shell(&self) -> Option<Arc<dyn Shell>> {
         let shell = self.workspace().unrecorded_shell()?;
         Some(Arc::new(RecordedShell { runner: self.clone(), shell }))
@@ -57,7 +57,7 @@ impl Shell for RecordedShell {
                 Ok(runner) => runner.call(call).await.map_err(|error| unavailable(&error))?,
                 Err(error) => return Err(unavailable(&error)),
             };
-            // What was not begun is refused by a limit of the session.
+            // Without a result, a limit of the session refused the command.
             lock(&tool.result).take().unwrap_or_else(|| Err(ShellError::Blocked(outcome.text)))
         })
     }
@@ -75,7 +75,7 @@ impl Shell for RecordedShell {
     }
 }
 
-/// Describes a command as a call that can be made again.
+/// Describes a command as a call that can be rerun.
 fn call_of(command: &ShellCommand) -> ToolCall {
     let mut params = Map::new();
     let tool = match &command.command {
@@ -123,7 +123,7 @@ impl ErasedTool for OneCommand {
 
     fn call<'a>(&'a self, context: &'a mut ToolContext, _: Value) -> Answering<'a> {
         Box::pin(async move {
-            let again = || ToolError::new("the command has begun already");
+            let again = || ToolError::new("the command was started already");
             let command = lock(&self.command).take().ok_or_else(again)?;
             let returned = command.capture_output.then(|| context.command_options().output_bytes);
             context.hooks = Some(self.hooks.clone());

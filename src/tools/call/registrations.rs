@@ -1,4 +1,4 @@
-//! Tools that other programs register, while they are connected.
+//! Tools of connected programs.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -10,10 +10,10 @@ use crate::engine::error::ValueError;
 use crate::engine::id::SessionId;
 use crate::engine::lock::lock;
 
-/// Tools that are registered at once, of all programs.
+/// Maximum number of registered tools of all programs.
 const TOOLS_MAX: usize = 1024;
 
-/// The tools that programs register, for all sessions or for one.
+/// Tools that programs have registered, for all sessions or for one.
 #[derive(Default)]
 pub(crate) struct Registrations {
     tools: Mutex<Vec<RegisteredTool>>,
@@ -35,7 +35,7 @@ pub(crate) struct Registration {
 }
 
 impl Registrations {
-    /// Registers tools; fails when a name is taken in one of the sessions.
+    /// Registers tools; fails if a name is taken in one of the sessions.
     pub(crate) fn add(
         self: &Arc<Self>,
         session: Option<SessionId>,
@@ -43,12 +43,12 @@ impl Registrations {
     ) -> Result<Registration, ValueError> {
         let mut tools = lock(&self.tools);
         if tools.len() + added.len() > TOOLS_MAX {
-            return Err(ValueError::new(format!("programs may register {TOOLS_MAX} tools in all")));
+            return Err(ValueError::new(format!("programs may register at most {TOOLS_MAX} tools in all")));
         }
         let meets = |other: Option<SessionId>| session.is_none() || other.is_none() || session == other;
         let is_taken = |name: &String| tools.iter().any(|known| known.name == *name && meets(known.session));
         if let Some((name, _)) = added.iter().find(|(name, _)| is_taken(name)) {
-            return Err(ValueError::new(format!("another program has registered a tool {name} already")));
+            return Err(ValueError::new(format!("another program has already registered the tool {name}")));
         }
         let mut number = 0;
         self.changed.send_modify(|last| {
@@ -75,7 +75,7 @@ impl Registrations {
         found.into_iter().map(|known| Arc::clone(&known.tool)).collect()
     }
 
-    /// Returns the effect of a tool of that name in any session; the strongest where there are several.
+    /// Returns the effect of a tool with that name in any session; of several, the first that is not read-only.
     pub(super) fn effect(&self, name: &str) -> Option<Effect> {
         let tools = lock(&self.tools);
         let mut effects = tools.iter().filter(|known| known.name == name).map(|known| known.tool.effect());
@@ -83,7 +83,7 @@ impl Registrations {
         Some(effects.fold(first, |one, other| if one == Effect::ReadOnly { other } else { one }))
     }
 
-    /// Returns a receiver that is told when tools come or go.
+    /// Returns a receiver that is notified when tools are added or removed.
     #[cfg(feature = "mcp")]
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()

@@ -1,4 +1,4 @@
-//! The shell as a tool sees it: what it runs is decided on, recorded, and captured.
+//! The shell of a tool: its commands are subject to the policy, recorded and captured.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -28,9 +28,9 @@ use crate::tools::policy::Decision;
 use crate::tools::policy::rules::ShellRules;
 use crate::tools::words;
 
-/// Characters of an evaluation's code that a decision shows; the whole is kept under its digest.
+/// Maximum number of characters of code in a recorded decision; the whole code is stored under its digest.
 const CODE_SHOWN: usize = 1000;
-/// The kind of terminal that commands are told.
+/// The value of `TERM` for commands.
 pub(crate) const TERMINAL: &str = "xterm-256color";
 pub(crate) const EVALUATION: Duration = Duration::from_secs(5);
 
@@ -42,7 +42,7 @@ pub struct ToolShell<'a> {
 }
 
 impl ToolContext {
-    /// Returns the shell; none where the backend runs no commands, and for a tool that only reads.
+    /// Returns the shell; `None` if the backend runs no commands, or the tool is read-only.
     pub fn shell(&mut self) -> Option<ToolShell<'_>> {
         if !self.may_change {
             return None;
@@ -61,7 +61,7 @@ impl ToolShell<'_> {
     /// Runs a command that the policy allows, and records it.
     ///
     /// # Errors
-    /// [`ToolError::Shell`] when the command is not right, not allowed, or the backend failed.
+    /// [`ToolError::Shell`] if the command is invalid or not allowed, or the backend failed.
     pub async fn execute(&mut self, mut command: ShellCommand) -> Result<ShellResult, ToolError> {
         self.context.command_time().bound(&mut command)?;
         command.input = self.context.input.take();
@@ -76,7 +76,7 @@ impl ToolShell<'_> {
         self.run(command, RecordAs::Command { backend }).await
     }
 
-    /// Runs code. The decision is about `interpreter` with the code; `command` runs the same code, and does more beside.
+    /// Runs code. The policy decides about `interpreter` with the code; `command` runs the same code in a wrapper.
     pub(crate) async fn evaluate(
         &mut self,
         language: &'static str,
@@ -94,14 +94,14 @@ impl ToolShell<'_> {
         self.run(command, RecordAs::Evaluation { language, place, code: code.to_owned() }).await
     }
 
-    /// Runs a command of the program's own, which changes nothing in the workspace. Nothing is decided or recorded.
+    /// Runs an internal command, which changes nothing in the workspace. It bypasses the policy and is not recorded.
     pub(crate) async fn aside(&self, command: ShellCommand) -> Result<ShellResult, ToolError> {
         let command = ShellCommand { caller: self.caller()?, ..command };
         let cancel = self.context.cancellation().child_token();
         Ok(self.shell.execute(command, unwatched(), cancel).await?)
     }
 
-    /// Starts a command that the policy allows and that runs on after the call. Its result is not recorded.
+    /// Starts a command that the policy allows and that outlives the call. Its result is not recorded.
     pub(super) async fn launch(
         &mut self,
         mut command: ShellCommand,
@@ -120,7 +120,7 @@ impl ToolShell<'_> {
     }
 
     async fn run(&mut self, mut command: ShellCommand, record_as: RecordAs) -> Result<ShellResult, ToolError> {
-        // An abandoned one.
+        // The future of an earlier command may have been dropped.
         self.context.stop_running().await;
         self.context.check_bytes(true)?;
         self.surround(&mut command)?;
@@ -138,9 +138,9 @@ impl ToolShell<'_> {
         self.context.finish_running().await
     }
 
-    /// Gives a command what all commands of the session have.
+    /// Applies the session's options to a command.
     fn surround(&self, command: &mut ShellCommand) -> Result<(), ToolError> {
-        // So that what a script printed before it was ended is there.
+        // A killed script must not lose buffered output.
         command.env.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
         if command.terminal.is_some() {
             command.env.entry("TERM".to_owned()).or_insert_with(|| TERMINAL.to_owned());
@@ -152,7 +152,7 @@ impl ToolShell<'_> {
         Ok(())
     }
 
-    /// Shows output to those who watch the call, and to another watch first.
+    /// Returns a watch that passes output to `beside`, then to the watchers of the call.
     fn watch(&self, beside: Option<OutputWatch>) -> OutputWatch {
         let (session, call) = (self.context.session().clone(), self.context.call());
         Arc::new(move |stream, bytes| {
@@ -168,7 +168,7 @@ impl ToolShell<'_> {
         let mut recorded = self.context.record_so_far()?;
         if let Some(container) = self.context.workspace().container() {
             let started = tokio::task::spawn_blocking(move || container.start()).await;
-            started.map_err(|_| ToolError::new("the container was not started: its thread ended"))??;
+            started.map_err(|_| ToolError::new("the container was not started: the worker thread ended"))??;
             // The later commit is durable after the earlier one.
             recorded = self.context.record_so_far()?.or(recorded);
         }
@@ -192,7 +192,7 @@ impl ToolShell<'_> {
         &self.context.machine.rules
     }
 
-    /// Returns the process whose command it is, where it is the host's.
+    /// Returns the calling process, if commands run on the host.
     pub(super) fn caller(&self) -> Result<Option<Arc<CallerProcess>>, ToolError> {
         Ok(self.rules().caller_in(self.shell.as_ref())?)
     }
@@ -216,7 +216,7 @@ impl ToolShell<'_> {
         self.caller()?;
         let session = self.context.session().clone();
         let mut allowed = session.state()?.slice::<Allowances>().cloned().unwrap_or_default();
-        // What was answered to this call is not recorded yet.
+        // The answers to this call are not recorded yet.
         allowed.programs.extend(self.context.allowed.iter().cloned());
         allowed.everything |= self.context.allowed_everything;
         let call = self.context.call();

@@ -59,23 +59,22 @@ pub trait Tool: Send + Sync + 'static {
     /// Its result.
     type Output: Serialize + JsonSchema + Send;
 
-    /// Does the work.
+    /// Runs the tool.
     ///
     /// # Errors
-    /// [`ToolError`] with a message that the caller can act on; everything is then as before, but for what
-    /// commands have done.
+    /// [`ToolError`] with a message that the caller can act on. It discards all changes except those of commands.
     fn call(
         &self,
         context: &mut ToolContext,
         params: Self::Params,
     ) -> impl Future<Output = Result<Self::Output, ToolError>> + Send;
 
-    /// Returns the default time limit of a call; without one, two minutes.
+    /// Returns the default time limit of a call; `None` for two minutes.
     fn limit(&self) -> Option<Duration> {
         None
     }
 
-    /// The result as text for a model; by default its JSON.
+    /// Returns the result as text for a model; by default its JSON.
     fn render(&self, output: &Self::Output) -> String {
         serde_json::to_string_pretty(output).unwrap_or_default()
     }
@@ -85,11 +84,11 @@ pub trait Tool: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// It only looks.
+    /// Only reads.
     ReadOnly,
-    /// It adds, and takes nothing away.
+    /// May add, but does not change or remove.
     Additive,
-    /// It may change or remove what is there.
+    /// May change or remove existing entries.
     Destructive,
 }
 
@@ -119,7 +118,7 @@ pub(crate) struct ToolAnswer {
 
 pub(crate) type Answering<'a> = Pin<Box<dyn Future<Output = Result<ToolAnswer, ToolError>> + Send + 'a>>;
 
-/// Time of a call beside that of its command: an approval, the start of a container, and the scan.
+/// Time of a call in addition to its command: an approval, the start of a container, and the scan.
 pub(crate) const BESIDE: Duration = Duration::from_secs(180);
 
 /// A tool of any type. The defaults are those of a tool that runs one command.

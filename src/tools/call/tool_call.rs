@@ -12,7 +12,7 @@ use crate::backends::CommandInput;
 use crate::engine::event::{CallReason, CallStatus};
 use crate::engine::id::Seq;
 
-/// A call to be made.
+/// A call to make.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ToolCall {
     /// The tool's name.
@@ -20,33 +20,33 @@ pub struct ToolCall {
     /// Its parameters.
     #[serde(default)]
     pub params: Value,
-    /// Time limit; by default the tool's own, which does not count the time of a command with a limit of its own.
+    /// Time limit; by default the tool's, which excludes the time of a command with its own limit.
     #[serde(skip)]
     pub limit: Option<Duration>,
     /// Cancels the call.
     #[serde(skip)]
     pub cancel: CancellationToken,
-    /// The trace that it belongs to; one of its own when nothing is said.
+    /// The trace that the call belongs to; by default a new one.
     #[serde(skip)]
     pub trace: Option<TraceContext>,
-    /// The input of the command that it runs, while that runs. It is not recorded.
+    /// The input of its command while that runs; not recorded.
     #[serde(skip)]
     pub input: Option<CommandInput>,
 }
 
 impl ToolCall {
-    /// A call of that tool.
+    /// Creates a call of that tool.
     pub fn new(tool: impl Into<String>, params: Value) -> Self {
         let cancel = CancellationToken::new();
         Self { tool: tool.into(), params, limit: None, cancel, trace: None, input: None }
     }
 }
 
-/// Outcome of a call. A tool's own failure is one, too.
+/// Outcome of a call; a tool's own failure is an outcome, too.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "CallOutcome")]
 pub struct ToolOutcome {
-    /// The position of the call's intent, which is its name.
+    /// The call's id: the position of its intent.
     pub call: Seq,
     /// The position of its outcome.
     pub finished: Seq,
@@ -55,19 +55,19 @@ pub struct ToolOutcome {
     pub status: CallStatus,
     /// The result of a success, else null.
     pub result: Value,
-    /// The result, or what was wrong, as text for a model.
+    /// The result or the error, as text for a model.
     pub text: String,
     /// Duration, in microseconds.
     pub micros: u64,
-    /// The reason for a failure, else null: `invalid`, `not_found`, `refused`, `over_limit`, `too_large`, `timed_out`, `cancelled`; or
-    /// `failed`, when the store, the workspace or its backend failed and not what was asked for.
+    /// The reason for a failure, else null: `invalid`, `not_found`, `refused`, `over_limit`, `too_large`, `timed_out`,
+    /// `cancelled`; or `failed` if the store, the workspace or its backend failed.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub reason: Option<CallReason>,
 }
 
 impl ToolOutcome {
-    /// Tells if the call succeeded.
+    /// Returns true if the call succeeded.
     pub fn is_ok(&self) -> bool {
         self.status == CallStatus::Ok
     }

@@ -31,11 +31,11 @@ use crate::tools::workspace::limits::limits_of;
 use crate::tools::workspace::managed::{Extent, ManagedWorkspace};
 
 const LIMIT: Duration = Duration::from_secs(120);
-/// The call that records the end of a process.
+/// The name of the call that records the end of a process.
 pub(crate) const END_PROCESS: &str = "end_process";
-/// A wait for another call that nobody is told of.
+/// Time that a call waits for another one before it reports the wait.
 const PATIENCE: Duration = Duration::from_secs(1);
-const WAITS: &[u8] = b"[waits for another call of this session]\n";
+const WAITS: &[u8] = b"[waiting for another call of this session]\n";
 
 /// Makes calls in a session and records them.
 #[derive(Clone)]
@@ -70,7 +70,7 @@ impl ToolRunner {
         let state = session.state()?;
         let is_observed = |call| state.slice::<AgentRuns>().is_some_and(|runs| runs.open.contains_key(&call));
         for call in state.slice::<ToolCalls>().into_iter().flat_map(ToolCalls::open) {
-            // The end of a call that another program makes is told by that program.
+            // The program that makes an observed call reports its end.
             if !session.is_in_flight(call.call) && !is_observed(call.call) {
                 let mut commit = session.as_agent(Arc::clone(&call.agent)).commit().of_call(CallLink::Of(call.call));
                 let message = "the process that ran the call ended before it did".to_owned();
@@ -84,14 +84,14 @@ impl ToolRunner {
         Ok(Self { session, tools, machine, budget: WorkBudget::default(), beats: None })
     }
 
-    /// Returns the same with a budget for tools: its clones, and children, spend from the same.
+    /// Sets a budget for tools. Clones and children of the runner share it.
     #[must_use]
     pub fn with_budget(mut self, budget: WorkBudget) -> Self {
         self.budget = budget;
         self
     }
 
-    /// Returns the same that tells `watch` of each [`beat`](ToolContext::beat) of a tool.
+    /// Reports each [`beat`](ToolContext::beat) of a tool to `watch`.
     #[must_use]
     pub fn with_beats(mut self, watch: impl Fn(ToolBeat) + Send + Sync + 'static) -> Self {
         self.beats = Some(Arc::new(watch));
@@ -113,14 +113,14 @@ impl ToolRunner {
         &self.machine.workspace
     }
 
-    /// The same for a child that shares the session: under its agent's name, and within its limits.
+    /// Returns a runner for a child that shares the session, with its agent's name and limits.
     pub(crate) fn in_session(&self, child: Session) -> Result<Self, SessionError> {
         let machine = self.machine.shared_by(&child)?;
         let tools = allowed(&child, Arc::clone(&self.tools))?;
         Ok(Self { session: child, tools, machine, ..self.clone() })
     }
 
-    /// Returns the same with one tool, where the session may use one of that name.
+    /// Returns a runner with only this tool, if the session's limits allow its name.
     pub(crate) fn with_tool(&self, name: &'static str, tool: Arc<dyn ErasedTool>) -> Result<Self, SessionError> {
         let tools = allowed(&self.session, Arc::new(Tools::of_one(name, tool)))?;
         Ok(Self { tools, ..self.clone() })
@@ -143,7 +143,7 @@ impl ToolRunner {
         self.machine.record_end(&self.session)
     }
 
-    /// Records what has changed outside of calls, unless a call is under way.
+    /// Records drift, unless a call is in flight.
     pub(crate) async fn refresh(&self) -> Result<(), WorkspaceError> {
         match self.session.turn_now() {
             Some(_turn) if self.machine.workspace.capture().is_some() => {
@@ -153,8 +153,8 @@ impl ToolRunner {
         }
     }
 
-    /// Returns the same for another agent. The runner of a child that shares its parent's session stays as it is: the
-    /// child's limits are bound to its one name.
+    /// Returns a runner for another agent. For a child that shares its parent's session, returns a clone: the child's
+    /// limits are bound to its agent's name.
     #[must_use]
     pub fn as_agent(&self, agent: impl Into<Arc<str>>) -> Self {
         if self.machine.limits.is_shared {
@@ -163,7 +163,7 @@ impl ToolRunner {
         Self { session: self.session.as_agent(agent), ..self.clone() }
     }
 
-    /// Returns the same with other rules for commands. Denials of the session's limits stay.
+    /// Returns a runner with other rules for commands. Denials by the session's limits stay.
     pub fn with_shell_rules(&self, rules: ShellRules) -> Result<Self, SessionError> {
         let mut machine = self.machine.clone();
         machine.rules = Arc::new(rules);
@@ -179,7 +179,7 @@ impl ToolRunner {
         self.call_telling(call, |_| ()).await
     }
 
-    /// Makes a call, and reports its position, its id, as soon as it has one.
+    /// Makes a call, and passes its id to `begun` as soon as it has one.
     pub async fn call_telling(
         &self,
         call: ToolCall,
@@ -203,7 +203,7 @@ impl ToolRunner {
     }
 
     async fn perform(&self, open: &mut OpenCall, call: ToolCall, size: usize) -> Result<ToolAnswer, ToolError> {
-        // What a process has done is recorded whatever the limits.
+        // The end of a process is recorded whatever the limits.
         let time_left = match &*call.tool {
             END_PROCESS => None,
             tool => self.machine.limits.admit(&self.session, open.call, tool)?,
@@ -221,7 +221,7 @@ impl ToolRunner {
         let clock = CallClock::start(own, call.limit.into_iter().chain(left).min());
         let cancelled = call.cancel.clone().cancelled_owned();
         let work = async {
-            // Read-only tools need no lock; where it is free, they see external changes.
+            // Read-only tools need no lock; if it is free, they see external changes.
             open.turn = match tool.effect() {
                 Effect::ReadOnly if self.machine.workspace.capture().is_none() => None,
                 Effect::ReadOnly => self.session.turn_now(),
@@ -244,7 +244,7 @@ impl ToolRunner {
                 self.machine.join_names(context.files.tree()).await;
             }
             let params = if call.params.is_null() { Value::Object(Default::default()) } else { call.params };
-            let panicked = |_| Err(ToolError::new("the tool failed: it panicked"));
+            let panicked = |_| Err(ToolError::new("the tool panicked"));
             let answer = AssertUnwindSafe(tool.call(context, params)).catch_unwind().await.unwrap_or_else(panicked)?;
             context.check_bytes(false)?;
             Ok(answer)
@@ -262,7 +262,7 @@ impl ToolRunner {
 }
 
 impl ToolRunner {
-    /// Waits for the end of the call before, and says so where that takes long. What a person typed may wait for ever.
+    /// Waits for the workspace lock, and reports a long wait. Commands without a time limit may wait forever.
     async fn turn(&self, call: Seq, clock: &Arc<CallClock>) -> WorkspaceLock {
         let _stopped = self.machine.rules.time.is_unlimited().then(|| clock.stop());
         let mut turn = std::pin::pin!(self.session.turn());
@@ -291,7 +291,7 @@ impl std::io::Write for ByteCount {
     }
 }
 
-/// Returns the length of a value as JSON, without making it.
+/// Returns the length of a value as JSON, without building the text.
 fn json_bytes(value: &Value) -> usize {
     let mut count = ByteCount(0);
     serde_json::to_writer(&mut count, value).map_or(usize::MAX, |()| count.0)

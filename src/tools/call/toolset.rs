@@ -12,14 +12,14 @@ use crate::engine::id::SessionId;
 #[derive(Clone, Default)]
 pub struct Tools {
     own: BTreeMap<&'static str, Arc<dyn ErasedTool>>,
-    /// Those of other programs, in a hub.
+    /// Tools of other programs, in a hub.
     registered: Option<Arc<Registrations>>,
-    /// The names to which registered tools are limited.
+    /// Names of the registered tools to offer; `None` for all.
     only: Option<BTreeSet<String>>,
 }
 
 impl Tools {
-    /// No tools.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
@@ -27,11 +27,11 @@ impl Tools {
     /// Adds a tool.
     ///
     /// # Errors
-    /// [`ValueError`] when its name is taken or can't be used.
+    /// [`ValueError`] if its name is taken or invalid.
     pub fn with<T: Tool>(mut self, tool: T) -> Result<Self, ValueError> {
         check_name(T::NAME)?;
         if self.own.insert(T::NAME, Arc::new(tool)).is_some() {
-            return Err(ValueError::new(format!("there is a tool called {} already", T::NAME)));
+            return Err(ValueError::new(format!("tool {} exists already", T::NAME)));
         }
         Ok(self)
     }
@@ -41,17 +41,17 @@ impl Tools {
         Self { own: BTreeMap::from([(name, tool)]), ..Self::default() }
     }
 
-    /// Describes each tool, sorted by name; not those that other programs register.
+    /// Describes each tool, sorted by name, except the tools of other programs.
     pub fn describe(&self) -> Vec<ToolDescription> {
         self.own.values().map(|tool| tool.describe()).collect()
     }
 
-    /// Their names, sorted.
+    /// Returns the names of these tools, sorted.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.own.keys().copied()
     }
 
-    /// Those of them that have these names.
+    /// Returns the set of the tools with these names.
     #[must_use]
     pub fn only(&self, names: &BTreeSet<String>) -> Self {
         let wanted = self.own.iter().filter(|(name, _)| names.contains(**name));
@@ -60,7 +60,7 @@ impl Tools {
         Self { own, registered: self.registered.clone(), only: Some(limited.unwrap_or_else(|| names.clone())) }
     }
 
-    /// Returns the set with those that programs register in addition.
+    /// Returns the set with the tools that programs register in addition.
     pub(crate) fn and_registered(&self, registered: Arc<Registrations>) -> Self {
         Self { registered: Some(registered), ..self.clone() }
     }
@@ -83,7 +83,7 @@ impl Tools {
         all
     }
 
-    /// Finds a tool that a session offers; that of all sessions when none is given.
+    /// Finds a tool that a session offers; without a session, a tool for all sessions.
     pub(crate) fn find(&self, name: &str, session: Option<SessionId>) -> Option<Arc<dyn ErasedTool>> {
         if let Some(own) = self.own.get(name) {
             return Some(Arc::clone(own));

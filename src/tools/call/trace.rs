@@ -1,10 +1,10 @@
 //! The trace that a call belongs to.
 
-/// Bytes of a state that is passed on: the standard wants 512 at least.
+/// Maximum size of a propagated state in bytes; the standard requires at least 512.
 const STATE_MAX: usize = 2048;
 
-/// Caller's span in which a call is made, as W3C Trace Context: the call's own span becomes its child, so that the
-/// trace of an agent's run goes on through its tool calls.
+/// The caller's span, as W3C Trace Context. The call's own span becomes its child, so the trace of an agent's run
+/// continues through its tool calls.
 ///
 /// ```
 /// use foldspace::{tools::TraceContext};
@@ -22,13 +22,13 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// Parses the two headers. None without a valid first one: the standard then wants a new trace. A second one that
-    /// is invalid or above 2048 bytes is left out.
+    /// Parses the two headers. Returns `None` for an invalid `traceparent`: the standard then requires a new trace.
+    /// Ignores a `tracestate` that is invalid or longer than 2048 bytes.
     pub fn read(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {
         let parts: Vec<&str> = traceparent.trim().splitn(5, '-').collect();
         let [version, trace, span, flags, rest @ ..] = parts.as_slice() else { return None };
         let version = u8::try_from(hexadecimal(version, 2)?).ok()?;
-        // A later version may have more behind the flags.
+        // A later version may append fields to the flags.
         if version == 0xff || (version == 0 && !rest.is_empty()) {
             return None;
         }
@@ -43,13 +43,13 @@ impl TraceContext {
         format!("00-{:032x}-{:016x}-{:02x}", self.trace, self.span, self.flags)
     }
 
-    /// Returns the `tracestate` header; empty when there is nothing.
+    /// Returns the `tracestate` header, which may be empty.
     pub fn tracestate(&self) -> &str {
         &self.state
     }
 }
 
-/// The one flag that is passed on.
+/// The only flag that is propagated.
 const SAMPLED: u8 = 1;
 
 fn hexadecimal(text: &str, digits: usize) -> Option<u128> {

@@ -1,4 +1,4 @@
-//! Budgets and heartbeats of own tools.
+//! Budgets and heartbeats of custom tools.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::error::ToolError;
 use crate::engine::id::Seq;
 
-/// Is told of beats. It must not block.
+/// Callback for heartbeats. It must not block.
 pub type BeatWatch = Arc<dyn Fn(ToolBeat) + Send + Sync>;
 
-/// Sign of life of a tool at long work.
+/// Heartbeat of a tool during long work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolBeat {
-    /// The call, by the position of its intent.
+    /// The id of the call.
     pub call: Seq,
-    /// The work that it is about to do.
+    /// The work that the tool is about to do.
     pub doing: String,
 }
 
-/// Budget that tools spend from, in a unit of the program that gives it: tokens, cents, requests. Clones share it.
+/// Budget that tools spend from, in a unit that the program chooses: tokens, cents, requests. Clones share it.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -64,21 +64,21 @@ pub struct ToolBeat {
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct WorkBudget {
-    /// None for a budget without end.
+    /// `None` for an unlimited budget.
     limit: Option<u64>,
     spent: Arc<AtomicU64>,
 }
 
 impl WorkBudget {
-    /// Creates a budget of so many units. The default has no end.
+    /// Creates a budget of `limit` units. The default is unlimited.
     pub fn new(limit: u64) -> Self {
         Self { limit: Some(limit), spent: Arc::default() }
     }
 
-    /// Takes units, all or none.
+    /// Spends units, all or none.
     ///
     /// # Errors
-    /// [`ToolError::OverLimit`] when fewer are left.
+    /// [`ToolError::OverLimit`] if fewer remain.
     pub fn spend(&self, units: u64) -> Result<(), ToolError> {
         let limit = self.limit.unwrap_or(u64::MAX);
         let taken = |spent: u64| spent.checked_add(units).filter(|spent| *spent <= limit);
@@ -88,12 +88,12 @@ impl WorkBudget {
         })
     }
 
-    /// Returns the units that are left.
+    /// Returns the remaining units.
     pub fn left(&self) -> u64 {
         self.limit.unwrap_or(u64::MAX).saturating_sub(self.spent())
     }
 
-    /// Returns the units that were spent.
+    /// Returns the spent units.
     pub fn spent(&self) -> u64 {
         self.spent.load(Ordering::Relaxed)
     }

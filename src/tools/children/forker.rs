@@ -28,7 +28,7 @@ use crate::tools::workspace::project::project;
 pub struct Forker {
     /// Store of the parent and its children.
     pub sessions: Sessions,
-    /// Directory below which default workspaces are made.
+    /// Directory for default workspaces.
     pub home: std::path::PathBuf,
     /// Directories from which a child with full isolation may copy the parent's mounts.
     pub roots: AllowedRoots,
@@ -39,7 +39,7 @@ impl Forker {
     /// from its history.
     ///
     /// # Errors
-    /// Errors of the session's store, and [`BackendError`] when the parent's workspace options are invalid.
+    /// Errors of the session's store, and [`BackendError`] if the parent's workspace options are invalid.
     pub fn begin(&self, parent: &Session, new: ForkOptions) -> Result<Session, WorkspaceError> {
         let new = within_what_is_left(parent, new)?;
         let (new, spec) = with_workspace(parent, new, &self.home)?;
@@ -51,16 +51,16 @@ impl Forker {
     /// Creates a child with its own workspace and a runner for its calls.
     ///
     /// - [`Isolation::Shared`]: the parent's session and workspace, under the child's agent.
-    /// - [`Isolation::Fork`]: the parent's files at the position, copy-on-write where the backend can. External changes
-    ///   are recorded in the parent first, so a fork of the present has them. While a call of the parent changes files,
-    ///   the fork has them as last recorded.
+    /// - [`Isolation::Fork`]: the parent's files at the position, copy-on-write if the backend supports it. External
+    ///   changes are recorded in the parent first, so a fork of the present has them. While a call of the parent
+    ///   changes files, the fork has the files as last recorded.
     /// - [`Isolation::Full`]: the parent's mounts, copied again.
     ///
     /// The child inherits no processes, variables, `/tmp` or approvals. It has the parent's rules for commands and at
-    /// most the rest of its budget.
+    /// most the parent's remaining limits.
     ///
     /// # Errors
-    /// [`WorkspaceError`]. Unless it says otherwise, no child exists.
+    /// [`WorkspaceError`]. The child exists only after [`WorkspaceError::Mounts`].
     pub async fn start(&self, parent: &ToolRunner, new: ForkOptions) -> Result<ToolRunner, WorkspaceError> {
         let new = within_what_is_left(parent.session(), new)?;
         match new.isolation {
@@ -80,7 +80,7 @@ impl Forker {
         if turn.is_some() {
             let recorded = parent.machine().record_drift(session, Extent::All).await;
             if let Err(error) = recorded {
-                tracing::warn!(%error, "what changed outside of calls is not in the fork");
+                tracing::warn!(%error, "the fork lacks external changes");
             }
         }
         let looking = if turn.is_some() { session.looking_now() } else { None };
@@ -94,7 +94,7 @@ impl Forker {
         let (parent, forker) = (parent.clone(), self.clone());
         let may_share = looking.is_some();
         let begin = move || {
-            // A running process would go on writing into the layers that are shared.
+            // A running process would keep writing into the shared layers.
             let shared = match may_share && !parent.has_processes() {
                 true => share(&parent, id, at, &spec, &forker.home),
                 false => None,
@@ -118,8 +118,8 @@ impl Forker {
         Ok(child)
     }
 
-    /// Files come first: the child exists once its first event is recorded. `foldspace gc` sweeps files without a
-    /// child. After an error neither is left.
+    /// Creates the files first: the child exists once its first event is recorded. `foldspace gc` removes files without
+    /// a child. After an error neither remains.
     fn begin_with_id(
         &self,
         parent: &ToolRunner,
@@ -133,7 +133,7 @@ impl Forker {
             let child = self.sessions.child_with_id(parent.session(), new, id)?;
             parent.for_child(child, workspace).inspect_err(|_| {
                 if let Err(error) = self.sessions.remove(id) {
-                    tracing::warn!(%error, "a child that could not be made ready is left");
+                    tracing::warn!(%error, "failed to remove a child after an error");
                 }
             })
         };
@@ -141,14 +141,14 @@ impl Forker {
             if self.sessions.session(id).is_err()
                 && let Err(error) = spec.remove(id, &self.home)
             {
-                tracing::warn!(%error, "what was made for a child that did not begin is left");
+                tracing::warn!(%error, "failed to remove the files of a child that did not begin");
             }
         })
     }
 }
 
-/// Lists the entries of a fork's past that its files lack: nothing could make them again. Files of a fork whose workspace
-/// was not opened are made later.
+/// Lists the entries of a fork's history that its files lack, or, before its workspace is opened, will lack: they can't
+/// be restored.
 pub(crate) fn left_of_fork(child: &Session, is_open: bool) -> Result<Vec<EntryPath>, SessionError> {
     let Some(at) = child.origin().filter(|origin| origin.isolation == Isolation::Fork).map(|origin| origin.at) else {
         return Ok(Vec::new());
@@ -157,7 +157,7 @@ pub(crate) fn left_of_fork(child: &Session, is_open: bool) -> Result<Vec<EntryPa
     if !is_open {
         return Ok(not_kept(&then()?).cloned().collect());
     }
-    // Opening its workspace recorded what is missing there. Most forks lack nothing, and need no state.
+    // Opening the workspace recorded the missing entries. Most forks lack nothing, and need no state.
     let Some(made) = taken_up(child)? else { return Ok(Vec::new()) };
     let then = then()?;
     let now = VirtualFileSystem::of(&child.state_at(made)?);
@@ -173,11 +173,11 @@ pub fn mounts_of(session: &Session) -> Result<Vec<MountSpec>, SessionError> {
 }
 
 fn stopped() -> WorkspaceError {
-    let reason = "the child's workspace could not be made: the runtime ends".to_owned();
+    let reason = "the child's workspace was not created: the runtime is shutting down".to_owned();
     BackendError { backend: "child's", reason }.into()
 }
 
-/// Limits a child to the rest of its parent's budget. Calls of a shared child are counted in the parent.
+/// Limits a child to its parent's remaining limits. Calls of a shared child are counted in the parent.
 fn within_what_is_left(parent: &Session, new: ForkOptions) -> Result<ForkOptions, SessionError> {
     let mut left = limits::left(parent)?;
     if left.depth == Some(0) {
@@ -209,13 +209,13 @@ fn with_workspace(
     Ok((ForkOptions { workspace, ..new }, spec))
 }
 
-/// Opens a workspace with the parent's files at a position, without a copy; `None` where that is impossible.
+/// Opens a workspace with the parent's files at a position, without a copy; `None` if that is impossible.
 fn share(parent: &ToolRunner, id: SessionId, at: Seq, spec: &WorkspaceSpec, home: &Path) -> Option<Arc<dyn Workspace>> {
     let shared = try_share(parent, id, at, spec, home);
     shared.unwrap_or_else(|error| {
-        tracing::warn!(%error, "a fork's files could not be shared; they are copied");
+        tracing::warn!(%error, "failed to share a fork's files; copying them");
         if let Err(error) = spec.remove(id, home) {
-            tracing::warn!(%error, "what was made for it is left");
+            tracing::warn!(%error, "failed to remove the files of a fork");
         }
         None
     })

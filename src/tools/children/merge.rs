@@ -1,4 +1,4 @@
-//! Merge of a child's changes into its parent's workspace and history, all or none.
+//! Atomic merge of a child's changes into its parent's workspace and history.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -43,9 +43,9 @@ pub struct MergeReport {
     /// Outcome of the merge: `nothing`, `merged` or `conflicted`.
     #[schemars(with = "String")]
     pub outcome: MergeOutcome,
-    /// Position of the merge's event in the parent; null when nothing was recorded.
+    /// Position of the merge's event in the parent; null if nothing was recorded.
     pub seq: Option<Seq>,
-    /// Entries written and removed, or that would be: `path`, `from`, `both`, `change`.
+    /// Entries written and removed, in a preview the planned ones: `path`, `from`, `both`, `change`.
     #[schemars(with = "Vec<serde_json::Map<String, serde_json::Value>>")]
     pub merged: Vec<MergedChange>,
     /// Entries that both sides changed: `path`, `kind`, `base`, `ours`, `theirs`, `resolved`.
@@ -54,7 +54,7 @@ pub struct MergeReport {
     /// Sockets and devices of the child, which are not merged; and entries that could not be made for it, which stay.
     #[schemars(with = "Vec<String>")]
     pub left_out: Vec<EntryPath>,
-    /// Generated files that both sides changed: the parent's stay as they are.
+    /// Generated files that both sides changed: the parent's versions stay.
     #[schemars(with = "Vec<String>")]
     pub generated: Vec<EntryPath>,
     /// Paths and globs with a chosen side but without a conflict.
@@ -96,20 +96,19 @@ pub fn preview_merge(parent: &Session, child: &Session, choices: &MergeChoices) 
 
 /// Merges a child's changes since its fork or last merge into the runner's session: its parent or an earlier ancestor.
 ///
-/// - Changes of one side are taken; equal changes of both are there already.
-/// - Texts that both changed are merged line by line; the executable bit is merged apart from the contents.
-/// - A directory goes when nothing is left in it; what the other side made or changed in it is a conflict.
-/// - A file on one side and a directory on the other are a conflict of all that is below, too.
-/// - Where both changed a generated file ([`MergeChoices`]), the parent's stays.
-/// - A choice decides conflicts only: of a text the lines that both sides changed, else the whole entry is as it is on
-///   that side.
+/// - Changes of one side are applied; equal changes of both sides change nothing.
+/// - Texts that both sides changed are merged line by line; the executable bit is merged separately.
+/// - A removed directory goes once it is empty; entries that the other side created or changed in it are conflicts.
+/// - A file on one side and a directory on the other are a conflict, with all entries below.
+/// - If both sides changed a generated file ([`MergeChoices`]), the parent's version stays.
+/// - A choice decides only conflicts: in a text the lines that both sides changed, else the whole entry.
 ///
 /// One commit holds all events: a [`ChildMerged`], which names the child's event behind each file, and the events of
 /// the files. With open conflicts no file changes, and a [`MergeConflicted`] is recorded unless it repeats the last
 /// one. The child is only read: external changes in its workspace count once one of its runners has recorded them.
 /// External changes in the parent are recorded first.
 ///
-/// The merge is atomic. When the process dies half-way, the next opening of the workspace restores the files, or finds
+/// The merge is atomic. If the process dies half-way, the next opening of the workspace restores the files, or finds
 /// all recorded. Concurrent external changes stay and are found as drift. Dropping the future does not stop a merge
 /// that has begun to change files. Only contents combined from both sides are in memory at once.
 ///
@@ -145,7 +144,7 @@ fn merge_now(
     Ok(report)
 }
 
-/// Returns the position from which changes of a child that was never merged count: the end of the common past.
+/// Returns the merge base of a child that was never merged: the end of the common history.
 fn base_of(parent: &Session, child: &Session) -> Result<Seq, WorkspaceError> {
     let stranger = || WorkspaceError::NotAChild { child: child.name().to_owned(), parent: parent.name().to_owned() };
     if parent.id() == child.id() {
@@ -163,14 +162,14 @@ fn base_of(parent: &Session, child: &Session) -> Result<Seq, WorkspaceError> {
     }
 }
 
-/// Returns where a fork began that works in a person's directory: that takes what the session has changed since.
+/// Returns the start of a fork that works in a user's directory, which receives the session's changes since then.
 fn began_for(fork: &Session, session: &Session) -> Option<Seq> {
     let own = fork.origin().filter(|own| own.parent == session.id() && own.isolation == Isolation::Fork)?;
     WorkspaceSpec::directory_of(fork.started()).map(|_| own.at)
 }
 
-/// Returns the end of the past that a session shares with an ancestor; `None` without one. Sessions between may be
-/// removed: the session's own past has their beginnings.
+/// Returns the end of the history that a session shares with an ancestor; `None` without one. Sessions in between may
+/// be removed: the session's own history has their first events.
 fn common_past(above: &Session, session: &Session) -> Result<Option<Seq>, SessionError> {
     let fork = above.origin().filter(|origin| origin.isolation == Isolation::Fork);
     let began = fork.map_or(1, |origin| origin.at.saturating_add(1));

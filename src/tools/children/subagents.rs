@@ -35,7 +35,7 @@ pub struct Subagent {
 /// Options of a batch.
 #[derive(Debug, Clone)]
 pub struct Subagents {
-    /// Maximum of children that work concurrently, at least one.
+    /// Maximum number of children that work concurrently, at least one.
     pub parallel: usize,
     /// Choices for a final merge. Successful children with their own session are merged one after the other, in input
     /// order.
@@ -67,9 +67,9 @@ pub struct ChildContext {
 /// Result of one child of a batch.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SubagentResult {
-    /// Session of the child; with shared isolation the parent's; `None` when there is none.
+    /// Session of the child; with shared isolation the parent's; `None` if it was not created.
     pub session: Option<SessionId>,
-    /// Name of the session; empty when there is none.
+    /// Name of the session; empty if it was not created.
     pub name: String,
     /// Outcome of the child's work.
     pub outcome: SubagentOutcome,
@@ -106,7 +106,7 @@ pub enum SubagentOutcome {
 }
 
 impl SubagentOutcome {
-    /// Tells whether the work succeeded.
+    /// Returns true if the work succeeded.
     pub fn is_done(&self) -> bool {
         matches!(self, Self::Done { .. })
     }
@@ -115,11 +115,11 @@ impl SubagentOutcome {
 /// Creates children of a session and lets a callback work in each; returns one result per child, in batch order.
 ///
 /// All children are created one after the other before any works, so forks of the present are equal. A child that
-/// fails, panics or can't be created harms no other, and its session stays. When a child ends, its workspace is closed;
-/// its session and files stay until they are removed. Dropping the future cancels the batch, as its token does.
+/// fails, panics or can't be created does not affect others, and its session stays. When a child ends, its workspace
+/// is closed; its session and files stay until they are removed. Dropping the future cancels the batch.
 ///
-/// A merge waits for the parent's workspace lock: never request one in a call of the parent that has it, as every
-/// changing tool has.
+/// A merge waits for the parent's workspace lock: never request one in a call of the parent that holds the lock, as
+/// every changing tool does.
 ///
 /// ```
 /// use foldspace::{
@@ -228,21 +228,21 @@ fn not_started(error: WorkspaceError) -> SubagentResult {
     }
 }
 
-/// Closes the workspace of a child that has ended. External changes of a successful one are recorded first.
+/// Closes the workspace of a child that has ended. External changes of a successful child are recorded first.
 async fn close(child: ToolRunner, is_done: bool) {
     if is_done {
         let _turn = child.session().turn().await;
         if let Err(error) = child.machine().record_drift(child.session(), Extent::All).await {
-            tracing::warn!(%error, "what changed outside of calls is not merged");
+            tracing::warn!(%error, "external changes of a child are not merged");
         }
     }
     let closed = tokio::task::spawn_blocking(move || child.close()).await;
     if let Ok(Err(error)) = closed {
-        tracing::warn!(%error, "the end of a child's workspace could not be recorded");
+        tracing::warn!(%error, "failed to record the end of a child's workspace");
     }
 }
 
-/// Waits for a place and works; returns the place for the cleanup. The work's context is dropped with this.
+/// Waits for a permit and works; returns the permit for the cleanup. The work's context is dropped with this.
 async fn worked<F, W>(
     work: Arc<F>,
     context: ChildContext,
@@ -276,7 +276,7 @@ where
 fn panicked(panic: &(dyn std::any::Any + Send)) -> SubagentOutcome {
     let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
     let words = words.or_else(|| panic.downcast_ref::<String>().cloned());
-    SubagentOutcome::Panicked { reason: words.unwrap_or_else(|| "it did not say why".to_owned()) }
+    SubagentOutcome::Panicked { reason: words.unwrap_or_else(|| "no message".to_owned()) }
 }
 
 async fn merge_all(

@@ -1,4 +1,4 @@
-//! One host directory, read into memory.
+//! Reading a host directory into memory.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -20,9 +20,9 @@ use crate::engine::commit::MAX_COMMIT_EVENTS;
 use crate::engine::event::{FileMode, Node};
 use crate::engine::path::EntryPath;
 
-/// Directories in directories; each holds a handle open.
+/// The limit for the nesting of directories, each of which holds a handle open.
 const DEPTH_MAX: usize = 128;
-/// Mode bits that a copy keeps. Set-id bits are not among them.
+/// The mode bits that a copy retains, without set-id bits.
 const RIGHTS: u32 = 0o777;
 
 pub(super) struct CopiedTree {
@@ -47,7 +47,7 @@ pub(super) fn copy(spec: &MountSpec, roots: &AllowedRoots) -> Result<CopiedTree,
     let mount_path = spec.mount_path.clone().unwrap_or_else(EntryPath::root);
     let copied = CopiedTree { spec: spec.clone(), host, mount_path, entries: Vec::new(), files: 0, bytes: 0 };
     let handle = open_beneath(&top, Path::new(""), OFlags::DIRECTORY).map_err(MountError::io("open", &copied.host))?;
-    let identity = identity(&handle).map_err(MountError::io("look at", &copied.host))?;
+    let identity = identity(&handle).map_err(MountError::io("stat", &copied.host))?;
     let mut walk = MountWalk { copied, globs, top: &top, above: Vec::new() };
     walk.directory(&handle, identity, Path::new(""))?;
     let mut copied = walk.copied;
@@ -61,7 +61,7 @@ struct MountWalk<'a> {
     copied: CopiedTree,
     globs: Globs,
     top: &'a OwnedFd,
-    /// Device and inode of the directories on the way, so that no link leads in a circle.
+    /// The device and inode of each directory above, to detect cycles of links.
     above: Vec<(u64, u64)>,
 }
 
@@ -90,26 +90,26 @@ impl MountWalk<'_> {
         let shown = self.copied.host.join(relative);
         let kind = match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-            // It was removed while the directory was read.
+            // The entry was removed while the directory was read.
             Err(Errno::NOENT) => return Ok(()),
-            Err(error) => return Err(MountError::io("look at", &shown)(error)),
+            Err(error) => return Err(MountError::io("stat", &shown)(error)),
         };
         if kind != FileType::Symlink || !self.copied.spec.follow_symlinks {
             return self.take(kind, |flags| open_in(parent, name, flags), (parent, name), relative);
         }
-        // One that leads nowhere stays a link.
+        // A link that leads nowhere stays a link.
         let Some(target) = canonical(&shown)? else { return self.link((parent, name), relative) };
         let Ok(inside) = target.strip_prefix(&self.copied.host) else {
             return Err(MountError::LinkLeaves { path: shown, target });
         };
         let top = self.top;
         let path_only = open_beneath(top, inside, OFlags::PATH).map_err(MountError::io("open", &shown))?;
-        let stat = fstat(&path_only).map_err(MountError::io("look at", &shown))?;
+        let stat = fstat(&path_only).map_err(MountError::io("stat", &shown))?;
         let kind = FileType::from_raw_mode(stat.st_mode);
         self.take(kind, |flags| open_beneath(top, inside, flags), (parent, name), relative)
     }
 
-    /// Copies an entry, or the target of a link. A link that leads back up stays a link.
+    /// Copies an entry, or the target of a link. A link to a directory above stays a link.
     fn take(
         &mut self,
         kind: FileType,
@@ -121,7 +121,7 @@ impl MountWalk<'_> {
         match kind {
             FileType::Directory => {
                 let handle = open(OFlags::DIRECTORY).map_err(MountError::io("open", &shown))?;
-                let identity = identity(&handle).map_err(MountError::io("look at", &shown))?;
+                let identity = identity(&handle).map_err(MountError::io("stat", &shown))?;
                 match self.above.contains(&identity) {
                     false => self.directory(&handle, identity, relative),
                     true => self.link(link, relative),
@@ -150,7 +150,7 @@ impl MountWalk<'_> {
 impl CopiedTree {
     fn file(&mut self, handle: OwnedFd, relative: &Path) -> Result<(), MountError> {
         let shown = self.host.join(relative);
-        let stat = fstat(&handle).map_err(MountError::io("look at", &shown))?;
+        let stat = fstat(&handle).map_err(MountError::io("stat", &shown))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Ok(());
         }
@@ -160,7 +160,7 @@ impl CopiedTree {
         let mut bytes = Vec::new();
         let reserved = bytes.try_reserve_exact(usize::try_from(expected).unwrap_or(usize::MAX));
         reserved.map_err(std::io::Error::other).map_err(MountError::io("read", &shown))?;
-        // A file may grow while it is read; one byte over the budget tells.
+        // A file may grow while it is read. One byte over the budget shows that.
         let mut reader = File::from(handle).take(left.map_or(u64::MAX, |left| left.saturating_add(1)));
         reader.read_to_end(&mut bytes).map_err(MountError::io("read", &shown))?;
         self.check_budget(left, bytes.len() as u64)?;

@@ -1,4 +1,4 @@
-//! Errors of mounts.
+//! The errors of mounts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,48 +10,48 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
 
-/// Failure to copy host directories into a workspace. Nothing was recorded.
+/// A failure to copy host directories into a workspace. Nothing was recorded.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum MountError {
-    /// The text is no mount.
+    /// The text is not a valid mount.
     #[error("mount {text:?}: {why}; write DIRECTORY or DIRECTORY:PATH")]
     Spec {
-        /// The text as given.
+        /// The given text.
         text: String,
-        /// Reason.
+        /// The reason.
         why: String,
     },
-    /// The directory is outside of those that may be mounted.
+    /// The directory is outside of the allowed roots.
     #[error("{} is outside of the directories that may be mounted: {}", path.display(), listed(roots))]
     Outside {
-        /// The path as given.
+        /// The given path.
         path: PathBuf,
-        /// The directories below which it would have to be.
+        /// The allowed roots.
         roots: Vec<PathBuf>,
     },
-    /// There is nothing at that path.
+    /// The path does not exist.
     #[error("{} does not exist and can't be mounted", path.display())]
     Missing {
-        /// The path as given.
+        /// The given path.
         path: PathBuf,
     },
-    /// The path leads to something else.
+    /// The path is not a directory.
     #[error("{} is not a directory; only directories can be mounted", path.display())]
     NotADirectory {
-        /// The path as given.
+        /// The given path.
         path: PathBuf,
     },
-    /// A glob can't be used.
+    /// A glob is invalid.
     #[error("glob {glob:?} of the mount {}: {why}", path.display())]
     Glob {
         /// The mounted directory.
         path: PathBuf,
-        /// The glob as given.
+        /// The given glob.
         glob: String,
-        /// Reason.
+        /// The reason.
         why: String,
     },
-    /// The files are more than the mount's byte budget.
+    /// The files exceed the mount's byte budget.
     #[error(
         "{} holds at least {at_least} bytes, max_bytes is {limit}; raise it or leave files out with exclude_glob",
         path.display()
@@ -61,70 +61,69 @@ pub enum MountError {
         path: PathBuf,
         /// The budget.
         limit: u64,
-        /// Lower bound of the bytes.
+        /// A lower bound of the bytes.
         at_least: u64,
     },
-    /// The mounts are more than can be recorded at once.
+    /// The mounts exceed the limits of a commit.
     #[error(
-        "{} holds too much to be mounted at once: {what} come to {actual}, the limit is {limit}; leave files out with \
-         exclude_glob",
+        "{} is too large to mount at once: {actual} {what}; the limit is {limit}; leave files out with exclude_glob",
         path.display()
     )]
     TooMany {
         /// The mounted directory.
         path: PathBuf,
-        /// Measured quantity.
+        /// The measured quantity.
         what: &'static str,
-        /// Lower bound of the amount.
+        /// A lower bound of the amount.
         actual: u64,
-        /// Limit of the amount.
+        /// The limit of the amount.
         limit: u64,
     },
-    /// A path is not UTF-8, or has characters that can't be seen.
+    /// A path is not UTF-8, or has invisible characters.
     #[error(
-        "{path:?} is not UTF-8, or has characters that can't be seen, and can't be mounted; rename it or leave it out \
-         with exclude_glob"
+        "can't mount {path:?}: the name is not UTF-8 or has invisible characters; rename it or leave it out with \
+         exclude_glob"
     )]
     OddName {
         /// The path, with odd bytes written `\xNN`.
         path: String,
     },
-    /// A link that was to be followed leads out of the mount.
+    /// A link to follow leads out of the mount.
     #[error("{} is a link that leads out of the mount, to {}; leave it out with exclude_glob", path.display(), target.display())]
     LinkLeaves {
         /// The link.
         path: PathBuf,
-        /// Target of the link.
+        /// The target of the link.
         target: PathBuf,
     },
-    /// Directories are nested too deep.
+    /// Directories are nested too deeply.
     #[error("{} is nested deeper than {limit} directories; leave it out with exclude_glob", path.display())]
     TooDeep {
         /// The directory.
         path: PathBuf,
-        /// Limit of the depth.
+        /// The limit of the depth.
         limit: usize,
     },
-    /// Two mounts want the same place.
-    #[error("two mounts hold {}; give them different paths or leave it out of one with exclude_glob", path.rooted())]
+    /// Two mounts have an entry at the same place.
+    #[error("two mounts contain {}; use different paths, or leave it out of one with exclude_glob", path.rooted())]
     Overlap {
         /// The place in the workspace.
         path: EntryPath,
     },
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("can't {action} {}: {source}", path.display())]
     Io {
-        /// Attempted action.
+        /// The attempted action.
         action: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Error of the operating system.
+        /// The operating system's error.
         source: Arc<std::io::Error>,
     },
     /// The copying thread was stopped or panicked.
-    #[error("the copying of the mounts was stopped before its end")]
+    #[error("copying the mounts was interrupted")]
     Stopped,
-    /// The workspace could not take the files.
+    /// Writing the files to the workspace failed.
     #[error(transparent)]
     Backend(#[from] BackendError),
     /// The session or its store failed.

@@ -1,4 +1,4 @@
-//! Host mounts: directories of the host that are copied into a workspace when it opens.
+//! Mounts: host directories that are copied into a workspace when it opens.
 
 mod copy;
 mod error;
@@ -28,10 +28,10 @@ pub use spec::MountSpec;
 
 const PREVIEW_MAX: usize = 50;
 
-/// Copies the mounts into a workspace that is still empty, and records every file.
+/// Copies the mounts into an empty workspace, and records every file.
 ///
-/// A workspace that holds files, or whose mounts were copied before, is left as it is: nothing is
-/// read then, and the list is empty. All mounts are copied or none.
+/// Does nothing and returns an empty list if the workspace has files or its mounts were copied before. Copies all
+/// mounts or none.
 ///
 /// ```
 /// use foldspace::{MemoryWorkspace, NewSession, Registry, Sessions, tools::{AllowedRoots, MountSpec, hydrate}};
@@ -49,7 +49,7 @@ const PREVIEW_MAX: usize = 50;
 /// ```
 ///
 /// # Errors
-/// [`MountError`]; nothing is recorded then.
+/// [`MountError`]: a mount can't be copied. Nothing is recorded.
 pub async fn hydrate(
     session: &Session,
     workspace: &dyn Workspace,
@@ -79,7 +79,7 @@ pub async fn hydrate(
     Ok(hydrated)
 }
 
-/// The text for a model that names the mounts and their top-level entries; empty without mounts.
+/// Returns a text for a model that names the mounts and their top-level entries; empty without mounts.
 pub fn previews(state: &State) -> String {
     let mounts = state.slice::<Mounts>().into_iter().flat_map(Mounts::iter);
     let lines: Vec<_> = mounts.map(preview_line).collect();
@@ -99,7 +99,7 @@ fn preview_line(mount: &MountHydrated) -> String {
 fn is_untouched(session: &Session) -> Result<bool, SessionError> {
     let state = session.state()?;
     let no_files = state.slice::<VirtualFileSystem>().is_none_or(VirtualFileSystem::is_empty);
-    // Files that were copied and then removed do not come back.
+    // Copied files that were then removed must not come back.
     let no_mounts = state.slice::<Mounts>().is_none_or(|mounts| mounts.iter().next().is_none());
     Ok(no_files && no_mounts)
 }
@@ -117,13 +117,13 @@ fn copy_all(mounts: &[MountSpec], roots: &AllowedRoots) -> Result<Vec<CopiedTree
     Ok(all)
 }
 
-/// Notes an entry with its directories, where no other mount may have another entry; the value tells directories.
+/// Claims an entry and the directories above it for a mount. Only directories, with the value true, can be shared.
 fn take(taken: &mut BTreeMap<EntryPath, bool>, path: &EntryPath, is_directory: bool) -> Result<(), MountError> {
     let entries = std::iter::once((path.clone(), is_directory));
     for (path, is_directory) in entries.chain(directories_above(path).map(|above| (above, true))) {
         match taken.insert(path.clone(), is_directory) {
             None => {}
-            // What is above it was noted with it.
+            // The directories above it were claimed with it.
             Some(true) if is_directory => return Ok(()),
             Some(_) => return Err(MountError::Overlap { path }),
         }
@@ -164,7 +164,7 @@ impl CopiedTree {
     fn preview(&self) -> MountPreview {
         let mut top: BTreeMap<&[u8], bool> = BTreeMap::new();
         for entry in &self.entries {
-            // The mount itself is recorded when it is empty; it is no entry of its own.
+            // An empty mount is recorded as its own only entry. Leave that out.
             let Some(relative) = entry.path.relative_to(&self.mount_path) else { continue };
             let mut segments = relative.split(|byte| *byte == b'/');
             let name = segments.next().unwrap_or_default();

@@ -10,15 +10,15 @@ use super::MountError;
 use crate::backends::disk::beneath::{open_beneath, open_in};
 use crate::engine::path::misleads;
 
-/// The host directories that may be mounted, with everything below them. None at first.
+/// The host directories that may be mounted, with everything below them. The default is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllowedRoots(Vec<PathBuf>);
 
 impl AllowedRoots {
-    /// Allows these directories. Links in their paths are resolved now.
+    /// Allows these directories, and resolves the links in their paths.
     ///
     /// # Errors
-    /// [`MountError::Missing`], [`MountError::NotADirectory`] and [`MountError::Io`].
+    /// [`MountError::Missing`] and [`MountError::NotADirectory`] for a wrong path, and [`MountError::Io`].
     pub fn new<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Self, MountError> {
         let mut roots = Vec::new();
         for path in paths {
@@ -34,19 +34,19 @@ impl AllowedRoots {
         Ok(Self(roots))
     }
 
-    /// The directories, resolved.
+    /// Returns the resolved directories.
     pub fn paths(&self) -> &[PathBuf] {
         &self.0
     }
 
-    /// Resolves the path of a directory that exists or may be made, at or below a root. The recorded path leads there
-    /// whatever a link on the way becomes later.
+    /// Resolves the path of a directory at or below a root. The directory need not exist. Later changes of links do not
+    /// affect the resolved path.
     ///
     /// # Errors
-    /// [`MountError::Outside`] and [`MountError::Io`].
+    /// [`MountError::Outside`]: the path leads outside of the roots, or a link leads nowhere. [`MountError::Io`].
     pub fn place_of(&self, path: &Path) -> Result<PathBuf, MountError> {
         for root in &self.0 {
-            // An absolute path stays as it is.
+            // `join` returns an absolute path unchanged.
             let place = resolved(&root.join(path))?;
             if let Some(place) = place.filter(|place| self.0.iter().any(|root| place.starts_with(root))) {
                 return Ok(place);
@@ -59,7 +59,7 @@ impl AllowedRoots {
         let (root, host) = self.locate(path)?;
         let relative = host.strip_prefix(root).unwrap_or(Path::new(""));
         let top = open_in(CWD, root, OFlags::DIRECTORY).map_err(MountError::io("open", root))?;
-        // The path has no links now. One that is swapped in from here on is not followed.
+        // The resolved path has no links, and a link that is swapped in later is not followed.
         match open_beneath(&top, relative, OFlags::DIRECTORY) {
             Ok(handle) => Ok((host, handle)),
             Err(Errno::NOTDIR) => Err(MountError::NotADirectory { path: path.to_owned() }),
@@ -67,7 +67,7 @@ impl AllowedRoots {
         }
     }
 
-    /// The first root that the path, links resolved, is at or below; and the resolved path.
+    /// Resolves the links of a path. Returns the first root that it is at or below, and the resolved path.
     fn locate(&self, path: &Path) -> Result<(&Path, PathBuf), MountError> {
         if !is_plain(path.as_os_str().as_encoded_bytes()) {
             let path = crate::tools::builtin::files::shown(path.as_os_str().as_encoded_bytes());
@@ -75,10 +75,10 @@ impl AllowedRoots {
         }
         let mut exists = false;
         for root in &self.0 {
-            // An absolute path stays as it is; an empty one is no directory.
+            // `join` returns an absolute path unchanged, and the root for an empty path.
             let candidate = if path.as_os_str().is_empty() { None } else { canonical(&root.join(path))? };
             exists |= candidate.is_some();
-            // The root that the path was found below need not be the one that it leads to.
+            // A link may lead to a directory below another root.
             for root in &self.0 {
                 if let Some(host) = candidate.as_ref().filter(|host| host.starts_with(root)) {
                     return Ok((root, host.clone()));
@@ -93,7 +93,7 @@ impl AllowedRoots {
     }
 }
 
-/// The path with its links resolved; none when it leads nowhere.
+/// Resolves the links of a path. `None` if it leads nowhere.
 pub(super) fn canonical(path: &Path) -> Result<Option<PathBuf>, MountError> {
     use std::io::ErrorKind;
     match std::fs::canonicalize(path) {
@@ -104,7 +104,7 @@ pub(super) fn canonical(path: &Path) -> Result<Option<PathBuf>, MountError> {
     }
 }
 
-/// Resolves links as far as the path exists; none where a link leads nowhere, since it may lead somewhere later.
+/// Resolves links as far as the path exists. `None` if a link leads nowhere, since its target may exist later.
 fn resolved(path: &Path) -> Result<Option<PathBuf>, MountError> {
     let mut missing = Vec::new();
     for above in path.ancestors() {
@@ -119,7 +119,7 @@ fn resolved(path: &Path) -> Result<Option<PathBuf>, MountError> {
     Ok(None)
 }
 
-/// Tells whether a name is UTF-8 and has only characters that can be seen.
+/// Returns true if a name is UTF-8 and has only visible characters.
 pub(super) fn is_plain(name: &[u8]) -> bool {
     std::str::from_utf8(name).is_ok_and(|name| !name.chars().any(misleads))
 }

@@ -1,4 +1,4 @@
-//! Specification of a mount.
+//! The specification of a mount.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -10,26 +10,26 @@ use crate::engine::event::MountHydrated;
 use crate::engine::path::EntryPath;
 use crate::engine::path_glob::PathGlob;
 
-/// A host directory that is to be copied into a workspace.
+/// A host directory to copy into a workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MountSpec {
-    /// The directory on the host; a relative one is looked for below each allowed root in turn.
+    /// The directory on the host. A relative path is searched below each allowed root in turn.
     pub host_path: PathBuf,
-    /// Directory in the workspace for the entries; the root by default.
+    /// The directory in the workspace for the entries; the root by default.
     #[serde(default)]
     pub mount_path: Option<EntryPath>,
-    /// Copies only files that fit one of them; empty means all. Without a slash a glob is held against names, at any
-    /// depth, with one against the path below the directory ([`PathGlob`]).
+    /// The globs of the files to copy; empty for all files. A glob without a slash matches names at any depth, a glob
+    /// with a slash matches the path below the directory ([`PathGlob`]).
     #[serde(default)]
     pub include_glob: Vec<String>,
-    /// Leaves out matches, and directories with everything below; wins over `include_glob`.
+    /// The globs of files to leave out, and of directories with everything below. Takes precedence over `include_glob`.
     #[serde(default)]
     pub exclude_glob: Vec<String>,
-    /// Bytes of all files together, above which the mount fails.
+    /// The limit for the bytes of all files together. The mount fails if they exceed it.
     #[serde(default)]
     pub max_bytes: Option<u64>,
-    /// Copies what links inside the directory lead to; otherwise links stay links.
+    /// True to copy the targets of links inside the directory instead of the links.
     #[serde(default)]
     pub follow_symlinks: bool,
 }
@@ -46,7 +46,7 @@ impl MountSpec {
         }
     }
 
-    /// Reads `DIRECTORY` or `DIRECTORY:PATH`, as a command line gives it. The last colon counts.
+    /// Parses `DIRECTORY` or `DIRECTORY:PATH` from a command line. The last colon counts.
     pub fn parse(text: &str) -> Result<Self, MountError> {
         let wrong = |why: String| MountError::Spec { text: text.chars().take(200).collect(), why };
         let (directory, path) = match text.rsplit_once(':') {
@@ -76,12 +76,12 @@ pub(super) struct Globs {
 }
 
 impl Globs {
-    /// Tells if the entry, and everything below it, is left out.
+    /// Returns true if an entry is left out, with everything below it.
     pub(super) fn exclude(&self, relative: &Path) -> bool {
         fits_any(&self.exclude, relative)
     }
 
-    /// Tells if an entry that is not left out is selected.
+    /// Returns true if an entry that is not excluded is selected.
     pub(super) fn include(&self, relative: &Path) -> bool {
         self.include.is_empty() || fits_any(&self.include, relative)
     }
@@ -98,7 +98,7 @@ fn compiled(path: &Path, glob: &String) -> Result<PathGlob, MountError> {
         return Err(wrong("it is empty".to_owned()));
     }
     if relative.split('/').any(|segment| matches!(segment, "." | "..")) {
-        return Err(wrong("it is relative to the mounted directory, without `.` and `..`".to_owned()));
+        return Err(wrong("it must be relative to the mounted directory, without `.` and `..`".to_owned()));
     }
     PathGlob::new(glob).map_err(|error| wrong(error.kind().to_string()))
 }

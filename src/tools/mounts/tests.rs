@@ -1,4 +1,4 @@
-//! Mounts of small trees in temporary directories.
+//! Tests with small trees in temporary directories.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::engine::session::sessions::Sessions;
 use crate::engine::session::snapshot::SnapshotPolicy;
 use crate::engine::store::MemoryStore;
 
-/// A host directory `home` with things in it, beside others that are not to be reached, and a session.
+/// A host directory `home` with files, next to directories that must stay unreachable, and a session.
 struct World {
     directory: tempfile::TempDir,
     home: PathBuf,
@@ -169,7 +169,7 @@ fn mount_again_keeps_edits() {
     assert_eq!(world.hydrate(&[world.spec()]).unwrap(), []);
     assert_eq!((world.session.head().unwrap(), world.bytes("a.txt")), (head, b"new".to_vec()));
 
-    // Not even when everything was removed.
+    // Not even after everything was removed.
     let mut commit = world.session.commit();
     commit.push(&DeleteEntry { path: of("a.txt") }).unwrap();
     world.session.record(commit).unwrap();
@@ -286,7 +286,7 @@ fn mount_exclude_glob_wins() {
         copied.entries.iter().map(|entry| entry.path.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(chosen(&["/*.rs"], &[]), ["top.rs"]);
-    // Without a slash it is a name, at any depth.
+    // A glob without a slash matches names at any depth.
     assert_eq!(chosen(&["*.rs"], &["target"]), ["src/a.rs", "src/deep/b.rs", "top.rs"]);
     assert_eq!(chosen(&[], &["deep", "*.txt", "d.rs"]), ["empty", "src/a.rs", "top.rs"]);
     assert_eq!(chosen(&["**/*.rs"], &["target"]), ["src/a.rs", "src/deep/b.rs", "top.rs"]);
@@ -368,7 +368,7 @@ fn mount_over_commit_limit_is_refused() {
     commit.push_encoded("Other", 1, &nearly_all).unwrap();
     let error = record(copied, &mut commit, &mut Vec::new()).unwrap_err();
     assert!(matches!(error, MountError::TooMany { limit: 33_554_432, .. }), "{error}");
-    assert!(error.to_string().contains("holds too much to be mounted at once: bytes in a commit come to"), "{error}");
+    assert!(error.to_string().contains(" bytes in a commit; the limit is 33554432; "), "{error}");
 }
 
 #[test]

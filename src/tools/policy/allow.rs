@@ -1,16 +1,16 @@
-//! Comparison of programs with the entries of an allow list.
+//! Comparing programs with the entries of an allow list.
 
 use super::names::HARMLESS;
 use super::words::{base_name, has, marker, shown};
 
-/// Directories whose programs are known by their bare names.
+/// The directories of programs that a bare name also covers.
 const STANDARD: [&str; 6] = ["/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/", "/usr/local/sbin/"];
 
 pub(super) fn is_harmless(found: &FoundProgram) -> bool {
     !found.writes && found.words.first().is_some_and(|program| program.is_empty() || has(HARMLESS, program))
 }
 
-/// Tells whether an entry, a program or a program with its first words, covers a program.
+/// Returns true if an entry (a program, perhaps with its first words) covers a program.
 pub(super) fn covers(entry: &str, found: &FoundProgram) -> bool {
     let mut entry = entry.split_whitespace();
     let Some(program) = entry.next() else { return false };

@@ -1,16 +1,16 @@
-//! Time limits of commands.
+//! The time limits of commands.
 
 use std::time::Duration;
 
 use crate::backends::{DEFAULT_TIMEOUT, MAX_TIMEOUT, ShellCommand};
 use crate::engine::error::ValueError;
 
-/// The longest time that a tool may ask for when nothing is said.
+/// The default for the longest time that a call may request.
 const USUAL_MOST: Duration = Duration::from_secs(600);
-/// The shortest time that a tool may ask for.
+/// The shortest time that a call may request.
 const LEAST: Duration = Duration::from_secs(1);
 
-/// Time limits of commands: the most that a call may ask for, and what holds when it asks for nothing.
+/// The time limits of commands: the longest time that a call may request, and the default.
 ///
 /// ```
 /// use std::time::Duration;
@@ -33,34 +33,33 @@ impl Default for CommandTime {
 }
 
 impl CommandTime {
-    /// Lets calls ask for up to so many seconds, from 1 to 86,400.
+    /// Limits the time that calls may request, in seconds from 1 to 86,400.
     ///
     /// # Errors
-    /// [`ValueError`] for another number.
+    /// [`ValueError`]: the limit is out of range.
     pub fn up_to(seconds: f64) -> Result<Self, ValueError> {
-        let wrong =
-            || format!("a time limit of {seconds} s is not allowed; give 1 to {} seconds", MAX_TIMEOUT.as_secs());
+        let wrong = || format!("the time limit is {seconds} s; it must be from 1 to {} s", MAX_TIMEOUT.as_secs());
         let most = Duration::try_from_secs_f64(seconds).ok().filter(|most| (LEAST..=MAX_TIMEOUT).contains(most));
         most.map(|most| Self { most, is_unlimited: false }).ok_or_else(|| ValueError::new(wrong()))
     }
 
-    /// Leaves commands without a limit unless a call asks for one, as for what a person types.
+    /// Removes the limit of commands unless a call requests one, as for commands that a person types.
     #[must_use]
     pub fn unlimited(self) -> Self {
         Self { is_unlimited: true, ..self }
     }
 
-    /// Returns the longest time that a call may ask for.
+    /// Returns the longest time that a call may request.
     pub fn most(&self) -> Duration {
         self.most
     }
 
-    /// Tells whether commands have no limit unless a call asks for one.
+    /// Returns true if commands have no limit unless a call requests one.
     pub fn is_unlimited(&self) -> bool {
         self.is_unlimited
     }
 
-    /// Returns the time that a call asks for.
+    /// Checks the time that a call requests.
     pub(crate) fn asked(&self, seconds: Option<f64>) -> Result<Option<Duration>, ValueError> {
         let Some(seconds) = seconds else { return Ok(None) };
         let asked = Duration::try_from_secs_f64(seconds).ok().filter(|asked| (LEAST..=self.most).contains(asked));
@@ -73,25 +72,23 @@ impl CommandTime {
     pub(crate) fn advice(&self) -> String {
         let (usual, most) = (DEFAULT_TIMEOUT.min(self.most).as_secs_f64(), self.seconds());
         format!(
-            "A command is killed after {usual} seconds, unless timeout_seconds asks for more, up to {most}: choose it for \
-             what takes long, such as builds and tests. Start nothing that never ends by itself, such as servers, \
-             watchers, or what waits for input: it is killed, and nothing that a command starts lives on after it."
+            "A command is killed after {usual} seconds, unless timeout_seconds asks for more, up to {most}: choose it \
+             for long commands, such as builds and tests. Do not start commands that never end, such as servers, \
+             watchers, or programs that wait for input: they are killed, and no process that a command starts \
+             outlives it."
         )
     }
 
-    /// Returns the longest time in seconds, as it is said.
+    /// Returns the longest time in seconds, for messages.
     pub(crate) fn seconds(&self) -> f64 {
         self.most.as_secs_f64()
     }
 
-    /// Refuses a command that may take longer than is allowed, and takes the limit off one that asks for none.
+    /// Applies the limits to a command. Fails if its timeout exceeds the longest time.
     pub(crate) fn bound(&self, command: &mut ShellCommand) -> Result<(), ValueError> {
         if let Some(timeout) = command.timeout.filter(|timeout| *timeout > self.most) {
             let seconds = timeout.as_secs_f64();
-            return Err(ValueError::new(format!(
-                "the timeout is {seconds} s; at most {} s are allowed",
-                self.seconds()
-            )));
+            return Err(ValueError::new(format!("the timeout is {seconds} s; the limit is {} s", self.seconds())));
         }
         command.is_unlimited = self.is_unlimited;
         if !self.is_unlimited && self.most < DEFAULT_TIMEOUT {
@@ -134,7 +131,7 @@ mod tests {
     #[test]
     fn advice_makes_the_model_choose_and_warns() {
         let advice = CommandTime::up_to(1800.0).unwrap().advice();
-        for words in ["killed after 30 seconds", "timeout_seconds asks for more, up to 1800", "never ends by itself"] {
+        for words in ["killed after 30 seconds", "timeout_seconds asks for more, up to 1800", "that never end"] {
             assert!(advice.contains(words), "{words} is not in {advice}");
         }
     }

@@ -1,20 +1,20 @@
-//! Deny list: tables of programs, and the rules for one program with its arguments.
+//! The deny list: tables of programs, and the rules for a program with its arguments.
 
 use super::paths::{Whole, WorkingDirectory, is_sink};
 use super::rule::{DenyRule, matches};
 use super::words::{base_name, has, marker};
 use super::wrappers::{is_wrapper, programs};
 
-/// Programs that overwrite a whole disk, as file system makers do; `mkfs.*` too.
+/// Programs that overwrite a whole disk, such as file system makers. `mkfs.*` belongs to them, too.
 const MAKERS: &str = "mkdosfs mke2fs mkexfatfs mkfs mkntfs mkreiserfs mkswap mkudffs";
 const FETCHERS: &str = "GET aria2c axel curl fetch ftp http https lwp-download lwp-request lynx nc wget wget2";
-/// Programs that write to operands; the second table's to the last one.
+/// Programs that write to their operands. Those in `COPIERS` write to the last operand.
 const WRITERS: &str = "dd tee shred wipefs blkdiscard sponge truncate";
 const COPIERS: &str = "cp mv install";
 const CHANGERS: &str = "chmod chown chgrp";
 const NAME_TESTS: &str = "-name -iname -path -ipath -wholename -iwholename -regex -iregex -lname";
 
-/// Programs that destroy a volume or hand over the machine when each pattern fits one of their arguments.
+/// Programs that destroy a volume or expose the machine if each pattern matches one of their arguments.
 const RUINOUS: [(&str, &str, &str); 12] = [
     ("btrfs", "subvolume delete", DESTROYS),
     ("lvremove pvremove vgremove", "", DESTROYS),
@@ -34,21 +34,21 @@ const ENGINES: &str = "docker nerdctl podman";
 const REMOVES: &str = "it would remove everything below";
 const MOVES: &str = "it would move away everything below";
 const DESTROYS: &str = "it would destroy a volume";
-const HANDS_OVER: &str = "it would give a container the whole machine";
-const ENDS_ALL: &str = "it would end all processes";
-const PROTECTED: &str = "/, a system directory, the home directory or what is above the workspace";
+const HANDS_OVER: &str = "it would give a container access to the whole machine";
+const ENDS_ALL: &str = "it would kill all processes";
+const PROTECTED: &str = "/, a system directory, the home directory or a directory above the workspace";
 const CHANGES: &str = "it would change the modes or owners of everything below";
 const LIKE_THIS: &str = "the policy denies commands like this";
 pub(super) const WRITES_DISK: &str = "it would write to a disk's device file or a file that the system needs";
-const MAKES: &str = "it would make a file system over what is there";
+const MAKES: &str = "it would create a file system on a device";
 pub(super) const WRITES_ZEROS: &str = "it would write zeros with dd";
 
 #[derive(Debug)]
 pub(super) enum RuleVerdict {
     Denied(String),
-    /// It depends on an expansion.
+    /// The verdict depends on an expansion.
     Unsure,
-    /// It needs approval, whatever is allowed.
+    /// The command needs approval, regardless of the allow list.
     Asked,
     Fine,
 }
@@ -61,7 +61,7 @@ fn is_maker(name: &str) -> bool {
     has(MAKERS, name) || name.starts_with("mkfs.")
 }
 
-/// Tells whether one of the standard rules is about the program.
+/// Returns true if one of the standard rules applies to the program.
 pub(super) fn is_dangerous(name: &str) -> bool {
     let tables = [CHANGERS, WRITERS, COPIERS, "rm find"];
     is_maker(name) || tables.iter().any(|table| has(table, name))
@@ -87,7 +87,7 @@ pub(super) fn judge(rule: &DenyRule, words: &[String], place: &WorkingDirectory)
         }
         DenyRule::Ruin => ruin(name, arguments).map_or(RuleVerdict::Fine, |reason| denied_if(true, reason)),
         DenyRule::ChangeRoot if has(CHANGERS, name) => {
-            // The first operand is the mode or the owner; a mode such as `-w` looks like an option.
+            // The first operand is the mode or the owner, unless the mode looks like an option, such as `-w`.
             let aims = operands.clone().skip(usize::from(operands.count() > 1));
             decided(arguments, place, recursive(&['R']), aims, CHANGES)
         }
@@ -128,7 +128,6 @@ pub(super) fn judge(rule: &DenyRule, words: &[String], place: &WorkingDirectory)
     }
 }
 
-/// Joins a program's words.
 fn line(name: &str, arguments: &[String]) -> String {
     let words = arguments.iter().map(|word| marker::written(word));
     std::iter::once(name.to_owned()).chain(words).collect::<Vec<_>>().join(" ")
@@ -138,7 +137,7 @@ fn denied_if(denied: bool, reason: &str) -> RuleVerdict {
     if denied { RuleVerdict::Denied(reason.to_owned()) } else { RuleVerdict::Fine }
 }
 
-/// Tells whether an option is given, by a letter or by a prefix of its long name.
+/// Returns true if an option is present, by a letter or by a prefix of its long name.
 pub(super) fn has_option(arguments: &[String], letters: &[char], long: &str) -> bool {
     let options = arguments.iter().take_while(|word| *word != "--");
     options.filter_map(|word| word.strip_prefix('-')).any(|option| match option.strip_prefix('-') {
@@ -165,7 +164,7 @@ fn decided<'w>(
     }
 }
 
-/// Returns true if a path covers a whole protected directory, or one of the system's.
+/// Returns the path's coverage of protected directories, including system directories.
 fn covered(path: &str, place: &WorkingDirectory) -> Whole {
     if place.is_system(path) { Whole::Yes } else { place.whole(path) }
 }
@@ -189,7 +188,7 @@ pub(super) fn is_counted(words: &[String]) -> bool {
     words.iter().any(|word| word.starts_with("count="))
 }
 
-/// Tells whether a word may expand to any other.
+/// Returns true if a word may expand to any other word.
 fn is_odd(word: &str, or_files: bool) -> bool {
     word.contains(|c| marker::is_open(c) || (or_files && marker::is_glob(c)))
 }

@@ -1,4 +1,4 @@
-//! Hostile texts: each gets an answer, in bounded work.
+//! Hostile texts: each gets a decision, in a bounded number of steps.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -78,7 +78,7 @@ const PROGRAMS: [&str; 16] = [
     "alias x=", "trap ", "while ", "do ", "done ",
 ];
 
-/// Checks a command. Steps are counted, so a check that ends has stayed within the bound.
+/// Checks a command. Steps are counted, so a finished check has stayed within the bound.
 fn ends(command: &str) -> Decision {
     check(&allowing(&["ls"]), command)
 }
@@ -195,12 +195,12 @@ proptest! {
     fn policy_unlisted_program_is_never_allowed(picks in prop::collection::vec(0..TOKENS.len() + 4, 0..20)) {
         let words = ["ls ", "ls x ", "echo ", "x "];
         let text: String = picks.iter().map(|&at| TOKENS.get(at).unwrap_or_else(|| &words[at - TOKENS.len()])).copied().collect();
-        // It runs before a shell reads the text after it.
+        // The prefix runs before a shell reads the text after it.
         for before in ["make\n", "ls; make; ", "ls | make\n", "(make)\n", "ls $(make)\n", "make & ", "if make; then ls; fi\n"] {
             let decision = ends(&format!("{before}{text}"));
             prop_assert!(!matches!(decision, Decision::Allow { .. }), "{before}{text}");
         }
-        // A newline ends comments and the command before, unless a backslash joins the lines.
+        // A newline ends comments and the previous command, unless a backslash joins the lines.
         if matches!(ends(&text), Decision::Allow { .. }) && !text.ends_with('\\') {
             let decision = ends(&format!("{text}\nmake"));
             prop_assert!(!matches!(decision, Decision::Allow { .. }), "{text}");

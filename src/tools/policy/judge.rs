@@ -1,4 +1,4 @@
-//! Inspection of every program that a command may run; collects the entries that it needs.
+//! Inspects every program that a command may run, and collects the allow list entries that it needs.
 
 use super::allow::{FoundProgram, is_standard};
 use super::dangers::{RuleVerdict, WRITES_DISK, WRITES_ZEROS, is_counted, is_fetcher, judge};
@@ -16,33 +16,33 @@ pub(super) struct Denied(pub(super) String);
 
 pub(super) type Judged<T> = Result<T, Denied>;
 
-/// Steps per byte of a command and its input, plus a constant.
+/// The limit for steps: per byte of a command and its input, plus a constant.
 pub(super) const STEPS_PER_BYTE: usize = 32;
 pub(super) const STEPS: usize = 4_096;
 
-const IS_BOMB: &str = "it defines a function that starts itself over and over (a fork bomb)";
-const DECIDES: &str = "a variable that decides what runs";
+const IS_BOMB: &str = "it defines a function that starts itself endlessly (a fork bomb)";
+const DECIDES: &str = "a variable that determines which programs run";
 
 #[derive(Default)]
 pub(super) struct Judge<'p> {
     rules: &'p [DenyRule],
     pub(super) found: Vec<FoundProgram>,
-    /// First part that is not plain; `found` may then lack programs.
+    /// The first unplain part. If there is one, `found` may lack programs.
     pub(super) unplain: Option<&'static str>,
-    /// The whole command needs approval, whatever is allowed.
+    /// True if the whole command needs approval, regardless of the allow list.
     pub(super) asks: bool,
     pub(super) raw: Raw,
-    /// It runs code from elsewhere, which may be any literal.
+    /// True if the command runs code from elsewhere, which may be any literal.
     pub(super) evaluates: bool,
     pub(super) steps: usize,
     steps_max: usize,
     place: WorkingDirectory,
-    /// A file was opened for reading, so a stream may be that file.
+    /// True if a file was opened for reading, so a stream may be that file.
     opens: bool,
     reads_fetched: bool,
     prints_fetched: bool,
     texts: Vec<String>,
-    /// Texts that an evaluation may run: quoted words, values, here-documents.
+    /// The texts that an evaluation may run: quoted words, values, here-documents.
     literals: Vec<String>,
     values: String,
 }
@@ -70,10 +70,10 @@ impl<'p> Judge<'p> {
             CommandLine::Script { script, interpreter } if is_shell(base_name(interpreter)) => {
                 let words = vec![interpreter.clone()];
                 self.rules(&words)?;
-                // It needs an entry unless it is a system shell.
+                // A shell by its bare name or in a standard directory needs no entry.
                 self.found.extend((!is_standard(interpreter)).then_some(FoundProgram { words, writes: false }));
                 if is_foreign(base_name(interpreter)) {
-                    self.evaluates("a shell of another kind");
+                    self.evaluates("a shell with another syntax");
                 }
                 self.texts.push(script.clone());
             }
@@ -94,7 +94,7 @@ impl<'p> Judge<'p> {
     }
 
     fn arguments(&mut self, words: &[String]) -> Judged<()> {
-        // Not expanded here, but nothing else can be meant.
+        // An argument list is not expanded, but `~` can only mean the home directory.
         let home = |word: &String| match word.strip_prefix('~') {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{}{rest}", marker::HOME),
             _ => word.chars().map(unmarked).collect(),
@@ -106,7 +106,7 @@ impl<'p> Judge<'p> {
     fn take(&mut self, steps: usize) -> Judged<()> {
         self.steps += steps;
         match self.steps > self.steps_max {
-            true => Err(Denied(format!("too tangled to be judged in {} steps; split it up", self.steps_max))),
+            true => Err(Denied(format!("it is too complex to be judged in {} steps; split it up", self.steps_max))),
             false => Ok(()),
         }
     }
@@ -135,7 +135,7 @@ impl<'p> Judge<'p> {
         self.take(script.steps)?;
         if let Some(what) = script.unplain {
             self.odd(what);
-            // Directories of compound commands are not followed.
+            // The working directory is not tracked through compound commands.
             self.place.leave();
         }
         self.refuse(script.fork_bomb, &DenyRule::ForkBomb, IS_BOMB)?;
@@ -152,8 +152,8 @@ impl<'p> Judge<'p> {
         Ok(())
     }
 
-    /// Collects the texts of a command that an evaluation may run. Texts that a command only stores or shows are left
-    /// out unless another command reads them; but shells evaluate any word that looks like a subscript.
+    /// Collects the texts of a command that an evaluation may run. Skips texts that a command only stores or shows,
+    /// unless another command reads them or they look like a subscript, which shells evaluate in any word.
     fn literals(&mut self, command: &Simple) {
         let is_storing = |word: &String| has("cat echo git printf tee", base_name(word));
         let stored = !command.piped && command.words.first().is_some_and(is_storing);
@@ -164,7 +164,7 @@ impl<'p> Judge<'p> {
         self.literals.extend(all.map(|text| marker::written(text).replace("\\n", "\n")));
     }
 
-    /// Inspects assignments and redirections; tells whether the command writes a file.
+    /// Inspects assignments and redirections. Returns true if the command writes a file.
     fn redirects(&mut self, command: &Simple) -> Judged<bool> {
         for (name, value) in &command.assignments {
             if changes_programs(name) || evaluates(name, value) {
@@ -244,7 +244,7 @@ impl<'p> Judge<'p> {
                     self.place.leave();
                 }
                 if !is_clear {
-                    self.evaluates("a wrapper's options that are not understood");
+                    self.evaluates("unsupported options of a wrapper");
                 }
                 if name == "xargs" && (self.raw.roots || self.raw.finds) {
                     self.odd("paths such as / for `xargs`");
@@ -256,7 +256,7 @@ impl<'p> Judge<'p> {
                     self.evaluates("an expansion in a shell's text");
                 }
                 if is_foreign(name) {
-                    self.evaluates("a shell of another kind");
+                    self.evaluates("a shell with another syntax");
                 }
                 self.prints_fetched |= fetches(&text);
                 self.texts.push(marker::written(&text));

@@ -1,4 +1,4 @@
-//! Decision whether a command may run, from its text alone and before it runs.
+//! Deciding if a command may run, from its text alone and before it runs.
 
 mod allow;
 pub(crate) mod command_time;
@@ -34,25 +34,25 @@ use crate::engine::event::CommandLine;
 use crate::engine::id::Digest;
 use crate::reducers::Allowances;
 
-/// Characters of a command that a model gives to a tool. A longer text is better as a script or a file.
+/// The default limit for the characters of a model's command. A script or a file suits longer text better.
 const USUAL_COMMAND_CHARS: usize = 4096;
-/// Limit for the characters of a command by a person or a program, all arguments together.
+/// The limit for the characters of a person's or a program's command, all arguments together.
 pub const MAX_COMMAND_CHARS: usize = 1 << 20;
-/// Limit for a script's characters.
+/// The limit for a script's characters.
 pub const MAX_SCRIPT_CHARS: usize = 65_536;
 
-/// Policy that decides whether a command may run.
+/// A policy that allows, denies or asks about commands.
 ///
-/// A denial always wins. Otherwise each program that the command runs is compared with the allow list: in pipelines and
+/// A denial always wins. Then each program that the command runs is compared with the allow list: in pipelines and
 /// lists, and behind wrappers such as `sudo`, `env`, `xargs` and `sh -c`, which need their own entries. Harmless
 /// builtins (`cd`, `echo`, `test`, `export`, ...) need no entry unless their output goes to a file. All other commands
 /// need approval.
 ///
 /// The policy parses plain commands: simple commands joined by `|`, `&&`, `||`, `;`, `&` and line ends, with
-/// redirections, quoted words, and variables and globs as arguments. It parses no substitutions, functions, compound
-/// commands, `eval`, or expansions as a program or in a dangerous program's arguments. Commands with these need
-/// approval as a whole, as do those that `su`, `script`, `parallel`, `watch` and `env -S` run. With `auto_confirm`,
-/// they are denied if they name a danger anywhere.
+/// redirections, quoted words, and variables and globs as arguments. It does not parse substitutions, functions,
+/// compound commands, `eval`, or expansions as a program or in a dangerous program's arguments. Commands with these
+/// need approval as a whole, as do commands that `su`, `script`, `parallel`, `watch` and `env -S` run. With
+/// `auto_confirm`, they are denied if they name a danger anywhere.
 ///
 /// An entry is a program (`git`), a program with its first words (`git status`), a path as written (`./build.sh`), or a
 /// whole literal command, which runs without variables and input. A bare name also covers the program in a standard
@@ -81,13 +81,13 @@ pub const MAX_SCRIPT_CHARS: usize = 65_536;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CommandPolicy {
-    /// Maximum of characters; longer commands are denied.
+    /// The maximum number of characters. Longer commands are denied.
     pub max_chars: usize,
-    /// Rules that deny a command, whatever allows it.
+    /// The rules that deny a command, which take precedence over all permissions.
     pub deny: Vec<DenyRule>,
-    /// Programs, programs with their first words, or whole commands that run without approval.
+    /// The programs, programs with their first words, or whole commands that run without approval.
     pub allow: Vec<String>,
-    /// Approves commands that would need approval.
+    /// True to approve commands that need approval.
     pub auto_confirm: bool,
 }
 
@@ -97,62 +97,62 @@ impl Default for CommandPolicy {
     }
 }
 
-/// Decision about a command.
+/// A decision about a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
     /// The command may run.
     Allow {
-        /// Reason of the permission.
+        /// The reason for the permission.
         because: AllowedBy,
     },
     /// The command must not run.
     Deny {
-        /// Reason for the command's author.
+        /// The reason, for the command's author.
         reason: String,
     },
     /// The command needs approval.
     Ask {
-        /// Programs to approve; the whole command where they are unknown.
+        /// The programs to approve, or the whole command if they are unknown.
         programs: Vec<String>,
     },
 }
 
-/// Reason why a command is allowed.
+/// The reason that a command is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AllowedBy {
-    /// It runs no program that needs an entry.
+    /// The command runs no program that needs an entry.
     Harmless,
-    /// The policy's allow list covers it.
+    /// The policy's allow list covers the command.
     List,
-    /// The session's allowances cover it, perhaps with the list.
+    /// The session's allowances cover the command, perhaps together with the list.
     Session,
     /// The policy approves without asking.
     AutoConfirm,
 }
 
 impl CommandPolicy {
-    /// Returns the policy for commands that a person types: no questions, and commands as long as the system takes.
+    /// Returns the policy for commands that a person types: no questions, and a limit of [`MAX_COMMAND_CHARS`].
     pub fn typed() -> Self {
         Self { max_chars: MAX_COMMAND_CHARS, auto_confirm: true, ..Self::default() }
     }
 
     /// Decides about a command, given its session's allowances.
     ///
-    /// It considers only the command, its variables, standard input and directory: the same arguments give the same
-    /// decision. Code ([`ShellCommand::is_code`]) may be longer than other commands.
+    /// The decision depends only on the command with its variables, standard input and directory, and on the
+    /// allowances. Code ([`ShellCommand::is_code`]) may be longer than other commands.
     pub fn check(&self, command: &ShellCommand, allowed_in_session: &BTreeSet<String>) -> Decision {
         self.decide(command, allowed_in_session, false).unwrap_or_else(|Denied(reason)| Decision::Deny { reason })
     }
 
-    /// Decides the same where everything may be allowed for the session: then what would be asked about is allowed.
+    /// Decides about a command. If everything is allowed in the session, allows commands that need approval.
     pub(crate) fn check_allowed(&self, command: &ShellCommand, in_session: &Allowances) -> Decision {
         let decision = self.decide(command, &in_session.programs, in_session.everything);
         decision.unwrap_or_else(|Denied(reason)| Decision::Deny { reason })
     }
 
-    /// Returns the words of its rules that deny what begins with them.
+    /// Returns the words of the rules that deny commands by their first words.
     pub fn denied_words(&self) -> Vec<String> {
         let words = |rule: &DenyRule| match rule {
             DenyRule::Words(words) => Some(words.clone()),
@@ -172,7 +172,7 @@ impl CommandPolicy {
         let is_script = matches!(command.command, CommandLine::Script { .. });
         let (limit, advice) = match is_script {
             true => (self.max_chars.max(MAX_SCRIPT_CHARS), "write it with write_file, and run the file"),
-            false => (self.max_chars, "give it to execute_script, or write its texts with write_file"),
+            false => (self.max_chars, "use execute_script, or write long texts with write_file"),
         };
         let chars = command.command.chars();
         if chars > limit && !command.is_code {
@@ -181,7 +181,7 @@ impl CommandPolicy {
         let is_control = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
         let control = command.command.to_string().chars().find(|&c| is_control(c));
         match control.filter(|_| self.deny.contains(&DenyRule::ControlCharacters)) {
-            Some(c) => Err(Denied(format!("it holds the control character {}; leave it out", c.escape_unicode()))),
+            Some(c) => Err(Denied(format!("it contains the control character {}; remove it", c.escape_unicode()))),
             None => Ok(()),
         }
     }
@@ -218,8 +218,9 @@ impl CommandPolicy {
             _ if self.auto_confirm || everything => {
                 let danger = judge.raw.danger(&self.deny, judge.evaluates).or_else(|| self.named_in(whole));
                 if let (Some(what), Some(danger)) = (judge.unplain, danger) {
-                    let reason =
-                        format!("it is not plain ({what}), and names what is denied ({danger}); say it plainly");
+                    let reason = format!(
+                        "it is not plain ({what}), and may do what the policy denies ({danger}); write a plain command"
+                    );
                     return Err(Denied(reason));
                 }
                 if self.auto_confirm { AllowedBy::AutoConfirm } else { AllowedBy::Session }
@@ -231,7 +232,7 @@ impl CommandPolicy {
     }
 }
 
-/// Finds a simple command whose program has one of these names, with the variables that are set for it alone.
+/// Finds a simple command that runs one of these programs. Returns its name and the variables set only for it.
 pub(crate) fn program_among(line: &CommandLine, names: &[&str]) -> Option<(String, Vec<(String, String)>)> {
     let known = |word: &String| names.contains(&base_name(word)).then(|| base_name(word).to_owned());
     match line {
@@ -244,14 +245,14 @@ pub(crate) fn program_among(line: &CommandLine, names: &[&str]) -> Option<(Strin
     }
 }
 
-/// Tells whether a text has these words, not as parts of others.
+/// Returns true if a text contains these words as whole words.
 fn names(text: &str, words: &str) -> bool {
     let ends = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && !matches!(c, '_' | '-'));
     text.match_indices(words)
         .any(|(at, _)| ends(text[..at].chars().next_back()) && ends(text[at + words.len()..].chars().next()))
 }
 
-/// Returns the entry for a whole command; no two commands have the same.
+/// Returns the unique entry for a whole command.
 fn whole(command: &ShellCommand) -> String {
     let line = match &command.command {
         CommandLine::Script { script, interpreter } => format!("#!{interpreter}\n{}", script.trim()),

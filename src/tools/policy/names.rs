@@ -1,4 +1,4 @@
-//! Names of variables and builtins, and values that a shell evaluates.
+//! The names of variables and builtins, and values that a shell evaluates.
 
 use super::words::{has, is_name, marker};
 
@@ -6,7 +6,7 @@ use super::words::{has, is_name, marker};
 pub(super) const HARMLESS: &str = ": [ break builtin cd command continue declare dirs echo eval exec exit export \
     false getopts local popd printf pushd pwd read readonly return set shift test true type typeset umask unset wait";
 const SETTERS: &str = "declare export getopts local mapfile read readarray readonly typeset unset";
-/// Variables that decide which programs run or what they load, with prefixes and suffixes of such names.
+/// Variables that determine which programs run or what they load, and prefixes and suffixes of such names.
 const DECIDING: &str = "BASHOPTS BROWSER EDITOR ENV EXINIT GCONV_PATH GLOBIGNORE HOME MAKEFILES MAKEFLAGS \
     NODE_PATH PAGER PERL5DB PS0 PS1 PS2 PS3 PS4 PYTHONUSERBASE PYTHONWARNINGS RUSTC RUSTDOC RUSTFLAGS VIMINIT VISUAL \
     ZDOTDIR";
@@ -14,7 +14,7 @@ const BEGINNINGS: &str = "BASH_ DYLD_ GIT_ LD_ LESS LUA_ OPENSSL_ npm_config_";
 const ENDINGS: &str = "ASKPASS COMMAND EDITOR HOME LIB LINKER MAKEFLAGS OPT OPTIONS OPTS PAGER RSH RUNNER RUSTC RUSTFLAGS \
     SHELL SSH STARTUP WRAPPER";
 
-/// Numeric variables: shells evaluate values added to them.
+/// Numeric variables. Shells evaluate values added to them.
 const NUMBERS: &str = "HISTCMD LINENO OPTIND RANDOM SECONDS SRANDOM";
 const MEANINGS: &str = "keyword histexpand history";
 
@@ -25,9 +25,9 @@ pub(super) fn changes_meanings<'w>(mut options: impl Iterator<Item = &'w String>
     })
 }
 
-/// Tells whether a variable decides which programs run or what they load.
+/// Returns true if a variable determines which programs run or what they load.
 pub(super) fn changes_programs(name: &str) -> bool {
-    // `SRC_PATH` is a script's own; `PATH`, `PYTHONPATH`, `CLASSPATH` are not.
+    // `PATH`, `PYTHONPATH` and `CLASSPATH` count. `SRC_PATH` is probably a script's own variable.
     let is_path = name.ends_with("PATH") && !name.contains('_');
     let ends = |ending: &str| name.strip_suffix(ending).is_some_and(|rest| !rest.is_empty());
     is_path
@@ -41,12 +41,12 @@ pub(super) fn evaluates(name: &str, value: &str) -> bool {
     holds_subscript(value) || (has(NUMBERS, name) && value.contains(marker::is_open))
 }
 
-/// Tells whether a text may run commands as a variable's name or a number: shells evaluate `a[$(command)]`.
+/// Returns true if a text may run commands when used as a variable's name or a number: shells evaluate `a[$(command)]`.
 pub(super) fn holds_subscript(text: &str) -> bool {
     text.contains(['[', marker::BRACKET]) && (text.contains("$(") || text.contains('`'))
 }
 
-/// Names the part of a builtin that is not plain: it sets a deciding variable, or evaluates its words.
+/// Names the unplain part of a builtin: it sets a deciding variable, or evaluates its words.
 pub(super) fn builtin(name: &str, arguments: &[String]) -> Option<&'static str> {
     let any = |is: &dyn Fn(&str) -> bool| arguments.iter().any(|word| is(word));
     let option = |letters: &[char]| any(&|word| word.starts_with('-') && word.contains(letters));
@@ -67,7 +67,7 @@ pub(super) fn builtin(name: &str, arguments: &[String]) -> Option<&'static str> 
             let again = arguments.iter().skip(1).take(2).any(|word| word.starts_with("-v"));
             again || arguments.iter().take(2).any(|word| names(word.trim_start_matches("-v")))
         }
-        // It may expand to `-v`.
+        // The first argument may expand to `-v`.
         "printf" => arguments
             .first()
             .is_some_and(|word| word.starts_with(marker::is_open) && word.chars().all(|c| is_name(c) || marker::is(c))),
@@ -77,7 +77,7 @@ pub(super) fn builtin(name: &str, arguments: &[String]) -> Option<&'static str> 
         _ => false,
     };
     if is_unplain || (sets && any(&changes)) {
-        Some("a variable that decides what runs, or is set or tested by its name")
+        Some("a variable that determines which programs run, or is set or tested by name")
     } else if (sets && any(&|word| left(word).contains('[')))
         || ((sets || has("[ break continue exit let printf return shift test umask wait", name))
             && any(&holds_subscript))

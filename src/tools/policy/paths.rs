@@ -1,26 +1,26 @@
-//! Targets of paths, from their text.
+//! The targets of paths, determined from their text.
 
 use super::words::{has, marker};
 
-/// Prefixes of device files that are disks, or the memory.
+/// Prefixes of device files of disks or memory.
 const DISKS: &str = "sd hd vd xvd nvme mmcblk dm- md mapper/ disk/ loop nbd mem kmem";
-/// Directories below `/` that a system needs whole.
+/// Directories below `/` that a system needs as a whole.
 const SYSTEM: &str = "Users bin boot dev etc home lib lib32 lib64 root sbin usr var";
-/// Files that stop a system or shut its users out when a command writes them.
+/// Files that break a system or lock its users out if a command writes them.
 const VITAL: &str = "/etc/fstab /etc/group /etc/gshadow /etc/passwd /etc/shadow /etc/sudoers /proc/sysrq-trigger";
 const PATH_MAX: usize = 256;
 
-/// Tells whether a path covers a whole protected directory.
+/// The coverage of protected directories by a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whole {
-    /// It is one, or covers all of its entries.
+    /// The path is a protected directory, or covers all of its entries.
     Yes,
-    /// It does from some directories.
+    /// The path may cover one, depending on the working directory.
     Perhaps,
     No,
 }
 
-/// Working directory of a command: below `/`, below home, or below the workspace's root.
+/// The working directory of a command: below `/`, below home, or below the workspace's root.
 #[derive(Debug, Default)]
 pub(super) struct WorkingDirectory {
     directory: String,
@@ -36,7 +36,7 @@ impl WorkingDirectory {
         self.left = true;
     }
 
-    /// Follows a change of directory; a long path makes it unknown.
+    /// Follows a change of directory. A long path makes the directory unknown.
     pub(super) fn go(&mut self, target: &str) {
         self.directory = self.tidied(target);
         self.left |= target == "-" || self.directory.contains(marker::is_open);
@@ -76,7 +76,7 @@ impl WorkingDirectory {
         self.is_disk(path) || has(VITAL, &self.tidied(path))
     }
 
-    /// Returns true if a path covers a directory that the system needs: `/etc`, `/home/*`, `/e*`, or anything in `/proc`.
+    /// Returns true if a path covers a directory that the system needs: `/etc`, `/home/*`, `/e*`, or any in `/proc`.
     pub(super) fn is_system(&self, path: &str) -> bool {
         let is_full = path.starts_with('/') || (self.directory.starts_with('/') && !self.left);
         let tidied = self.tidied(path);
@@ -87,7 +87,7 @@ impl WorkingDirectory {
             || (is_top && below.split('/').all(|part| part.is_empty() || part.starts_with(marker::is_glob)))
     }
 
-    /// Tells whether a path without expansions covers `/`, the home directory or a directory above the workspace.
+    /// Returns the path's coverage of `/`, the home directory and directories above the workspace. `No` for expansions.
     pub(super) fn whole(&self, path: &str) -> Whole {
         let holds_all = |path: &str| {
             let all = |part: &str| part.is_empty() || part.trim_start_matches('.').starts_with(marker::is_glob);
@@ -104,12 +104,12 @@ impl WorkingDirectory {
     }
 }
 
-/// Tells whether writing to a path changes nothing, as far as its text tells.
+/// Returns true if writing to a path has no effect, judging from its text.
 pub(super) fn is_sink(path: &str) -> bool {
     path.strip_prefix("/dev/").is_some_and(|device| has("null zero full tty", device)) || is_stream(path)
 }
 
-/// Tells whether a path is an open stream; writing to it writes any file that the stream reads.
+/// Returns true if a path is an open stream. Writing to it writes any file that the stream reads.
 pub(super) fn is_stream(path: &str) -> bool {
     let is_number = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_digit());
     path.strip_prefix("/dev/")

@@ -1,4 +1,4 @@
-//! Rules for `evaluate_python`.
+//! The rules for `evaluate_python`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,14 +9,14 @@ use crate::backends::PythonEvaluator;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PythonPlace {
-    /// In a process of this program, which reaches nothing but what it is given; without the most of Python's library.
+    /// In a process of foldspace that can reach only its inputs, without most of Python's standard library.
     InProcess,
-    /// By python3 in the workspace's shell: in its container. Where there is none, it runs as any other command.
+    /// With python3 in the workspace's shell, in its container. Without a container, it runs like any other command.
     Container,
 }
 
 impl PythonPlace {
-    /// Returns the word for it in options and events.
+    /// Returns the place's name in options and events.
     pub fn word(self) -> &'static str {
         match self {
             Self::InProcess => "in-process",
@@ -25,7 +25,7 @@ impl PythonPlace {
     }
 }
 
-/// Rules of a tool runner for `evaluate_python`.
+/// A tool runner's rules for `evaluate_python`.
 ///
 /// ```
 /// use foldspace::tools::{PythonPlace, PythonRules, ShellRules};
@@ -35,9 +35,9 @@ impl PythonPlace {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PythonRules {
-    /// Place where code runs. By default it is the container of a session that has one, and in process for others.
+    /// The place where code runs. By default, the session's container if it has one, else in process.
     pub place: Option<PythonPlace>,
-    /// Characters that code in process may have; at most 48,000.
+    /// The limit for the characters of code in process, at most 48,000.
     pub code_chars: usize,
 }
 
@@ -48,8 +48,8 @@ impl Default for PythonRules {
 }
 
 impl PythonRules {
-    /// Returns the place that is named, or the usual one for a shell that is sandboxed or not, or for no shell: a host's
-    /// commands have no sandbox, and the process has one.
+    /// Returns the configured place, or the default for a sandboxed shell, an unsandboxed shell or no shell. The
+    /// default prefers a sandbox: the process has one, and commands on the host do not.
     pub(crate) fn place_beside(&self, is_sandboxed: Option<bool>) -> PythonPlace {
         let usual = match is_sandboxed {
             Some(true) => PythonPlace::Container,

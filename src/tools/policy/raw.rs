@@ -1,4 +1,4 @@
-//! Scan of a text that is not plain for dangers that several parts form together.
+//! Scans unplain text for dangers that several parts form together.
 
 use super::dangers::{RuleVerdict, has_option, is_dangerous, is_fetcher, is_narrowed, judge};
 
@@ -6,25 +6,25 @@ use super::paths::{Whole, WorkingDirectory};
 use super::rule::DenyRule;
 use super::words::{RedirectKind, Simple, base_name, has, marker};
 
-/// Programs that only inspect, print or store: their arguments are not searched.
+/// Programs that only inspect, print or store. Their arguments are not searched.
 const INERT: &str = "ack ag apropos cat command du echo egrep fgrep file git grep head help hexdump less ls lsblk man \
     more od printf readlink realpath rg stat tail tee test type wc whatis whereis which [";
 
 #[derive(Default)]
 pub(super) struct Raw {
-    /// Rules that deny a command of the text if its target is one that other parts name.
+    /// The rules that deny a command of the text if another part supplies its target.
     pub(super) open: Vec<DenyRule>,
-    /// A part that others may take names `/` or home.
+    /// True if a part that may supply a target names `/` or home.
     pub(super) roots: bool,
     pub(super) finds: bool,
     disks: bool,
-    /// `rm` gets a command's output.
+    /// True if `rm` receives a command's output.
     is_given: bool,
     flags: bool,
 }
 
 impl Raw {
-    /// Records the parts that a command names. `held` tells that other parts may read its output.
+    /// Records the parts that a command names. `held` is true if other parts may read its output.
     pub(super) fn see(&mut self, command: &Simple, held: bool, rules: &[DenyRule], place: &WorkingDirectory) {
         let mut targets = command.redirects.iter().filter(|(kind, _)| *kind == RedirectKind::Write).peekable();
         let held = held || command.piped || targets.peek().is_some();
@@ -54,7 +54,7 @@ impl Raw {
         let mut words: Vec<String> = given.flat_map(pieces).collect();
         match words.iter().position(|word| is_dangerous(base_name(word))) {
             Some(at) => drop(words.drain(..at)),
-            // The program is unknown; words after a substitution stand alone.
+            // The program is unknown. Words after a substitution are separate commands.
             None => {
                 let unknown = words.iter().position(|word| word.contains(marker::is_open)).map(|at| at + 1);
                 let Some(start) = unknown.or(first.starts_with('-').then_some(0)) else { return };
@@ -101,10 +101,10 @@ impl Raw {
     }
 }
 
-/// Tells whether a path names `/` or home, whatever the directory.
+/// Returns true if a path names `/` or home, from any directory.
 fn is_root(path: &str) -> bool {
     path.starts_with(['/', marker::HOME]) && WorkingDirectory::default().whole(path) == Whole::Yes
 }
 
 pub(super) const RUNS_FETCHED: &str =
-    "it would run what it has just fetched from the network; save it, look at it, then run it";
+    "it would run data just fetched from the network; save the data, inspect it, then run it";

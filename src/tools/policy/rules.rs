@@ -9,36 +9,35 @@ use crate::backends::{CallerProcess, HostCaller, Shell, ShellError};
 use crate::tools::call::approver::Asker;
 use crate::tools::workspace::capture::CaptureBudget;
 
-/// Rules of a tool runner for commands.
+/// A tool runner's rules for commands.
 #[derive(Clone, Default)]
 pub struct ShellRules {
-    /// Policy that decides which commands may run.
+    /// The policy for commands.
     pub policy: CommandPolicy,
-    /// Approver for commands that the policy can't decide; without one they are refused.
+    /// The approver of commands that need approval. Without an approver, these commands are refused.
     pub asker: Option<Arc<dyn Asker>>,
-    /// Rules for Python code.
+    /// The rules for Python code.
     pub python: PythonRules,
-    /// Limits for the contents kept of files that commands write.
+    /// The limits for storing the contents of files that commands write.
     pub budget: CaptureBudget,
-    /// Time limits of commands.
+    /// The time limits of commands.
     pub time: CommandTime,
-    /// Advice how to allow a command that could not be approved, for its author; by default the command line's ways.
+    /// The advice to a command's author how to allow a command that could not be approved; by default for the CLI.
     pub advice: Option<Arc<str>>,
-    /// Text for a shell that starts the Docker daemon when a command on the host runs `docker` and nothing answers. The
-    /// policy's denials hold for it.
+    /// The shell text that starts the Docker daemon when a command on the host runs `docker` and the daemon does not
+    /// answer. The policy's denials apply to it.
     pub start_docker: Option<Arc<str>>,
-    /// The process on whose behalf commands run that no sandbox is around.
+    /// The calling process, for unsandboxed commands.
     pub caller: HostCaller,
 }
 
 crate::engine::debug_by!(ShellRules, |rules| policy: rules.policy);
 
 impl ShellRules {
-    /// Returns the process on whose behalf a command runs in a shell. `None` stands for this process, or for a shell in a
-    /// sandbox.
+    /// Returns the calling process for commands in a shell. `None` for this process, or for a sandboxed shell.
     ///
     /// # Errors
-    /// [`ShellError::Blocked`]: the command would run outside of the sandbox that the process is in.
+    /// [`ShellError::Blocked`]: the command would run outside of the caller's sandbox.
     pub(crate) fn caller_in(&self, shell: &dyn Shell) -> Result<Option<Arc<CallerProcess>>, ShellError> {
         if shell.properties().sandboxed {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! Split of shell text into simple commands: in one pass, without recursion or failure. It parses only simple commands
-//! and their joins. It marks all else as not plain and splits it anyway, so that it can be compared with the deny list.
+//! Splits shell text into simple commands, in one pass without recursion or errors. Parses only simple commands and
+//! their joins. All other syntax is marked as not plain, but still split for the comparison with the deny list.
 
 use super::words::{RedirectKind, Simple, SplitScript, Word, is_name, marker, unmarked};
 
@@ -21,13 +21,13 @@ struct Tokenizer<'t> {
     word: Option<Word>,
     redirect: Option<RedirectKind>,
     double: bool,
-    /// Character that closes each open substitution or subshell, and whether it was opened in quotes.
+    /// The closing character of each open substitution or subshell; true if it was opened in quotes.
     open: Vec<(char, bool)>,
     braces: usize,
-    /// Names and depths of the functions whose bodies are open.
+    /// The names and depths of the functions with open bodies.
     functions: Vec<(String, usize)>,
     pipes: bool,
-    /// The line has a `&>`, which shells read in two ways.
+    /// True if the line has a `&>`, which shells read in two ways.
     has_both: bool,
     wants: bool,
     line: usize,
@@ -39,9 +39,9 @@ impl SplitScript {
         while let Some(c) = reader.take() {
             if reader.double { reader.in_double(c) } else { reader.plainly(c) }
         }
-        reader.odd_if(reader.double || !reader.open.is_empty(), "something is opened and never closed");
+        reader.odd_if(reader.double || !reader.open.is_empty(), "an unclosed quote or parenthesis");
         reader.end_command(Join::End);
-        reader.odd_if(reader.wants, "it ends too early");
+        reader.odd_if(reader.wants, "an operator at the end");
         reader.documents();
         reader.script
     }
@@ -69,7 +69,7 @@ impl Tokenizer<'_> {
         self.rest = self.rest.get(bytes..).unwrap_or_default();
     }
 
-    /// Skips a text that comes next; tells whether it did.
+    /// Skips a text if it is next. Returns true if it was.
     fn takes(&mut self, text: &str) -> bool {
         let found = self.rest.starts_with(text);
         self.skip(if found { text.len() } else { 0 });
@@ -86,7 +86,7 @@ impl Tokenizer<'_> {
             '\\' => match self.take() {
                 Some('\n') => {}
                 Some(c) => self.word().push(unmarked(c)),
-                None => self.odd("it ends with a backslash"),
+                None => self.odd("a backslash at the end"),
             },
             '\'' => self.single(),
             '"' => {
@@ -129,7 +129,7 @@ impl Tokenizer<'_> {
             ',' if self.word.as_ref().is_some_and(|word| word.braces) => self.word().push(marker::BRACE),
             '{' if !begins || !self.rest.starts_with([' ', '\t', '\n']) => self.word().push(marker::BRACE),
             c if marker::is(c) => {
-                self.odd("an unknown text");
+                self.odd("a private-use character");
                 self.word().push(marker::UNKNOWN);
             }
             c => self.word().push_bare(c),
@@ -154,7 +154,7 @@ impl Tokenizer<'_> {
         self.word.get_or_insert_default().text.extend(text.chars().map(unmarked));
         self.skip(end);
         let closed = self.take().is_some();
-        self.odd_if(!closed, "a quote is never closed");
+        self.odd_if(!closed, "an unclosed quote");
     }
 
     fn in_double(&mut self, c: char) {
@@ -168,7 +168,7 @@ impl Tokenizer<'_> {
             '$' => self.dollar(),
             '`' => self.tick(),
             c => {
-                self.odd_if(marker::is(c), "an unknown text");
+                self.odd_if(marker::is(c), "a private-use character");
                 self.word().push(unmarked(c));
             }
         }
@@ -187,7 +187,7 @@ impl Tokenizer<'_> {
                 self.word().push(marker::UNKNOWN);
                 if c == '\'' {
                     self.skip(1);
-                    // Its text is not inspected; a quote in it may be escaped.
+                    // Skip the text. A quote in it may be escaped.
                     while self.take().is_some_and(|c| c != '\'' && (c != '\\' || self.take().is_some())) {}
                 }
             }
@@ -202,13 +202,13 @@ impl Tokenizer<'_> {
             }
             c => {
                 self.odd_if(matches!(c, '\\' | '['), "a `$` before a backslash or bracket");
-                // It is not quoted: a here-document that ends with it is expanded.
+                // Not quoted: a here-document with a delimiter that contains `$` is expanded.
                 if self.double { self.word().push('$') } else { self.word().push_bare('$') }
             }
         }
     }
 
-    /// Reads `${NAME}`, perhaps with a literal default, or the beginning of another expansion.
+    /// Reads `${NAME}`, perhaps with a literal default or pattern, or the beginning of another expansion.
     fn parameter(&mut self) {
         let is_literal = |c: char| is_name(c) || "-./:@%#+?,*".contains(c);
         let inner = &self.rest[1..];
@@ -229,7 +229,7 @@ impl Tokenizer<'_> {
             false => marker::UNKNOWN.to_string(),
         };
         self.odd_if(!is_plain, "an expansion with more than a name");
-        // Text after a name that is not plain is split as it comes.
+        // Text after an unplain name is split like other text.
         self.skip(if is_plain { inner.len() + 2 } else { 1 + inner.len() - rest.len() });
         self.word().text.push_str(&text);
     }
@@ -241,7 +241,7 @@ impl Tokenizer<'_> {
         }
     }
 
-    /// Ends the outer command and begins an inner one, whose output is a word of the outer one.
+    /// Ends the outer command and begins an inner command. Its output is a word of the outer command.
     fn substitute(&mut self, closes: char) {
         self.word().push(marker::OUTPUT);
         self.enter(closes, "a substitution");
@@ -254,7 +254,7 @@ impl Tokenizer<'_> {
         self.open.push((closes, double));
     }
 
-    /// Ends a substitution or a subshell; the words after it are split as a separate command.
+    /// Ends a substitution or a subshell. The words after it are split as a separate command.
     fn leave(&mut self, closes: char) {
         self.odd("a `)` or a backtick");
         self.end_command(Join::End);
@@ -298,7 +298,7 @@ impl Tokenizer<'_> {
             }
         };
         let another = self.redirect.replace(kind).is_some();
-        self.odd_if(another, "a redirection without a word");
+        self.odd_if(another, "a redirection without a target");
     }
 
     /// Reads `&>`, which POSIX shells read as `&` and `>`.
@@ -309,7 +309,7 @@ impl Tokenizer<'_> {
         let ends = behind.is_some_and(|rest| rest.is_empty() || rest.starts_with(['\n', ';', '|', '&']));
         self.odd_if(!ends, "`&>`, which shells read in two ways");
         if !ends && !std::mem::replace(&mut self.has_both, true) {
-            // The command of a POSIX shell; this text holds the line's next `&>`, too.
+            // The command for a POSIX shell. This text also contains the line's next `&>`.
             let line = self.rest.lines().next().unwrap_or_default();
             self.script.steps += line.len();
             self.script.bodies.push(format!(">{line}"));
@@ -356,13 +356,13 @@ impl Tokenizer<'_> {
     fn add_redirect(&mut self, target: String, is_bare: bool) {
         let Some(kind) = self.redirect.take() else { return };
         let closes = kind == RedirectKind::Copy && target.starts_with('-') && target.len() > 1;
-        self.odd_if(closes, "a word right behind `>&-`");
+        self.odd_if(closes, "a word directly after `>&-`");
         let is_stream = !target.is_empty() && target.chars().all(|c| c.is_ascii_digit() || c == '-');
         let kind = match kind {
             RedirectKind::Copy if is_stream => return,
             RedirectKind::Copy => RedirectKind::Write,
             RedirectKind::Document(strips, _) => {
-                self.odd_if(target.chars().any(marker::is), "a here-document whose end is not plain");
+                self.odd_if(target.chars().any(marker::is), "a here-document with an expansion in its delimiter");
                 RedirectKind::Document(strips, !is_bare)
             }
             kind => kind,
@@ -388,7 +388,7 @@ impl Tokenizer<'_> {
     fn end_command(&mut self, join: Join) {
         self.end_word();
         let dangling = self.redirect.take().is_some();
-        self.odd_if(dangling, "a redirection without a word");
+        self.odd_if(dangling, "a redirection without a target");
         let mut command = std::mem::take(&mut self.command);
         if command.words.is_empty() && command.assignments.is_empty() && command.redirects.is_empty() {
             self.odd_if(join != Join::End, "an operator without a command");
@@ -426,7 +426,7 @@ impl Tokenizer<'_> {
             let line = if strips { line.trim_start_matches('\t') } else { line };
             if line == end {
                 if !quoted && body.contains(['$', '`']) {
-                    // Quotes mean nothing there.
+                    // Quotes have no meaning in a here-document.
                     self.script.bodies.push(format!("echo \"{}\"", body.replace('"', " ")));
                 }
                 return body;
@@ -434,7 +434,7 @@ impl Tokenizer<'_> {
             self.odd_if(!quoted && line.ends_with('\\'), "a here-document that joins lines");
             body.extend([line, "\n"]);
         }
-        self.odd("a here-document that never ends");
+        self.odd("an unterminated here-document");
         body
     }
 }

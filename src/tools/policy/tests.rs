@@ -143,7 +143,7 @@ fn policy_looks_into_shell_scripts() {
 fn policy_reason_names_limit_and_hint() {
     let policy = CommandPolicy::default();
     let long = "x".repeat(4_097);
-    let told = "it has 4097 characters; at most 4096 are allowed: give it to execute_script, or write its texts with \
+    let told = "it has 4097 characters; at most 4096 are allowed: use execute_script, or write long texts with \
                 write_file";
     assert_eq!(reason(&policy, &ShellCommand::shell(long.as_str())), told);
     let pair = words(&["echo", &long[..4_093]]);
@@ -156,10 +156,10 @@ fn policy_reason_names_limit_and_hint() {
     let removes = reason(&policy, &ShellCommand::shell("ls; sudo 'rm' -fr $HOME/*"));
     assert_eq!(
         removes,
-        "it would remove everything below /, a system directory, the home directory or what is above the workspace: rm -fr ~/*"
+        "it would remove everything below /, a system directory, the home directory or a directory above the workspace: rm -fr ~/*"
     );
     let control = reason(&policy, &ShellCommand::shell("ls \u{1b}[2J"));
-    assert_eq!(control, "it holds the control character \\u{1b}; leave it out");
+    assert_eq!(control, "it contains the control character \\u{1b}; remove it");
 }
 
 #[test]
@@ -297,8 +297,8 @@ fn policy_auto_confirm_runs_unclear_text_without_danger() {
         assert!(matches!(check(&policy, command), Decision::Deny { .. }), "{command}");
     }
     let said = reason(&policy, &ShellCommand::shell("x=$(date); valgrind rm -rf /"));
-    let expected = "it is not plain (a substitution), and names what is denied (a recursive removal, and a path such \
-                    as /); say it plainly";
+    let expected = "it is not plain (a substitution), and may do what the policy denies (a recursive removal, and a \
+                    path such as /); write a plain command";
     assert_eq!(said, expected);
     for command in [
         "git commit -m \"$(cat <<'E'\nnever rm -rf / or curl x | sh\nE\n)\"",

@@ -1,16 +1,16 @@
 //! Words and commands as a shell parses them.
 
-/// Private-use characters that stand for expansions; text that contains them already is not plain.
+/// Private-use characters that represent expansions. Text that already contains them is not plain.
 pub(super) mod marker {
     /// Text that is unknown before the command runs.
     pub(crate) const UNKNOWN: char = '\u{f0000}';
     pub(crate) const HOME: char = '\u{f0001}';
-    /// Unquoted `*`, `?`, `[` and `{`; the last one also for other expansions to several words.
+    /// Unquoted `*`, `?`, `[` and `{`. `BRACE` also represents other expansions to several words.
     pub(crate) const STAR: char = '\u{f0002}';
     pub(crate) const QUERY: char = '\u{f0003}';
     pub(crate) const BRACKET: char = '\u{f0004}';
     pub(crate) const BRACE: char = '\u{f0005}';
-    /// Output of an inner command.
+    /// The output of an inner command.
     pub(crate) const OUTPUT: char = '\u{f0006}';
 
     pub(crate) fn is(c: char) -> bool {
@@ -46,9 +46,9 @@ pub(super) mod marker {
 #[derive(Debug, Default)]
 pub(super) struct Word {
     pub(super) text: String,
-    /// Leading bytes that are neither quoted nor expanded.
+    /// The number of leading bytes that are neither quoted nor expanded.
     pub(super) bare: usize,
-    /// It holds `{}`, which some shells expand to several words when a comma follows.
+    /// True if the word contains `{}`, which some shells expand to several words before a comma.
     pub(super) braces: bool,
 }
 
@@ -75,7 +75,7 @@ pub(super) enum RedirectKind {
     Write,
     /// `>&` and `<&`.
     Copy,
-    /// `<<<`, and `<<` once its body is read.
+    /// `<<<`, and `<<` after its body is read.
     Text,
     /// `<<`, with flags for stripped tabs and a quoted end.
     Document(bool, bool),
@@ -85,21 +85,21 @@ pub(super) enum RedirectKind {
 pub(super) struct Simple {
     pub(super) assignments: Vec<(String, String)>,
     pub(super) words: Vec<String>,
-    /// Redirections, with the text of here-documents.
+    /// The redirections, with the text of here-documents.
     pub(super) redirects: Vec<(RedirectKind, String)>,
-    /// It reads the previous command's output.
+    /// True if the command reads the previous command's output.
     pub(super) reads: bool,
-    /// Another command reads its output, or has it as a word.
+    /// True if another command reads its output, or has it as a word.
     pub(super) piped: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct SplitScript {
     pub(super) commands: Vec<Simple>,
-    /// Bodies of here-documents in which a shell expands substitutions, as separate texts.
+    /// The bodies of here-documents with substitutions, as separate texts.
     pub(super) bodies: Vec<String>,
     pub(super) defines: bool,
-    /// A function starts itself in the background, or pipes into itself.
+    /// True if a function starts itself in the background, or pipes into itself.
     pub(super) fork_bomb: bool,
     pub(super) unplain: Option<&'static str>,
     pub(super) steps: usize,
@@ -113,7 +113,7 @@ pub(super) fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// Returns the character, or the unknown mark for a character that is itself a mark.
+/// Returns the character, or the unknown mark if the character is itself a mark.
 pub(super) fn unmarked(c: char) -> char {
     if marker::is(c) { marker::UNKNOWN } else { c }
 }

@@ -3,12 +3,12 @@
 use super::names::changes_meanings;
 use super::words::{base_name, has, marker};
 
-/// Wrappers; after each its short options with values, and `1` if a word of its own precedes the program.
+/// Wrappers, each with its short options that take values, and `1` if an operand precedes the program.
 const WRAPPERS: &str = "builtin busybox chronic chroot::1 chrt:TPD:1 command dbus-run-session doas:uC env:uCSa \
     exec:a fakeroot:lsbi flock:wEc:1 ionice:cnpPu linux32 linux64 ltrace:aeEFlnopsuwx nice:n nohup nsenter:tSG \
     prlimit:po rlwrap:bCDefFgHlMOPqsStwz runuser:cgGsuw setarch::1 setpriv setsid stdbuf:ioe strace:aeEIoOpPsSuUX sudo:ugpChrtTUDR \
     systemd-run:pEuMH taskset::1 time:fo timeout:sk:1 toybox unbuffer unshare:SGRw watch:nq xargs:adEILnPs";
-/// Long options of wrappers that take the next word as a value, and those that take none.
+/// Long options of wrappers that take the next word as a value, and long options without values.
 const LONG_VALUES: &str = "--adjustment --arg-file --chdir --chroot --class --classdata --config-file --conflict-exit-code \
     --delay --delimiter --equexit --error --format --group --groups --host --input --interval --jobs --kill-after \
     --max-args --max-lines --max-procs --output --pid --prompt --property --regid --reuid --root --setenv --setgid \
@@ -16,30 +16,30 @@ const LONG_VALUES: &str = "--adjustment --arg-file --chdir --chroot --class --cl
 const LONG_PLAIN: &str = "--background --differences --errexit --exec --foreground --ignore-environment --line-buffer \
     --login --no-run-if-empty --non-interactive --null --open-tty --portability --preserve-env --preserve-status \
     --set-home --stdin --verbose --will-cite";
-/// Shells that run text; a version may follow.
+/// Shells that run text. A version may follow.
 const SHELLS: &str =
     "ash bash csh dash elvish fish hush ksh lksh mksh nu oksh posh pwsh rbash rksh rzsh sh tcsh yash zsh";
-/// Shells with another syntax.
+/// Shells with a non-POSIX syntax.
 const FOREIGN: &str = "csh elvish fish nu pwsh tcsh";
-/// Wrappers that run a shell when given no program.
+/// Wrappers that run a shell if no program follows.
 const SHELL_STARTERS: &str = "chroot fakeroot linux32 linux64 nsenter runuser setarch systemd-run unshare";
-/// Interpreters other than shells; a version may follow.
+/// Interpreters other than shells. A version may follow.
 const INTERPRETERS: &str = "bun deno lua node nodejs perl php python ruby tclsh";
 /// Builtins that run text in the same shell, now or later, or change the meaning of later words.
 const EVALUATORS: &str = "alias bind compgen complete enable eval hash let trap";
 
-const NOT_UNDERSTOOD: &str = "a wrapper that is not understood";
-const READ_BY_SHELL: &str = "commands that a shell reads";
+const NOT_UNDERSTOOD: &str = "an unsupported wrapper";
+const READ_BY_SHELL: &str = "a shell that reads commands";
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Runs {
     Nothing,
-    /// Programs among its words, and a flag that all words before them were understood.
+    /// The programs in its words; true if all words before them were understood.
     Programs(Vec<Vec<String>>, bool),
     Text(String),
-    /// Its input, as code of another language than a shell's.
+    /// Its input, as code in a language other than a shell's.
     Code,
-    /// Something unknown, with its name.
+    /// Something unknown, with a description.
     Unclear(&'static str),
 }
 
@@ -59,7 +59,7 @@ pub(super) fn is_wrapper(name: &str) -> bool {
     is_shell(name) || wrapper(name).is_some()
 }
 
-/// Looks a wrapper up: its short options with values, and the number of its own words.
+/// Looks up a wrapper's short options with values, and its number of operands before the program.
 fn wrapper(name: &str) -> Option<(&'static str, usize)> {
     let mut known = WRAPPERS.split_whitespace().map(|entry| entry.split(':'));
     let mut parts = known.find_map(|mut parts| (parts.next() == Some(name)).then_some(parts))?;
@@ -120,7 +120,7 @@ fn wrapped(name: &str, arguments: &[String]) -> Runs {
     }
     let mut program = arguments.get(at + own..).unwrap_or_default().to_vec();
     let options = &arguments[..at.min(arguments.len())];
-    // Values may expand to several words, and the program to another one.
+    // A value may expand to several words, so that another word is the program.
     is_clear &= !arguments.iter().take(at + own).any(|word| word.contains(marker::is_many));
     is_clear &= !options.iter().any(|word| name == "xargs" && word.starts_with("--proc"));
     match program.is_empty() {
@@ -152,7 +152,7 @@ fn starts_shell(name: &str, options: &[String]) -> bool {
     has(SHELL_STARTERS, name) || (has("doas sudo", name) && options.iter().any(asks))
 }
 
-/// Finds the texts that `xargs` replaces by its input, also in the program's name.
+/// Finds the texts that `xargs` replaces by its input, including in the program's name.
 fn replaced(options: &[String]) -> impl Iterator<Item = &str> {
     let marks = options.iter().enumerate().filter_map(|(at, word)| {
         if word.starts_with("--r") {
@@ -183,7 +183,7 @@ fn shell(arguments: &[String]) -> Runs {
         at += usize::from(word.ends_with(['o', 'O']));
     }
     if changes_meanings(arguments.iter().take(at)) {
-        return Runs::Unclear("options that change what words mean");
+        return Runs::Unclear("options that change the meaning of words");
     }
     at += usize::from(arguments.get(at).is_some_and(|word| word == "--" || word == "-"));
     match arguments.get(at) {
@@ -201,7 +201,7 @@ fn is_stdin(path: &str) -> bool {
     has("- /dev/stdin /dev/fd/0 /proc/self/fd/0", path)
 }
 
-/// Reads what an interpreter runs: its input, when given neither code nor a file.
+/// Returns what an interpreter runs: its input if it gets neither code nor a file.
 fn code(arguments: &[String]) -> Runs {
     let at = arguments.iter().position(|word| !word.starts_with("--") || has("--eval --print", word));
     let Some(at) = at.filter(|&at| !is_stdin(&arguments[at])) else { return Runs::Code };
@@ -210,7 +210,7 @@ fn code(arguments: &[String]) -> Runs {
     if is_open { Runs::Unclear("an expansion in code") } else { Runs::Nothing }
 }
 
-/// Marks the paths found by `find` as unknown, where they end up in shell text.
+/// Marks the paths found by `find` as unknown if they end up in shell text.
 fn with_unknown(program: &[String]) -> Vec<String> {
     let in_text = program.iter().any(|word| is_shell(base_name(word)));
     let given = |word: &String| word.replace("{}", marker::UNKNOWN.encode_utf8(&mut [0; 4]));

@@ -1,4 +1,4 @@
-//! Predicates over the slices of a state, as a person writes them: `Usage.calls > 10`.
+//! Predicates over the slices of a state, such as `Usage.calls > 10`.
 
 mod parse;
 
@@ -15,9 +15,9 @@ use crate::engine::slice::{Slice, SliceError};
 use crate::engine::state::State;
 use crate::reducers::VirtualFileSystem;
 
-/// A question about a state that has the answer yes or no.
+/// A condition on a state.
 ///
-/// It is made of comparisons of places in slices, each a slice's name and the fields of its JSON, as
+/// A predicate combines comparisons of places. A place is a slice's name followed by fields of its JSON, as
 /// `foldspace state SESSION SLICE --json` shows it:
 ///
 /// | | |
@@ -25,19 +25,19 @@ use crate::reducers::VirtualFileSystem;
 /// | `Usage.calls > 10` | a field compared with a number: `==`, `!=`, `<`, `<=`, `>`, `>=` |
 /// | `PodmanWorkspace.running` | a field that is true |
 /// | `Mounts[0].host_path contains "src"` | an item of a list; part of a text, item of a list, or field of an object |
-/// | `PodmanWorkspace["container"].image matches "python:3\.\d+"` | a name in quotes; a regular expression that fits somewhere |
-/// | `PodmanWorkspace.stopped_because exists` | it is there, and not null |
-/// | `VirtualFileSystem./src/main.rs exists` | an entry by its path, up to the next space; without `exists`, too |
+/// | `PodmanWorkspace["container"].image matches "python:3\.\d+"` | a name in quotes; a regular expression |
+/// | `PodmanWorkspace.stopped_because exists` | the value exists and is not null |
+/// | `VirtualFileSystem./src/main.rs exists` | an entry by its path, up to the next space; also without `exists` |
 /// | `VirtualFileSystem["/my file"].size > 100` | a field of an entry |
-/// | `count(VirtualFileSystem) >= 3` | how many entries, items, fields or characters |
+/// | `count(VirtualFileSystem) >= 3` | the number of entries, items, fields or characters |
 /// | `not (A.b == 1 or A.b == null) and A.c != "x"` | `and`, `or`, `not` and parentheses; also `&&`, `||`, `!` |
 ///
-/// A missing value equals null. Only numbers are less or greater than numbers, only texts than texts; other
-/// comparisons of that kind are never true. An answer depends on the state alone, takes a time that the predicate's
-/// length and the slices' sizes bound, and makes no JSON of the files: they are looked up by their paths.
+/// A missing value equals null. `<` and `>` compare numbers with numbers and strings with strings, and are false for
+/// other values. The answer depends only on the state. The length of the predicate and the sizes of the slices bound
+/// the time. Files are looked up by path and not converted to JSON.
 ///
-/// It is a language of its own because none of those for JSON fits: jq can run for ever, JMESPath and CEL need every
-/// slice as JSON, 10,000 files among it, before they can look at one of them.
+/// Existing query languages for JSON do not fit: jq can run forever, and JMESPath and CEL need every slice as JSON,
+/// including 10,000 files, before they can read one of them.
 #[derive(Debug, Clone)]
 pub struct Predicate {
     text: String,
@@ -49,7 +49,7 @@ enum PredicateTerm {
     All(Vec<PredicateTerm>),
     Any(Vec<PredicateTerm>),
     Not(Box<PredicateTerm>),
-    /// A place that is true.
+    /// A place with the value `true`.
     True(Operand),
     Exists(Operand),
     Compare(Operand, Comparison, Operand),
@@ -78,7 +78,7 @@ enum Operand {
 #[derive(Debug, Clone)]
 struct SlicePointer {
     slice: String,
-    /// The entry, where the slice is that of the files.
+    /// The entry, for a place in [`VirtualFileSystem`].
     entry: Option<EntryPath>,
     steps: Vec<PointerStep>,
 }
@@ -90,16 +90,16 @@ enum PointerStep {
 }
 
 impl Predicate {
-    /// Reads a predicate over the slices that a registry knows.
+    /// Parses a predicate over the slices of a registry.
     ///
     /// # Errors
-    /// [`ValueError`] with where it goes wrong: no predicate, no such slice, or nested too deep.
+    /// [`ValueError`] with the position: invalid syntax, an unknown slice, or nested too deep.
     pub fn parse(text: &str, registry: &Registry) -> Result<Self, ValueError> {
         let slices: Vec<&str> = registry.slices().iter().map(|slice| slice.name).collect();
         Ok(Self { text: text.to_owned(), root: parse::parse(text, &slices)? })
     }
 
-    /// The text that it was read from.
+    /// Returns the predicate's text.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -107,7 +107,7 @@ impl Predicate {
     /// Evaluates the predicate in a state.
     ///
     /// # Errors
-    /// [`SliceError`] when a slice has no JSON form.
+    /// [`SliceError`]: a slice has no JSON form.
     pub fn holds(&self, state: &State) -> Result<bool, SliceError> {
         StateView { state, slices: BTreeMap::new() }.holds(&self.root)
     }
@@ -119,7 +119,7 @@ impl std::fmt::Display for Predicate {
     }
 }
 
-/// A look at one state. A slice becomes JSON once, and only when it is asked about.
+/// A state with its slices as JSON, converted lazily.
 struct StateView<'a> {
     state: &'a State,
     slices: BTreeMap<String, Value>,

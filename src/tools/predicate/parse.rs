@@ -1,4 +1,4 @@
-//! The reader of predicates: by descent, which a limit keeps from going too deep.
+//! The parser of predicates, by recursive descent with a depth limit.
 
 use regex::RegexBuilder;
 use serde_json::Value;
@@ -13,12 +13,12 @@ use crate::reducers::VirtualFileSystem;
 
 const CHARS_MAX: usize = 4096;
 const DEPTH_MAX: usize = 64;
-/// Bytes that a regular expression may take.
+/// The limit for a compiled regular expression, in bytes.
 const REGEX_MAX: usize = 1 << 20;
 
-/// The error of a text that goes wrong at that character, from 1.
+/// Returns the error for a predicate that is invalid at a character, counted from 1.
 fn wrong_at(character: usize, what: impl std::fmt::Display) -> ValueError {
-    ValueError::new(format!("the predicate can't be understood at character {character}: {what}"))
+    ValueError::new(format!("invalid predicate at character {character}: {what}"))
 }
 
 type Parsed<T> = Result<T, ValueError>;
@@ -27,12 +27,12 @@ pub(super) fn parse(text: &str, slices: &[&str]) -> Parsed<PredicateTerm> {
     let mut reader = PredicateParser { text: text.chars().take(CHARS_MAX + 1).collect(), at: 0, depth: 0, slices };
     if reader.text.len() > CHARS_MAX {
         reader.at = CHARS_MAX;
-        return Err(reader.wrong(format!("it has more than {CHARS_MAX} characters")));
+        return Err(reader.wrong(format!("more than {CHARS_MAX} characters")));
     }
     let condition = reader.any()?;
     match reader.rest() {
         None => Ok(condition),
-        Some(_) => Err(reader.wrong("`and`, `or` or the end is expected here")),
+        Some(_) => Err(reader.wrong("expected `and`, `or` or the end")),
     }
 }
 
@@ -48,7 +48,7 @@ impl PredicateParser<'_> {
         wrong_at(self.at + 1, what)
     }
 
-    /// The next character that is no space, which is then the next.
+    /// Skips whitespace, and returns the next character.
     fn rest(&mut self) -> Option<char> {
         self.while_is(char::is_whitespace);
         self.text.get(self.at).copied()
@@ -61,7 +61,7 @@ impl PredicateParser<'_> {
         fits
     }
 
-    /// Takes a word if it stands here and does not go on.
+    /// Takes a word if it is next and complete.
     fn word(&mut self, word: &str) -> bool {
         let start = self.at;
         let fits = self.sign(word) && !self.text.get(self.at).is_some_and(|c| is_name(*c));
@@ -89,7 +89,7 @@ impl PredicateParser<'_> {
 
     fn one(&mut self) -> Parsed<PredicateTerm> {
         if self.depth >= DEPTH_MAX {
-            return Err(self.wrong(format!("it is nested deeper than {DEPTH_MAX}")));
+            return Err(self.wrong(format!("nested deeper than {DEPTH_MAX}")));
         }
         self.depth += 1;
         let condition = if self.word("not") || self.sign("!") {
@@ -106,10 +106,10 @@ impl PredicateParser<'_> {
     }
 
     fn need(&mut self, sign: &str) -> Parsed<()> {
-        if self.sign(sign) { Ok(()) } else { Err(self.wrong(format!("`{sign}` is expected here"))) }
+        if self.sign(sign) { Ok(()) } else { Err(self.wrong(format!("expected `{sign}`"))) }
     }
 
-    /// Takes the characters that come next and fit.
+    /// Takes the next characters while they match.
     fn while_is(&mut self, fits: impl Fn(char) -> bool) -> String {
         let taken: String = self.text[self.at..].iter().copied().take_while(|c| fits(*c)).collect();
         self.at += taken.chars().count();
@@ -130,7 +130,7 @@ impl PredicateParser<'_> {
         match COMPARISONS.into_iter().find(|(sign, _)| self.sign(sign)) {
             Some((_, comparison)) => Ok(PredicateTerm::Compare(left, comparison, self.operand()?)),
             None if self.sign("=") => Err(self.wrong("write `==` for a comparison")),
-            // An entry alone can only mean that it is there.
+            // An entry alone asks if it exists.
             None if matches!(&left, Operand::Place(place) if place.entry.is_some() && place.steps.is_empty()) => {
                 Ok(PredicateTerm::Exists(left))
             }
@@ -140,14 +140,14 @@ impl PredicateParser<'_> {
 
     fn regex(&mut self) -> Parsed<regex::Regex> {
         if self.rest() != Some('"') {
-            return Err(self.wrong("a regular expression in quotes is expected here"));
+            return Err(self.wrong("expected a regular expression in quotes"));
         }
         let start = self.at;
         let quoted = self.quoted()?;
-        // Its backslashes are its own, except those before quotes.
+        // Only quotes are escaped in the expression; other backslashes belong to it.
         let pattern = quoted[1..quoted.len() - 1].replace("\\\"", "\"");
         RegexBuilder::new(&pattern).size_limit(REGEX_MAX).build().map_err(|error| {
-            let what = format!("this is no regular expression: {}", words::regex_error(&error));
+            let what = format!("invalid regular expression: {}", words::regex_error(&error));
             wrong_at(start + 1, what)
         })
     }
@@ -164,7 +164,7 @@ impl PredicateParser<'_> {
                 self.need(")").map(|()| Operand::Count(place))
             }
             Some(c) if is_name(c) => self.place().map(Operand::Place),
-            _ => Err(self.wrong("a place such as `Usage.calls`, a number or a text in quotes is expected here")),
+            _ => Err(self.wrong("expected a place such as `Usage.calls`, a number or a string in quotes")),
         }
     }
 
@@ -172,16 +172,16 @@ impl PredicateParser<'_> {
         let start = self.at;
         let text = self.while_is(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
         let number = serde_json::from_str(&text).ok().filter(Value::is_number);
-        number.map(Operand::Literal).ok_or_else(|| wrong_at(start + 1, "this is no number"))
+        number.map(Operand::Literal).ok_or_else(|| wrong_at(start + 1, "invalid number"))
     }
 
     fn text(&mut self) -> Parsed<String> {
         let start = self.at;
         let quoted = self.quoted()?;
-        serde_json::from_str(&quoted).map_err(|error| wrong_at(start + 1, format!("this is no text: {error}")))
+        serde_json::from_str(&quoted).map_err(|error| wrong_at(start + 1, format!("invalid string: {error}")))
     }
 
-    /// Reads a text with its quotes.
+    /// Reads a string with its quotes.
     fn quoted(&mut self) -> Parsed<String> {
         let start = self.at;
         self.at += 1;
@@ -197,7 +197,7 @@ impl PredicateParser<'_> {
 
     fn name(&mut self) -> Parsed<String> {
         let name = self.while_is(is_name);
-        if name.is_empty() { Err(self.wrong("a name is expected here")) } else { Ok(name) }
+        if name.is_empty() { Err(self.wrong("expected a name")) } else { Ok(name) }
     }
 
     fn place(&mut self) -> Parsed<SlicePointer> {
@@ -207,7 +207,7 @@ impl PredicateParser<'_> {
         if !self.slices.contains(&slice.as_str()) {
             let meant = nearest(&slice, self.slices.iter().copied());
             let meant = meant.map(|meant| format!(" (did you mean {meant}?)")).unwrap_or_default();
-            let what = format!("there is no slice {slice:?}{meant}; there are {}", self.slices.join(", "));
+            let what = format!("unknown slice {slice:?}{meant}; slices: {}", self.slices.join(", "));
             return Err(wrong_at(start + 1, what));
         }
         let mut place = SlicePointer { slice, entry: None, steps: Vec::new() };
@@ -233,9 +233,9 @@ impl PredicateParser<'_> {
             Some('"') => PointerStep::Field(self.text()?),
             Some(c) if c.is_ascii_digit() => {
                 let digits = self.name()?;
-                PointerStep::Item(digits.parse().map_err(|_| self.wrong("this is no number of an item"))?)
+                PointerStep::Item(digits.parse().map_err(|_| self.wrong("invalid item number"))?)
             }
-            _ => return Err(self.wrong("the number of an item or a name in quotes is expected here")),
+            _ => return Err(self.wrong("expected an item number or a name in quotes")),
         };
         self.need("]").map(|()| step)
     }
@@ -247,7 +247,7 @@ impl PredicateParser<'_> {
         }
     }
 
-    /// A path up to the next space or closing parenthesis.
+    /// Reads a path up to the next space or closing parenthesis.
     fn bare_path(&mut self) -> Parsed<EntryPath> {
         self.at += 1;
         let start = self.at;
@@ -255,12 +255,12 @@ impl PredicateParser<'_> {
         if text.starts_with('/') {
             return self.path(&text);
         }
-        Err(wrong_at(start + 1, "a path that begins with `/` is expected here, as in VirtualFileSystem./a.txt"))
+        Err(wrong_at(start + 1, "expected a path that begins with `/`, as in VirtualFileSystem./a.txt"))
     }
 
     fn path(&self, text: &str) -> Parsed<EntryPath> {
         let path = EntryPath::lookup(text).map_err(|error| self.wrong(error.to_string()))?;
-        if path.is_root() { Err(self.wrong("`/` is no entry; count(VirtualFileSystem) counts them")) } else { Ok(path) }
+        if path.is_root() { Err(self.wrong("`/` is no entry; use count(VirtualFileSystem)")) } else { Ok(path) }
     }
 }
 

@@ -72,7 +72,7 @@ fn predicate_holds_or_not() {
     for text in no {
         assert!(!parse(text).unwrap().holds(&state).unwrap(), "{text}");
     }
-    // By position: each event changes what it may.
+    // By position: the third event creates the file.
     let at = |seq| session().state_at(seq).unwrap();
     let exists = parse("VirtualFileSystem./a.txt exists").unwrap();
     assert_eq!([0, 1, 2, 3].map(|seq| exists.holds(&at(seq)).unwrap()), [false, false, false, true]);
@@ -81,7 +81,7 @@ fn predicate_holds_or_not() {
 #[test]
 fn predicate_error_names_its_position() {
     let told = |text: &str| parse(text).map(|_| ()).unwrap_err().to_string();
-    let begin = |at: usize| format!("the predicate can't be understood at character {at}: ");
+    let begin = |at: usize| format!("invalid predicate at character {at}: ");
     for (text, at, what) in [
         ("", 1, "a place such as"),
         ("Usage.calls >", 14, "a place such as"),
@@ -89,24 +89,24 @@ fn predicate_error_names_its_position() {
         (
             "Usagee.calls > 1",
             1,
-            "there is no slice \"Usagee\" (did you mean Usage?); there are VirtualFileSystem, ToolCalls, Usage",
+            "unknown slice \"Usagee\" (did you mean Usage?); slices: VirtualFileSystem, ToolCalls, Usage",
         ),
-        ("Usage.calls > 1x", 15, "this is no number"),
+        ("Usage.calls > 1x", 15, "invalid number"),
         ("Usage.calls > 1 Usage.calls", 17, "`and`, `or` or the end"),
-        ("(Usage.calls > 1", 17, "`)` is expected"),
-        ("Usage. > 1", 7, "a name is expected"),
-        ("Usage[x]", 7, "the number of an item"),
-        ("Usage[1", 8, "`]` is expected"),
+        ("(Usage.calls > 1", 17, "expected `)`"),
+        ("Usage. > 1", 7, "expected a name"),
+        ("Usage[x]", 7, "expected an item number"),
+        ("Usage[1", 8, "expected `]`"),
         ("\"abc", 5, "the closing quote"),
         ("\"a\\", 4, "the closing quote"),
-        ("\"\\q\" == 1", 1, "this is no text"),
-        ("Usage.a matches \"(\"", 17, "this is no regular expression"),
+        ("\"\\q\" == 1", 1, "invalid string"),
+        ("Usage.a matches \"(\"", 17, "invalid regular expression"),
         ("Usage.a matches 1", 17, "a regular expression in quotes"),
         ("VirtualFileSystem.size", 19, "a path that begins with `/`"),
         ("VirtualFileSystem./ exists", 20, "`/` is no entry"),
         ("VirtualFileSystem[0]", 21, "files have paths"),
         ("VirtualFileSystem[\"../x\"]", 26, "`.` and `..`"),
-        ("count(Usage", 12, "`)` is expected"),
+        ("count(Usage", 12, "expected `)`"),
     ] {
         let told = told(text);
         assert!(

@@ -1,4 +1,4 @@
-//! Questions about commands, answered as they were when the commands were recorded.
+//! Answers to questions about commands, repeated from a recording.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,10 +10,10 @@ use crate::tools::call::approver::{ApprovalAnswer, Asker, Asking, CommandQuestio
 use crate::tools::call::shell::beginning;
 use crate::tools::policy::rules::ShellRules;
 
-/// Approver that repeats recorded answers; without one it asks another approver.
+/// Approver that repeats recorded answers; without a recorded answer it asks another approver.
 ///
-/// A history may come from anywhere. So recorded approvals count only where commands run in a sandbox; recorded
-/// refusals always count.
+/// A history may come from anywhere. So recorded approvals count only if commands run in a sandbox; recorded refusals
+/// always count.
 pub(super) struct Answers {
     recorded: Mutex<Vec<CommandDecided>>,
     may_allow: bool,
@@ -22,7 +22,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Creates one for rules of commands.
+    /// Creates an approver from rules for commands.
     pub(super) fn new(rules: &ShellRules, may_allow: bool) -> Self {
         let ShellRules { asker: otherwise, advice, .. } = rules.clone();
         Self { recorded: Mutex::default(), may_allow, otherwise, advice }
@@ -42,10 +42,10 @@ impl Answers {
         let names = words::beginning(&words::all_of(&question.programs), NAMES_SHOWN);
         let (was, is) = if question.programs.len() == 1 { ("was", "is") } else { ("were", "are") };
         let why = match was_allowed {
-            true => format!("{was} allowed when this was recorded; here, without a sandbox, that does not count"),
+            true => format!("{was} allowed in the recording, which does not count without a sandbox"),
             false => format!("{is} not allowed"),
         };
-        let advice = self.advice.as_deref().unwrap_or("use --allow PROGRAM, or --yes to allow whatever is asked");
+        let advice = self.advice.as_deref().unwrap_or("use --allow PROGRAM, or --yes to answer yes to every question");
         format!("{names} {why}, and there is nobody to ask: {advice}")
     }
 }
@@ -54,7 +54,7 @@ fn is_about(decided: &CommandDecided, question: &CommandQuestion) -> bool {
     let stdin = (!question.stdin.is_empty()).then(|| Digest::of(&question.stdin));
     let is_same = match (&decided.code, &question.command) {
         (None, command) => decided.command == *command,
-        // Of code only the beginning is recorded, and its digest.
+        // Only the beginning and the digest of code are recorded.
         (Some(code), CommandLine::Args(words)) => {
             let is_code = words.last().is_some_and(|word| Digest::of(word.as_bytes()) == *code);
             is_code && decided.command == beginning(&question.command)

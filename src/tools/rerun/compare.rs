@@ -1,4 +1,4 @@
-//! A call compared with what it was when it was recorded.
+//! Comparison of a call with its recording.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,43 +14,43 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::error::SessionError;
 use crate::reducers::{Change, Entry, VirtualFileSystem};
 
-/// One way in which two runs differ.
+/// A difference between two runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "differs", rename_all = "lowercase")]
 pub enum Divergence {
-    /// It is another call.
+    /// The call differs.
     Call {
         /// The tool and the parameters as recorded.
         was: Value,
-        /// Those of now.
+        /// The tool and the parameters now.
         is: Value,
     },
-    /// It ended in another way.
+    /// The status differs.
     Status {
         /// As recorded.
         was: CallStatus,
         /// Now.
         is: CallStatus,
     },
-    /// It failed with other words.
+    /// The error message differs.
     Message {
         /// As recorded.
         was: String,
         /// Now.
         is: String,
     },
-    /// A part of its result is another: a stream, an exit code, ...
+    /// A part of the result differs: a stream, an exit code, ...
     Result {
-        /// Which part, as a JSON pointer; empty for the whole.
+        /// The part, as a JSON pointer; empty for the whole.
         at: String,
-        /// As recorded; null where there was none.
+        /// As recorded; null if absent.
         was: Value,
-        /// Now; null where there is none.
+        /// Now; null if absent.
         is: Value,
     },
-    /// Something else stands at a path afterwards.
+    /// The entry at a path differs afterwards.
     File {
-        /// The difference, from what was recorded to what is now.
+        /// The change from the recorded entry to the present one.
         #[serde(flatten)]
         change: Change,
     },
@@ -60,12 +60,12 @@ pub(super) struct RunComparison<'a> {
     was: &'a PastRun,
     pub(super) is: &'a PastRun,
     rules: &'a NormalRules,
-    /// Texts that stand for the same in both, each with what it stands for; those of the first, and of the second.
+    /// Names that differ between the runs, with their common placeholders; of the first and of the second run.
     names: [Vec<(String, &'static str)>; 2],
 }
 
 impl<'a> RunComparison<'a> {
-    /// Compares what was recorded with what is now, where commands see the workspace's root at any of these places.
+    /// Compares two runs. Commands of the second saw the workspace's root at any of `roots`.
     pub(super) fn between(was: &'a PastRun, is: &'a PastRun, rules: &'a NormalRules, roots: &[String]) -> Self {
         let names = |roots: &[String], past: &PastRun| {
             let roots = roots.iter().map(|root| (root.clone(), "<root>"));
@@ -84,7 +84,7 @@ impl<'a> RunComparison<'a> {
         if self.text(0, &old.message) != self.text(1, &new.message) {
             found.push(Divergence::Message { was: old.message.clone(), is: new.message.clone() });
         }
-        // Where only one has a result, how they ended says it.
+        // With different statuses, only one has a result.
         if old.status == new.status {
             self.results(&was.tool, &old.result, &new.result, &mut found);
         }
@@ -98,8 +98,8 @@ impl<'a> RunComparison<'a> {
         Ok(found)
     }
 
-    /// Compares a call of another program with the one that was made in its place: how it ended, what a command
-    /// printed, and the files that its transcript states.
+    /// Compares a call of another program with the call that was made in its place: the status, the output of a
+    /// command, and the files that the transcript states.
     pub(super) fn foreign(&self, was: &RecordedCall, is: &RecordedCall) -> Result<Vec<Divergence>, SessionError> {
         let (Some((_, old)), Some((now, new))) = (&was.outcome, &is.outcome) else { return Ok(Vec::new()) };
         let mut found = Vec::new();
@@ -157,7 +157,7 @@ impl<'a> RunComparison<'a> {
         Ok(differing.collect())
     }
 
-    /// Reports the deepest places where results differ, so that a stream is shown and not all of it.
+    /// Reports the deepest places where results differ, for example one stream instead of the whole result.
     fn results(&self, tool: &str, was: &Value, is: &Value, found: &mut Vec<Divergence>) {
         let normal = |side: usize, value: &Value| self.rules.normal_result(tool, value, &|text| self.text(side, text));
         let (old, new) = (normal(0, was), normal(1, is));
@@ -209,14 +209,14 @@ impl<'a> RunComparison<'a> {
         self.rules.normal(&self.named(side, text))
     }
 
-    /// The text with what has a name of its own in each run under that name.
+    /// Returns the text with placeholders for the names that differ between the runs.
     fn named(&self, side: usize, text: &str) -> String {
         let names = self.names[side].iter().filter(|(name, _)| !name.is_empty() && name != "/");
         names.fold(text.to_owned(), |text, (name, stands_for)| text.replace(name.as_str(), stands_for))
     }
 }
 
-/// Returns the files that a transcript states after a call. It has no rights of files.
+/// Returns the files that a transcript states after a call. A transcript has no permission bits.
 fn stated_by(call: &RecordedCall) -> BTreeMap<EntryPath, Option<Entry>> {
     let mut stated = BTreeMap::new();
     for event in &call.changes {

@@ -1,4 +1,4 @@
-//! Steps of a rerun, in order, and their run.
+//! Steps of a rerun, and their execution in order.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,12 +26,12 @@ use crate::tools::call::toolset::Tools;
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
 
-/// One call of a run again.
+/// One call of a rerun.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CallReport {
-    /// The call in the recorded session; none for one of a script.
+    /// The call in the recorded session; `None` for a scripted call.
     pub call: Option<Seq>,
-    /// The call in the fresh session; none when it was not made.
+    /// The call in the fresh session; `None` if it was not made.
     pub rerun: Option<Seq>,
     /// The tool.
     pub tool: String,
@@ -48,19 +48,19 @@ pub struct CallReport {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "verdict", rename_all = "lowercase")]
 pub enum CallVerdict {
-    /// The same as before.
+    /// Equal to the recording.
     Same,
-    /// Something else.
+    /// Different from the recording.
     Diverged {
         /// Every difference.
         divergences: Vec<Divergence>,
     },
-    /// It was not run again; what it had done to the files was done to them as it is recorded.
+    /// Not rerun; its recorded changes of the files were applied.
     Skipped {
         /// Reason.
         reason: String,
     },
-    /// A call of a script, with which there is nothing to compare.
+    /// A scripted call, which has no recording to compare with.
     Made {
         /// Outcome of the call.
         outcome: ToolOutcome,
@@ -87,21 +87,21 @@ impl CallVerdict {
     }
 }
 
-/// Callback for each call as it is made again.
+/// Callback for each call of a rerun.
 pub type CallWatch<'a> = &'a mut (dyn FnMut(&CallReport) + Send);
 
-/// Workspace for a rerun: a session that has just begun, on a workspace without files. For a [`WhatIf`](super::WhatIf)
-/// it may be a fork of the recorded session at its position, which then stands in the lineage of both.
+/// Workspace for a rerun: a new session with an empty workspace. For a [`WhatIf`](super::WhatIf) it may be a fork of
+/// the recorded session at its position, which then is part of its lineage.
 pub struct RerunWorkspace {
-    /// Session. It must have nothing but its first event, and its parent's past.
+    /// Session. It must have only its first event, and its parent's history.
     pub session: Session,
     /// Its workspace, which must be empty.
     pub workspace: Arc<dyn Workspace>,
-    /// The tools. A call of one that is not among them fails.
+    /// The tools. A call of any other tool fails.
     pub tools: Arc<Tools>,
-    /// Rules for commands. Where approval is needed, the recorded answer to the same question counts; without one the
+    /// Rules for commands. If approval is needed, the recorded answer to the same question counts; without one the
     /// rules' own approver decides. Without a sandbox recorded approvals don't count, since a history may come from
-    /// anywhere. Allowances of the recorded session don't hold here.
+    /// anywhere. Allowances of the recorded session don't apply.
     pub rules: ShellRules,
     /// Ends the rerun between two calls, and cancels the call in flight.
     pub cancel: CancellationToken,
@@ -109,13 +109,13 @@ pub struct RerunWorkspace {
 
 pub(super) struct Course<'a> {
     pub(super) past: &'a PastRun,
-    /// The files at the beginning are those after this event.
+    /// The event that the initial files follow.
     pub(super) start: Seq,
     pub(super) steps: Vec<RerunStep>,
-    /// The position with whose files the end is compared.
+    /// The position to compare the final files with.
     pub(super) end: Seq,
     pub(super) rules: &'a NormalRules,
-    /// The session with whose files it begins, in place of those of the recorded one.
+    /// The session to take the initial files from, instead of the recorded session.
     pub(super) base: Option<&'a PastRun>,
 }
 
@@ -182,7 +182,7 @@ impl Course<'_> {
         call: &RecordedCall,
         cancel: &CancellationToken,
     ) -> Result<CallReport, WorkspaceError> {
-        let over = call.was_over_limits().then_some("what the session might use was used up");
+        let over = call.was_over_limits().then_some("a limit of the session was used up");
         if let Some(reason) = call.obstacle().or(over).or(beside_tools(&call.tool)) {
             place.apply(&call.changes)?;
             return Ok(CallReport::of(Some(call), None, CallVerdict::Skipped { reason: reason.to_owned() }));
@@ -199,8 +199,8 @@ impl Course<'_> {
         Ok(CallReport { rerun: Some(outcome.call), ..report })
     }
 
-    /// Makes a call of another program by the tools that are here. Files that the transcript states are written where
-    /// the call can't be made, so that the calls after it find them.
+    /// Makes a call of another program with the tools available here. If the call can't be made, writes the files that
+    /// the transcript states, so that later calls find them.
     async fn foreign(
         &self,
         place: &mut RerunSession<'_>,
@@ -241,11 +241,11 @@ impl Course<'_> {
     }
 }
 
-/// Returns what a client did without a tool, so that there is nothing to call again.
+/// Returns the reason to skip a client's action that was not a call of a tool.
 fn beside_tools(tool: &str) -> Option<&'static str> {
     match tool {
-        START | END_PROCESS => Some("it ran on in the background"),
-        tool => FileWork::is_name(tool).then_some("a client changed the files itself"),
+        START | END_PROCESS => Some("it ran in the background"),
+        tool => FileWork::is_name(tool).then_some("a client changed the files directly"),
     }
 }
 

@@ -10,8 +10,8 @@ use crate::engine::session::Session;
 use crate::tools::error::WorkspaceError;
 use serde_json::{Value, json};
 
-/// Comparison of a session with an expected one: calls in the order in which they began, with parameters, outcomes and
-/// files; and the files at the end. Both are only read.
+/// Comparison of a session with an expected one: calls in the order of their start, with parameters, outcomes and
+/// files; and the final files. Both sessions are only read.
 #[derive(Debug, Clone)]
 pub struct Expectation {
     past: PastRun,
@@ -19,7 +19,7 @@ pub struct Expectation {
 }
 
 impl Expectation {
-    /// Expects what that session did, by the default rules.
+    /// Expects the calls and files of that session, with the default rules.
     pub fn of(session: &Session) -> Self {
         Self { past: PastRun::of(session), rules: NormalRules::default() }
     }
@@ -31,8 +31,9 @@ impl Expectation {
         self
     }
 
-    /// Compares the calls of a session after `from` with the expected ones. A call that only one of the two has is a
-    /// difference; one that was cut off in either is skipped. Its commands saw the workspace's root at any of `roots`.
+    /// Compares the calls of a session after `from` with the expected calls. A call that only one session has is a
+    /// difference; a call that was interrupted in either is skipped. Its commands saw the workspace's root at any of
+    /// `roots`.
     pub fn compare(&self, session: &Session, from: Seq, roots: &[String]) -> Result<RerunReport, WorkspaceError> {
         let is = PastRun::of(session);
         let comparison = RunComparison::between(&self.past, &is, &self.rules, roots);

@@ -1,4 +1,4 @@
-//! Recorded calls run again, as they were or with others among them, and compared with what they were.
+//! Reruns of recorded calls, unchanged or with other calls among them, compared with the recording.
 
 mod answers;
 mod compare;
@@ -37,10 +37,10 @@ use past::{PastRun, RerunStep};
 
 /// Rerun of a session's recorded calls in a fresh session, which compares outcome and files call by call.
 ///
-/// It begins with the files, and the slices that are state, from before the first call. Calls run one after another in
-/// the order in which they began, each for its agent. Events outside of any call are applied at the same point, as
-/// recorded. A call that was interrupted or never ended is skipped, and its changes are applied as recorded. Only the
-/// history of the recorded session is read.
+/// It begins with the files, and the slices that are state, before the first call. Calls run sequentially in the order
+/// of their start, each for its agent. Events outside of any call are applied at the same point, as recorded. A call
+/// that was interrupted or never ended is skipped, and its changes are applied as recorded. Only the history of the
+/// recorded session is read.
 ///
 /// ```
 /// use foldspace::{
@@ -80,24 +80,24 @@ pub struct Rerun {
 /// Report of a rerun.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct RerunReport {
-    /// The position whose files it began with.
+    /// The position of the initial files.
     pub start: Seq,
-    /// The position with whose files its end was compared.
+    /// The position that the final files were compared with.
     pub end: Seq,
-    /// The calls, in the order in which they were made.
+    /// The calls, in order.
     pub calls: Vec<CallReport>,
-    /// Differences of the files at the end.
+    /// Differences of the final files.
     pub files: Vec<Change>,
-    /// Entries that the fresh workspace lacks, because their contents were never kept.
+    /// Entries that the fresh workspace lacks, because their contents were never stored.
     pub missing: Vec<EntryPath>,
-    /// Set when it was cancelled; the files are then not compared.
+    /// True if it was cancelled; the final files are then not compared.
     pub interrupted: bool,
-    /// Set for the transcript of another program, which does not state all files: those at the end are not compared.
+    /// True for the transcript of another program, which does not state all files; the final files are not compared.
     pub is_partial: bool,
 }
 
 impl RerunReport {
-    /// Tells if nothing differs. Skipped calls don't count.
+    /// Returns true if nothing differs. Skipped calls don't count.
     pub fn is_same(&self) -> bool {
         !self.interrupted && self.files.is_empty() && self.diverged() == 0
     }
@@ -120,33 +120,33 @@ impl Rerun {
         Self { past: PastRun::of(session), until: None, rules: NormalRules::default(), base, directory, subagents }
     }
 
-    /// Begins with the files of that session, where the recorded one is the transcript of another program. Calls of
-    /// its tools are made by the tools that are here that do the same.
+    /// Begins with the files of that session, for the transcript of another program. Calls of that program's tools are
+    /// made with equivalent tools.
     #[must_use]
     pub fn with_base(mut self, base: &Session) -> Self {
         self.base = Some(PastRun::of(base));
         self
     }
 
-    /// Sets the directory in which a run of another program worked, where its transcript does not state it.
+    /// Sets the directory of another program's run, if the transcript does not state it.
     #[must_use]
     pub fn was_in(mut self, directory: impl Into<String>) -> Self {
         self.directory = Some(directory.into());
         self
     }
 
-    /// Makes the calls of these subagents, too, between those of the run that they are of, in the order of time. Each
-    /// has the name of its session for an agent.
+    /// Makes the calls of these subagents, too, between the calls of their run, ordered by time. The agent of each call
+    /// is the name of the subagent's session.
     #[must_use]
     pub fn with_subagents<'s>(mut self, subagents: impl IntoIterator<Item = &'s Session>) -> Self {
         self.subagents.extend(subagents.into_iter().map(PastRun::of));
         self
     }
 
-    /// Returns the run of another program whose transcript the session is, as its first call has it.
+    /// Returns the run of another program that the session is the transcript of, as of its first call.
     ///
     /// # Errors
-    /// [`SessionError`] when the session can't be read.
+    /// [`SessionError`] if the session can't be read.
     pub fn transcript(&self) -> Result<Option<ForeignRun>, SessionError> {
         let steps = self.past.steps(0, self.until.unwrap_or(Seq::MAX))?;
         Ok(steps.iter().find_map(RerunStep::transcript).cloned())
@@ -166,10 +166,10 @@ impl Rerun {
         self
     }
 
-    /// Runs the calls again, and shows each as it is made.
+    /// Reruns the calls, and passes each to `watch`.
     ///
     /// # Errors
-    /// [`WorkspaceError`]. That calls fail, or do something else than before, is none.
+    /// [`WorkspaceError`]. Calls that fail or diverge are not errors.
     pub async fn run(&self, fresh: RerunWorkspace, watch: CallWatch<'_>) -> Result<RerunReport, WorkspaceError> {
         let start = self.past.before_calls()?;
         let mut steps = self.past.steps(start, self.until.unwrap_or(Seq::MAX))?;

@@ -1,4 +1,4 @@
-//! A history as what is run again sees it: calls in the order in which they began, and what happened in between.
+//! A history as a rerun reads it: calls in the order of their start, and the events in between.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -24,7 +24,7 @@ use crate::reducers::{AgentRun, AgentRuns, Allowances, VirtualFileSystem};
 use crate::tools::bisection::search::first_position;
 use crate::tools::call::content_params::lower;
 
-/// Events of no call that belong to a session's files and state.
+/// Events outside of calls that belong to a session's files and state.
 const OUTSIDE: [&str; 7] = [
     WriteFile::KIND,
     DeleteEntry::KIND,
@@ -35,7 +35,7 @@ const OUTSIDE: [&str; 7] = [
     SliceRestored::KIND,
 ];
 
-/// A session that can only be looked at: nothing here records anything.
+/// A read-only session.
 #[derive(Debug, Clone)]
 pub(in crate::tools) struct PastRun {
     session: Session,
@@ -47,9 +47,9 @@ pub(in crate::tools) struct RecordedCall {
     pub(in crate::tools) at: Timestamp,
     pub(in crate::tools) tool: String,
     pub(in crate::tools) agent: Arc<str>,
-    /// With long texts in their places.
+    /// Its parameters, with long texts restored.
     pub(in crate::tools) params: Value,
-    /// The position of its outcome, and that, with long texts in their places.
+    /// The position of its outcome, and the outcome, with long texts restored.
     pub(in crate::tools) outcome: Option<(Seq, CallFinished)>,
     pub(super) decisions: Vec<CommandDecided>,
     pub(super) changes: Vec<Recorded>,
@@ -57,11 +57,11 @@ pub(in crate::tools) struct RecordedCall {
     pub(super) limits: Arc<ChildLimits>,
     /// The run of another program that made it.
     pub(super) foreign: Option<ForeignRun>,
-    /// The id that this program gave it.
+    /// The id that the other program gave it.
     pub(in crate::tools) id: Option<String>,
 }
 
-/// A call that was not recorded.
+/// A call of a script, which was not recorded.
 #[derive(Debug, Clone)]
 pub struct ScriptedCall {
     /// The tool.
@@ -105,7 +105,7 @@ impl RerunStep {
         }
     }
 
-    /// Returns the run of its call, of which the transcript does not state all files.
+    /// Returns the run of its call if the call is from a transcript, which does not state all files.
     pub(super) fn transcript(&self) -> Option<&ForeignRun> {
         self.call()?.foreign.as_ref().filter(|run| !run.format.is_empty())
     }
@@ -123,12 +123,12 @@ impl RecordedCall {
         }
     }
 
-    /// Tells if a used-up limit refused or ended it. A rerun has used up less, so the call might do more there.
+    /// Returns true if a used-up limit refused or ended it. A rerun has used up less, so the call might do more there.
     pub(super) fn was_over_limits(&self) -> bool {
         self.outcome.as_ref().is_some_and(|(_, end)| end.reason() == Some(CallReason::OverLimit))
     }
 
-    /// Sets the directory of a run whose transcript does not state it. Its files were recorded at other paths then.
+    /// Sets the directory of a run if its transcript does not state it. Its files were then recorded at other paths.
     pub(super) fn was_in(&mut self, directory: &str) {
         if let Some(run) = self.foreign.as_mut().filter(|run| run.directory.is_none()) {
             run.directory = Some(directory.to_owned());
@@ -173,7 +173,7 @@ impl PastRun {
         String::from_utf8(self.content(content).ok()?.to_vec()).ok()
     }
 
-    /// Returns the run of another program that it is of, and its id: the one that began last.
+    /// Returns the latest run of another program in the session, and its id.
     pub(in crate::tools) fn agent_run(&self) -> Result<Option<(String, AgentRun)>, SessionError> {
         let state = self.session.state()?;
         let runs = state.slice::<AgentRuns>().into_iter().flat_map(|runs| &runs.runs);
@@ -193,8 +193,8 @@ impl PastRun {
         of_each_call(self.session.limits())
     }
 
-    /// Returns the slices that are state at `seq`, without the files, as events that restore them. Allowances were
-    /// meant for the recorded session only.
+    /// Returns the slices that are state at `seq` as events that restore them: without the files, and without
+    /// allowances, which apply to the recorded session only.
     pub(super) fn slices_at(&self, seq: Seq) -> Result<Vec<SliceRestored>, SessionError> {
         let pick = |seq| Ok::<_, SessionError>(self.session.state_at(seq)?.restorable(VirtualFileSystem::NAME)?);
         let empty = pick(0)?;
@@ -208,10 +208,10 @@ impl PastRun {
         first_position(&self.session)
     }
 
-    /// Returns the steps after `from`: calls that began up to `until`, in that order, each with all that it did.
+    /// Returns the steps after `from`: calls that began up to `until`, in the order of their start, with their events.
     pub(super) fn steps(&self, from: Seq, until: Seq) -> Result<Vec<RerunStep>, SessionError> {
         let mut reading = Reading { from, until, ..Reading::default() };
-        // From the beginning: what stands there limits what comes after.
+        // From the beginning, since earlier events limit later calls.
         self.session.visit(1, &mut |event| {
             reading.take(event);
             ControlFlow::Continue(())
@@ -241,7 +241,7 @@ impl PastRun {
         Ok(found)
     }
 
-    /// Puts long texts back in their places.
+    /// Restores long texts.
     fn complete(&self, call: &mut RecordedCall) {
         let mut read = |digest: &Digest| self.content(digest).ok().map(|bytes| bytes.to_vec());
         call.params = lower(std::mem::take(&mut call.params), &mut read);
@@ -251,7 +251,7 @@ impl PastRun {
     }
 }
 
-/// The limits that hold while a history is read: those of the session, and of agents that share it.
+/// Limits at the current event of a history: of the session, and of agents that share it.
 #[derive(Default)]
 struct PastLimits {
     session: Arc<ChildLimits>,
@@ -259,7 +259,7 @@ struct PastLimits {
 }
 
 impl PastLimits {
-    /// Updates the limits by an event; tells if a child begins with it.
+    /// Updates the limits by an event. Returns true if a child begins with it.
     fn begins_child(&mut self, event: &EventRef<'_>) -> bool {
         if let Some(Ok(started)) = event.typed::<SessionStarted>() {
             *self = Self { session: of_each_call(&started.event.limits), agents: BTreeMap::new() };
@@ -278,31 +278,31 @@ impl PastLimits {
     }
 }
 
-/// Returns the limits that hold for each call by itself, whatever was done before.
+/// Returns the limits that apply to each call independently of usage.
 fn of_each_call(limits: &ChildLimits) -> Arc<ChildLimits> {
     let (tools, deny) = (limits.tools.clone(), limits.deny.clone());
     Arc::new(ChildLimits { tools, deny, ..ChildLimits::default() })
 }
 
-/// A history while it is read. What is found outside stands before the call that found it.
+/// A history while it is read. External changes come before the call that found them.
 #[derive(Default)]
 struct Reading {
     from: Seq,
     until: Seq,
     held: PastLimits,
-    /// By where they stand; at the same position what was found outside comes first.
+    /// Steps by place; at the same position, outside events come first.
     steps: BTreeMap<(Seq, bool, Seq), RerunStep>,
     open: Vec<Seq>,
     /// Runs of other programs by their ids.
     runs: BTreeMap<String, ForeignRun>,
-    /// Place and position of the last event, if it was outside.
+    /// Place and position of the last event, if it was outside of calls.
     outside: Option<((Seq, bool, Seq), Seq)>,
 }
 
 impl Reading {
     fn take(&mut self, event: &EventRef<'_>) {
         if self.held.begins_child(event) {
-            // A call of the parent that was open there ends nowhere in this history, and finds nothing.
+            // An open call of the parent never ends in this history, and finds nothing.
             self.open.clear();
             self.outside = None;
         }
@@ -353,7 +353,7 @@ impl Reading {
             Some((place, last)) if last + 1 == event.seq => place,
             _ if event.seq > self.until && self.open.is_empty() => return,
             _ => {
-                // The call that found it has done nothing yet.
+                // The call that found the change has done nothing yet.
                 let idle = |call: &&Seq| match self.steps.get(&(**call, true, **call)) {
                     Some(RerunStep::Recorded(call)) => call.changes.is_empty(),
                     _ => false,
@@ -460,7 +460,7 @@ mod tests {
             .collect();
         let of = |tool: &str| Some(tool.to_owned());
         assert_eq!(tools, [None, of("ls"), None, of("rm")]);
-        // Also where reading begins later.
+        // Also if reading begins later.
         let later = PastRun::of(&child).calls(child.origin().unwrap().at + 1).unwrap();
         assert_eq!((later.len(), later[0].limits.tools.is_some()), (1, true));
     }

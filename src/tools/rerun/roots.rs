@@ -1,4 +1,4 @@
-//! The places at which commands of a session saw its workspace.
+//! Workspace roots that commands of a session saw.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::engine::id::SessionId;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 
-/// Returns the workspace roots that the session's commands saw; for a fork, those of its ancestors, too.
+/// Returns the workspace roots that the session's commands saw; for a fork, its ancestors' roots, too.
 pub fn roots_of(session: &Session, home: &Path) -> Result<Vec<String>, SessionError> {
     let own_from = session.origin().map_or(0, |origin| origin.at);
     let mut started = Vec::new();
@@ -17,7 +17,7 @@ pub fn roots_of(session: &Session, home: &Path) -> Result<Vec<String>, SessionEr
         started.extend(event.decoded::<SessionStarted>());
         if event.seq > own_from { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
-    // Each tells who began before it.
+    // Each child names its parent, which began before it.
     let children = started.iter().skip(1).map(|started| started.origin.as_ref().map(|origin| origin.parent));
     let ids = children.chain([Some(session.id())]);
     let roots = started.iter().zip(ids).filter_map(|(started, id)| root_of(home, started, id?));

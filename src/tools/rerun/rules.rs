@@ -11,12 +11,11 @@ use crate::engine::path_glob::PathGlob;
 
 const PATTERN_BYTES: usize = 4 << 20;
 
-/// Rules by which outcomes and files are made comparable.
+/// Rules that make outcomes and files comparable.
 ///
-/// Two texts count as the same when they are the same after every rule: each match of a pattern is replaced by its
-/// text, in the order of the rules. Texts are messages and results; files are compared byte for byte, but for those
-/// of which the rules say that they are such texts, too. Fields of results that are ignored, and paths that are, are
-/// not compared.
+/// Two texts count as equal if they are equal after all rules: each rule replaces the matches of a pattern, in order.
+/// Texts are messages and results; files are compared byte for byte, unless the rules declare them texts. Ignored
+/// fields of results and ignored paths are not compared.
 ///
 /// ```
 /// use foldspace::{tools::NormalRules};
@@ -37,7 +36,7 @@ pub struct NormalRules {
 
 #[derive(Debug, Clone)]
 struct Field {
-    /// Of which tool; none for any.
+    /// The tool; `None` for any.
     tool: Option<String>,
     /// Path in the result, or a name anywhere in it.
     place: Result<Vec<String>, String>,
@@ -59,15 +58,15 @@ struct WrittenText {
     replace: String,
 }
 
-/// Texts that differ from run to run in most programs' output. The order matters: a moment is one before its parts are.
-/// The last are the blocks that `ls -l` counts, told by the entry behind them. Here `$1` is the first group.
+/// Texts that differ from run to run in most programs' output. The order matters: a timestamp is replaced before its
+/// parts are. The last is the block count of `ls -l`, recognized by the next entry. Here `$1` is the first group.
 const TEXTS: [(&str, &str); 10] = [
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?( ?(Z|UTC|[+-]\d\d:?\d\d))?", "<time>"),
     (
         r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun) +(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{1,2} +\d\d:\d\d:\d\d( [A-Z]{3,4})?( \d{4})?",
         "<time>",
     ),
-    // As `ls -l` and system logs have them: the year stands where the time does.
+    // As in `ls -l` and system logs: the year is in the place of the time.
     (r"\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d (\d\d:\d\d(:\d\d)?| \d{4})\b", "<time>"),
     (r"\b\d\d:\d\d:\d\d([.,]\d+)?\b", "<time>"),
     (r"\b1[5-9]\d{8}(\.\d+|\d{3}(\d{3}){0,2})?\b", "<time>"),
@@ -77,7 +76,7 @@ const TEXTS: [(&str, &str); 10] = [
     (r"/tmp/[A-Za-z0-9._-]+", "<tmp>"),
     (r"(?m)^total [\d.]+[KMGTP]?\n([-bcdlps][-r][-w][-xsS][-r][-w][-xsS][-r][-w][-xtT])", "total <blocks>\n$1"),
 ];
-/// Times in results, and versions of files, which begin anew in a fresh session.
+/// Times in results, and versions of files, which restart in a fresh session.
 const FIELDS: [(&str, &str); 7] = [
     ("edit_file", "/version"),
     ("execute_script", "/duration_seconds"),
@@ -87,7 +86,7 @@ const FIELDS: [(&str, &str); 7] = [
     ("shell_execute", "/duration_seconds"),
     ("write_file", "/version"),
 ];
-/// Compiled Python holds the time of its source, an index of git those of the files, and their inodes.
+/// Compiled Python contains the time of its source; an index of git contains the times and inodes of files.
 const PATHS: [&str; 4] = ["*.pyc", "__pycache__", "**/__pycache__/**", "**/.git/index"];
 
 impl Default for NormalRules {
@@ -100,7 +99,7 @@ impl Default for NormalRules {
             ignore_paths: PATHS.map(str::to_owned).to_vec(),
             ..RulesFile::default()
         };
-        // They are right, which a test checks; so this can't fail.
+        // A test checks that they are valid, so this can't fail.
         let mut rules = Self::bare().with(written).unwrap_or_else(|_| Self::bare());
         rules.fields = FIELDS.into_iter().map(|(tool, place)| Field::at(Some(tool), place)).collect();
         rules
@@ -108,24 +107,23 @@ impl Default for NormalRules {
 }
 
 impl NormalRules {
-    /// No rules: everything must be the same.
+    /// Creates empty rules: everything must be equal.
     pub fn bare() -> Self {
         let (ignored, text_files) = (Vec::new(), Vec::new());
         Self { texts: Vec::new(), fields: Vec::new(), ignored, text_files, roots: Vec::new() }
     }
 
     /// Adds rules from JSON: `{"texts": [{"pattern": REGEX, "replace": TEXT}], "ignore_fields": [FIELD],
-    /// "ignore_paths": [GLOB], "text_files": [GLOB]}`, each of which may be left out. In a replacement `$` has no
-    /// meaning. A field is a name, which is then ignored wherever it is in a result, or a place in it such as
-    /// `/entries/*/size`.
+    /// "ignore_paths": [GLOB], "text_files": [GLOB]}`, each optional. `$` has no meaning in a replacement. A field is a
+    /// name, which is ignored anywhere in a result, or a place such as `/entries/*/size`.
     ///
     /// # Errors
-    /// [`ValueError`]; a field of another name is one.
+    /// [`ValueError`] for invalid rules, also for an unknown field.
     pub fn with_json(self, text: &str) -> Result<Self, ValueError> {
-        let wrong = |error: &dyn std::fmt::Display| ValueError::new(format!("the rules are not right: {error}"));
+        let wrong = |error: &dyn std::fmt::Display| ValueError::new(format!("invalid rules: {error}"));
         let written: Value = serde_json::from_str(text).map_err(|error| wrong(&error))?;
         if !written.is_object() {
-            return Err(wrong(&"an object is needed, such as {\"ignore_paths\": []}"));
+            return Err(wrong(&"expected an object, such as {\"ignore_paths\": []}"));
         }
         let mut written: RulesFile = serde_json::from_value(written).map_err(|error| wrong(&error))?;
         written.texts.iter_mut().for_each(|text| text.replace = text.replace.replace('$', "$$"));
@@ -144,7 +142,7 @@ impl NormalRules {
         Ok(self)
     }
 
-    /// Adds roots at which commands of the recorded session saw the workspace; a fork's past has its parents'.
+    /// Adds workspace roots that commands of the recorded session saw; for a fork, also its ancestors' roots.
     #[must_use]
     pub fn with_roots(mut self, roots: impl IntoIterator<Item = String>) -> Self {
         self.roots.extend(roots);
@@ -155,7 +153,7 @@ impl NormalRules {
         &self.roots
     }
 
-    /// The text after every rule.
+    /// Returns the text after all rules.
     pub fn normal(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (pattern, replace) in &self.texts {
@@ -166,12 +164,12 @@ impl NormalRules {
         text
     }
 
-    /// Tells if a path is not compared.
+    /// Returns true if a path is not compared.
     pub fn ignores(&self, path: &EntryPath) -> bool {
         self.ignored.iter().any(|glob| glob.fits(path))
     }
 
-    /// Tells if a file is compared as text, by the rules for texts.
+    /// Returns true if a file is compared as text, by the rules for texts.
     pub fn takes_for_text(&self, path: &EntryPath) -> bool {
         self.text_files.iter().any(|glob| glob.fits(path))
     }
@@ -236,7 +234,7 @@ fn normal_value(value: &Value, path: &mut Vec<String>, ignored: &[&Field], text:
 }
 
 fn wrong(pattern: &str, error: &impl std::fmt::Display) -> ValueError {
-    ValueError::new(format!("the pattern {pattern:?} is not right: {}", words::regex_error(error)))
+    ValueError::new(format!("invalid pattern {pattern:?}: {}", words::regex_error(error)))
 }
 
 #[cfg(test)]

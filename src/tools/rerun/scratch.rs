@@ -16,7 +16,7 @@ use crate::engine::session::snapshot::SnapshotPolicy;
 use crate::engine::store::{Durability, LocalStore, LocalStoreOptions};
 use crate::tools::error::WorkspaceError;
 
-/// Session with its own store and workspace in a temporary directory. Dropping it removes all, containers too.
+/// Session with its own store and workspace in a temporary directory. Dropping it removes them, including containers.
 pub struct Scratch {
     sessions: Sessions,
     session: Session,
@@ -26,10 +26,10 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Creates one with that name. It never uses a host directory that the specification names.
+    /// Creates a session with that name. It never uses a host directory that the specification names.
     ///
     /// # Errors
-    /// [`WorkspaceError`] when the store or the workspace can't be made.
+    /// [`WorkspaceError`] if the store or the workspace can't be created.
     pub fn begin(registry: Registry, spec: &WorkspaceSpec, name: &str) -> Result<Self, WorkspaceError> {
         let spec = spec.forked();
         let backend = Some(spec.backend_name().to_owned());
@@ -37,10 +37,10 @@ impl Scratch {
         Self::with(registry, spec, |sessions| Ok(sessions.create(new)?))
     }
 
-    /// Copies a session of another store, with that kind of workspace. [`Scratch::put_back`] adds what the copy recorded.
+    /// Copies a session of another store, with that kind of workspace. [`Scratch::put_back`] adds its new events.
     ///
     /// # Errors
-    /// [`WorkspaceError`] when the session can't be read, or the store or the workspace can't be made.
+    /// [`WorkspaceError`] if the session can't be read, or the store or the workspace can't be created.
     pub fn copy_of(
         registry: Registry,
         spec: &WorkspaceSpec,
@@ -52,10 +52,10 @@ impl Scratch {
         })
     }
 
-    /// Adds what this copy recorded to the session that it is of.
+    /// Adds the new events of this copy to the original session.
     ///
     /// # Errors
-    /// [`WorkspaceError::NotCopied`], also when events were added to that session meanwhile.
+    /// [`WorkspaceError::NotCopied`], also if the original has gained events.
     pub fn put_back(&self, to: &Sessions) -> Result<(), WorkspaceError> {
         let copied = copy_session(self.session.id(), &self.sessions, to);
         copied.map(drop).map_err(|error| WorkspaceError::NotCopied(Arc::new(error)))
@@ -81,12 +81,12 @@ impl Scratch {
         Ok(Self { sessions, session, workspace, spec, home })
     }
 
-    /// The session.
+    /// Returns the session.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// Its workspace.
+    /// Returns its workspace.
     pub fn workspace(&self) -> &Arc<dyn Workspace> {
         &self.workspace
     }
@@ -96,7 +96,7 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         self.workspace.close();
         if let Err(error) = self.spec.remove(self.session.id(), self.home.path()) {
-            tracing::warn!(%error, "a workspace that was to be thrown away is left");
+            tracing::warn!(%error, "failed to remove a temporary workspace");
         }
         self.sessions.clone().close();
     }

@@ -1,4 +1,4 @@
-//! The fresh session in which recorded calls run again.
+//! The fresh session of a rerun.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,15 +35,15 @@ pub(super) struct RerunSession<'a> {
     pub(super) tool_runner: ToolRunner,
     pub(super) answers: Arc<Answers>,
     pub(super) missing: BTreeSet<EntryPath>,
-    /// The most time that a command may ask for.
+    /// The longest time limit that a command may have.
     pub(super) most: Duration,
     limited: Vec<(ChildLimits, ToolRunner)>,
     start: Seq,
-    /// It has the past up to there itself.
+    /// True if the session is a fork, which already has the history up to `start`.
     is_fork: bool,
 }
 
-/// File events on their way to the fresh session.
+/// A batch of file events for the fresh session.
 struct FileBatch {
     commit: Commit,
     changes: Vec<FileChange>,
@@ -51,7 +51,7 @@ struct FileBatch {
 }
 
 impl<'a> RerunSession<'a> {
-    /// A session that has just begun, by itself or as a fork of the recorded one at `start`; anything else is refused.
+    /// Accepts a new session, or a new fork of the recorded session at `start`; refuses any other session.
     pub(super) fn new(
         past: &'a PastRun,
         start: Seq,
@@ -81,12 +81,12 @@ impl<'a> RerunSession<'a> {
         self.tool_runner.session()
     }
 
-    /// Returns a runner under these limits, and under those of its own session.
+    /// Returns a runner with these limits, in addition to its session's own limits.
     pub(super) fn under(&mut self, limits: &ChildLimits) -> Result<ToolRunner, SessionError> {
         if limits.is_unlimited() {
             return Ok(self.tool_runner.clone());
         }
-        // A runner keeps what it has counted of its session's own limits.
+        // A runner counts the usage of its session's own limits, so it is reused.
         if let Some((_, known)) = self.limited.iter().find(|(known, _)| known == limits) {
             return Ok(known.clone());
         }
@@ -96,7 +96,7 @@ impl<'a> RerunSession<'a> {
         Ok(limited)
     }
 
-    /// Begins with the files of before the first call, or with those at the end of `base`.
+    /// Begins with the files at `start`, or with the final files of `base`.
     pub(super) fn begin(&mut self, base: Option<&PastRun>) -> Result<(), WorkspaceError> {
         let seq = self.start;
         let files: VirtualFileSystem = match base {
@@ -126,7 +126,7 @@ impl<'a> RerunSession<'a> {
         self.put(piece)
     }
 
-    /// Notes the agent's run, and the session that was made of its transcript.
+    /// Records the agent's run, and the session of its transcript.
     fn link(&self, piece: &mut FileBatch) -> Result<(), SessionError> {
         let Some((run, AgentRun { agent, format, mut facts, .. })) = self.past.agent_run()? else { return Ok(()) };
         if !format.is_empty() {
@@ -137,8 +137,8 @@ impl<'a> RerunSession<'a> {
         Ok(())
     }
 
-    /// Applies events from outside of any call, or of a call that is not run again, and records them as they were;
-    /// without events that name positions, which differ here, and without allowances.
+    /// Applies events from outside of any call, or of a skipped call, and records them unchanged. Omits allowances, and
+    /// events that name positions, which differ here.
     pub(super) fn apply(&mut self, events: &[Recorded]) -> Result<(), WorkspaceError> {
         if events.is_empty() {
             return Ok(());
@@ -153,7 +153,7 @@ impl<'a> RerunSession<'a> {
         self.put(piece)
     }
 
-    /// Adds the change of the disk for an event; `false` when it is impossible, so that it is not recorded either.
+    /// Adds the disk change of an event. Returns false if the event must not be recorded.
     fn take(&mut self, piece: &mut FileBatch, event: &Recorded) -> Result<bool, WorkspaceError> {
         match PlannedChange::of(&event.view()) {
             Some(PlannedChange::Write(write)) if !can_be_made(&write.node) => {

@@ -6,10 +6,10 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::session::sessions::Sessions;
 
-/// Returns the sessions that transcripts of a run's subagents became, also of their subagents.
+/// Returns the sessions of the transcripts of a run's subagents, and of their subagents.
 ///
 /// # Errors
-/// [`SessionError`] when a session can't be read.
+/// [`SessionError`] if a session can't be read.
 pub fn subagents_of(session: &Session, sessions: &Sessions) -> Result<Vec<Session>, SessionError> {
     let entries = sessions.list()?;
     let (mut found, mut parents) = (Vec::new(), vec![session.id()]);

@@ -10,12 +10,12 @@ use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::tools::error::WorkspaceError;
 
-/// Run of other calls from a position on, then of the recorded ones that followed, in a fresh session; compares these
-/// with the record, and the files at both ends.
+/// Run of other calls from a position on, then of the recorded calls that followed, in a fresh session. It compares the
+/// recorded calls and the final files with the record.
 ///
-/// It begins with the files, and the slices that are state, of the position. A call in flight there is not run again;
-/// its changes by then stay. Recorded calls may be replaced; the script then runs in place of the first of them, else
-/// at the beginning. As with [`Rerun`](super::Rerun), the recorded session is only read.
+/// It begins with the files, and the slices that are state, at the position. A call in flight there is not rerun; its
+/// changes until then stay. Recorded calls may be replaced; the script then runs in place of the first replaced call,
+/// else at the beginning. As with [`Rerun`](super::Rerun), the recorded session is only read.
 #[derive(Debug, Clone)]
 pub struct WhatIf {
     past: PastRun,
@@ -26,13 +26,13 @@ pub struct WhatIf {
 }
 
 impl WhatIf {
-    /// Runs these calls from the position on, then all that followed.
+    /// Runs these calls from the position on, then all recorded calls that followed.
     pub fn of(session: &Session, at: Seq, script: Vec<ScriptedCall>) -> Self {
         let past = PastRun::of(session);
         Self { past, at, script, replaced: BTreeSet::new(), rules: NormalRules::default() }
     }
 
-    /// Leaves out these recorded calls, each named by the position of its intent.
+    /// Omits these recorded calls, given by their ids.
     #[must_use]
     pub fn replacing(mut self, calls: impl IntoIterator<Item = Seq>) -> Self {
         self.replaced.extend(calls);
@@ -46,8 +46,8 @@ impl WhatIf {
         self
     }
 
-    /// Runs them, and shows each as it is made. In the report, calls of the script have no recorded one, and those
-    /// that were replaced are not there.
+    /// Runs the calls, and passes each to `watch`. In the report, scripted calls have no recorded call, and replaced
+    /// calls are absent.
     ///
     /// # Errors
     /// [`WorkspaceError`], above all [`NoCall`](WorkspaceError::NoCall) for a call that can't be replaced.

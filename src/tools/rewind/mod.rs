@@ -1,4 +1,4 @@
-//! Rewind: the log and the files go back together, as new events.
+//! Rewind: returns the log and the files to an earlier position, as new events.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -25,63 +25,61 @@ use crate::engine::state::State;
 use crate::reducers::{Allowances, Change, VirtualFileSystem};
 use crate::tools::error::WorkspaceError;
 
-/// Options of a rewind.
+/// The options of a rewind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RewindOptions {
-    /// Rewinds where it would refuse: records external changes first, so that they can be restored; leaves entries that
-    /// can't be restored; removes contents that were never kept; and removes entries of the user's own directory from
-    /// before the session.
+    /// True to rewind in cases that are refused by default: records external changes first, so that they can be
+    /// restored; leaves entries that can't be restored; removes contents that were never stored; and removes entries
+    /// that the user's own directory had before the session.
     pub force: bool,
-    /// Keeps entries from before the session, with [`force`](RewindOptions::force), too.
+    /// True to retain entries from before the session even with [`force`](RewindOptions::force).
     pub keep_earlier: bool,
-    /// Only reports what would happen; changes nothing.
+    /// True to only report the result, without any changes.
     pub dry_run: bool,
 }
 
-/// Report of a rewind.
+/// The report of a rewind.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Rewound {
-    /// The position whose state is back.
+    /// The position of the restored state.
     pub to: Seq,
-    /// Position before; a rewind to it undoes this one.
+    /// The head before the rewind; a rewind to it undoes this one.
     pub from: Seq,
-    /// First and last position of its events; none when nothing differed, and in a dry run.
+    /// The first and last positions of the rewind's events. `None` in a dry run, or if nothing differed.
     pub recorded: Option<(Seq, Seq)>,
-    /// Differences that were undone.
+    /// The undone differences.
     pub changes: Vec<Change>,
-    /// The other slices that were put back.
+    /// The other restored slices.
     pub slices: Vec<String>,
-    /// External changes, which were recorded first.
+    /// The external changes, which were recorded first.
     pub drift: Vec<EntryPath>,
-    /// Entries that could not be restored and stay as they are.
+    /// The entries that could not be restored and stay as they are.
     pub left: Vec<EntryPath>,
-    /// Entries that were removed or replaced for good: their contents were never kept.
+    /// The entries that were removed or replaced for good because their contents were never stored.
     pub lost: Vec<EntryPath>,
-    /// Hard links that became separate files: the file system can't link them.
+    /// The hard links that became separate files because the file system can't link them.
     pub apart: Vec<EntryPath>,
 }
 
 impl ToolRunner {
-    /// Rewinds the session to the state after the event at `to`: its files, and every slice that is state and no log.
-    /// It waits for the call that has the workspace lock. See [`rewind`].
+    /// Rewinds the session to the state after the event at `to`: its files, and every slice except logs. Waits for the
+    /// workspace lock. See [`rewind`].
     pub async fn rewind(&self, to: Seq, options: RewindOptions) -> Result<Rewound, WorkspaceError> {
         rewind(self.session(), self.workspace(), self.machine().rules.budget, to, options).await
     }
 }
 
-/// Rewinds a session to the state after the event at `to`. A tool runner, which would record external changes first, is
-/// not needed.
+/// Rewinds a session to the state after the event at `to`, without a tool runner.
 ///
-/// Log and files go together, and no history is lost: one commit holds a [`SessionRewound`], the file events that lead
-/// back, and a [`SliceRestored`] for each other slice that differs. Slices that are logs stay. The position must be the
-/// end of a commit; it may be inside a call, whose earlier commits then count. A call in flight is waited for.
+/// Log and files change together, and no history is lost: one commit holds a [`SessionRewound`], the file events that
+/// lead back, and a [`SliceRestored`] for each other slice that differs. Slices that are logs stay. The position must
+/// be the end of a commit. It may be inside a call; then the call's earlier commits count. Waits for a call in flight.
 ///
-/// It happens whole or not at all. An error leaves files and log as they were. When the process dies half-way, the next
-/// opening of the workspace restores the files that the log has. Once files change, dropping the future does not stop
-/// the rewind.
+/// A rewind happens completely or not at all. An error leaves files and log unchanged. If the process dies halfway, the
+/// next opening of the workspace restores the files from the log. Dropping the future does not stop a started rewind.
 ///
 /// # Errors
-/// [`WorkspaceError`], above all [`Drifted`](WorkspaceError::Drifted), [`NotKept`](WorkspaceError::NotKept) and
+/// [`WorkspaceError`], notably [`Drifted`](WorkspaceError::Drifted), [`NotKept`](WorkspaceError::NotKept) and
 /// [`Earlier`](WorkspaceError::Earlier), which [`force`](RewindOptions::force) overrides.
 pub async fn rewind(
     session: &Session,
@@ -97,7 +95,7 @@ pub async fn rewind(
     off_thread((turn, looking), WorkspaceError::Stopped, move || work.run()).await
 }
 
-/// Checks that a session can be rewound to a position, which is the end of a commit.
+/// Checks that a position is the end of a commit, as a rewind requires.
 #[doc(hidden)]
 pub fn check_position(session: &Session, to: Seq) -> Result<(), WorkspaceError> {
     let (first, last) = if to == 0 { (0, 0) } else { session.commit_of(to)? };
@@ -148,14 +146,13 @@ impl RewindWork {
         Ok(Rewound { to: self.to, from, recorded, changes, slices: names, drift, left, lost, apart })
     }
 
-    /// Between the events of a commit no files ever were: half a directory that was taken up is none to go back to.
-    /// Returns the slices to restore. In a fork's past, which is its parent's, allowances stay: those were the
-    /// parent's.
+    /// Returns the slices to restore. In the part of a fork's history that is its parent's, the allowances were the
+    /// parent's, so the fork's initial allowances replace them.
     fn restored(&self, then: &State) -> Result<Vec<EncodedSlice>, WorkspaceError> {
         let mut slices = then.restorable(VirtualFileSystem::NAME)?;
         let is_before = |origin: &&Origin| origin.isolation == Isolation::Fork && self.to <= origin.at;
         if let Some(origin) = self.session.origin().filter(is_before) {
-            // A history from elsewhere may say anything of where it began.
+            // An imported history may state any origin, so limit it to the head.
             let begun = origin.at.saturating_add(1).min(self.session.head()?);
             let begun = self.session.state_at(begun)?.restorable(VirtualFileSystem::NAME)?;
             let own = begun.into_iter().filter(|slice| *slice.name == *Allowances::NAME);
@@ -208,7 +205,7 @@ impl RewindWork {
     }
 }
 
-/// Refuses changes that remove what the directory of the session held before it began.
+/// Refuses changes that remove entries from before the session in the session's directory.
 fn check_earlier(session: &Session, changes: &[Change]) -> Result<(), WorkspaceError> {
     let removed: Vec<&EntryPath> = changes
         .iter()
@@ -231,7 +228,7 @@ fn check_earlier(session: &Session, changes: &[Change]) -> Result<(), WorkspaceE
     Err(WorkspaceError::Earlier { count: earlier.len(), paths })
 }
 
-/// Returns the end of the commits that took up what the directory held before the first call.
+/// Returns the end of the commits that recorded the directory's initial contents before the first call.
 pub(crate) fn taken_up(session: &Session) -> Result<Option<Seq>, SessionError> {
     let fork = session.origin().filter(|origin| origin.isolation == Isolation::Fork);
     let begun = fork.map_or(1, |origin| origin.at.saturating_add(1));

@@ -1,4 +1,4 @@
-//! Chat histories of Aider: Markdown, with a run for each start of the program.
+//! Chat histories of Aider: Markdown, with a run per start of the program.
 
 use std::collections::BTreeSet;
 
@@ -8,9 +8,9 @@ use super::edits::{search_replace, stated_files};
 use super::step::{EndedCall, StatedChange, StatedFile, StepReceiver, text, time_of};
 use super::{SourceRun, Transcript};
 
-/// Bytes after which an answer is recorded as two.
+/// The number of bytes after which an answer is split.
 const ANSWER_MAX: usize = 1 << 20;
-/// Files that wait to be created.
+/// The limit for files waiting to be created.
 const CREATED_MAX: usize = 1000;
 const START: &str = "# aider chat started at ";
 
@@ -27,7 +27,7 @@ pub(super) struct Aider {
     /// The author of the lines in `text`.
     by: &'static str,
     text: String,
-    /// SEARCH/REPLACE blocks that are not applied yet, with their files.
+    /// The SEARCH/REPLACE blocks that are not applied yet, with their files.
     edits: Vec<(String, Value)>,
     created: BTreeSet<String>,
     last_told: String,
@@ -35,7 +35,6 @@ pub(super) struct Aider {
 }
 
 impl Transcript for Aider {
-    /// Takes a line of text.
     fn line(&mut self, line: Value, steps: &mut StepReceiver<'_>) {
         let line = line.as_str().unwrap_or_default();
         let (by, said) = match (line.strip_prefix("#### "), line.strip_prefix("> ")) {
@@ -43,7 +42,7 @@ impl Transcript for Aider {
             (_, Some(said)) => ("aider", said),
             _ => ("assistant", line),
         };
-        // Each line of the program is a step.
+        // Each line from the program is a step.
         if by != self.by || by == "aider" || line.starts_with(START) || self.text.len() > ANSWER_MAX {
             self.flush(steps);
         }
@@ -67,7 +66,7 @@ impl Aider {
     fn flush(&mut self, steps: &mut StepReceiver<'_>) {
         let said = std::mem::take(&mut self.text);
         if self.by == "assistant" && !said.trim().is_empty() {
-            // Earlier ones were applied or failed.
+            // Earlier edits were applied, or failed.
             self.edits = edits_in(&said);
         }
         let said = said.trim_matches('\n').to_owned();
@@ -112,11 +111,11 @@ impl Aider {
     }
 }
 
-/// Returns the edits in an answer, each with the file that is named above its fence.
+/// Returns the edits in an answer, each with the file named above its fence.
 fn edits_in(said: &str) -> Vec<(String, Value)> {
     let (lines, mut path) = (said.lines().collect::<Vec<_>>(), String::new());
     let with_file = |(at, edit): (usize, Value)| {
-        // A second block in a fence is of the same file.
+        // A second block in a fence belongs to the same file.
         if let [.., name, fence] = &lines[..at]
             && fence.starts_with("```")
         {

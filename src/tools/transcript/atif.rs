@@ -1,4 +1,4 @@
-//! Trajectories in ATIF, the Agent Trajectory Interchange Format, versions 1.4 to 1.9: one JSON document.
+//! Trajectories in the Agent Trajectory Interchange Format (ATIF), versions 1.4 to 1.9: one JSON document.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ pub(super) fn run_of(document: &Value) -> Option<SourceRun> {
     })
 }
 
-/// Returns the documents of subagents in a document.
+/// Takes the documents of subagents out of a document.
 pub(super) fn children_of(document: &mut Value) -> Vec<Value> {
     match document["subagent_trajectories"].take() {
         Value::Array(children) => children,
@@ -46,14 +46,14 @@ fn give_step(mut step: Value, steps: &mut StepReceiver<'_>) {
     let at = time_of(&step["timestamp"]);
     let calls = taken(&mut step, "tool_calls");
     let observation = step.get_mut("observation").map(Value::take).unwrap_or_default();
-    // What the agent said stands before what it did.
+    // The message comes before the calls that follow from it.
     steps.record(at, step);
     for call in &calls {
         let of = (text(call, "tool_call_id"), text(call, "function_name"));
         steps.begin(at, of, params_of(&call["arguments"]));
     }
     for result in observation["results"].as_array().into_iter().flatten() {
-        // A result without an id is that of the only call.
+        // A result without an id belongs to the step's only call.
         let id = result["source_call_id"].as_str();
         match id.or_else(|| calls.first().filter(|_| calls.len() == 1).map(|call| text(call, "tool_call_id"))) {
             Some(id) => steps.end(at, ended(id, result)),

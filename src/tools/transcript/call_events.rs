@@ -1,4 +1,4 @@
-//! Events of calls that other programs make, as they are put into commits.
+//! Adding the events of observed calls to commits.
 
 use serde_json::{Value, json};
 
@@ -6,12 +6,12 @@ use crate::engine::commit::{Commit, CommitError};
 use crate::engine::event::{CallFinished, CallObserved, CallReason, CallStarted, CallStatus, Event, TranscriptRecord};
 use crate::tools::call::content_params::lift;
 
-/// Characters of a tool's name that are recorded.
+/// The number of recorded characters of a tool's name.
 const TOOL_MAX: usize = 100;
-/// Characters of a problem that are recorded.
+/// The number of recorded characters of an error message.
 pub(super) const MESSAGE_MAX: usize = 64 << 10;
 
-/// Adds the beginning of a call to a commit that opens it. Long texts become contents.
+/// Adds the beginning of a call to the commit that opens it. Long texts become contents.
 pub(in crate::tools) fn push_begin(
     commit: &mut Commit,
     observed: &CallObserved,
@@ -47,7 +47,7 @@ pub(in crate::tools) fn push_record(commit: &mut Commit, run: String, record: Va
     push(commit, TranscriptRecord { run, record }, "record", |record| &mut record.record)
 }
 
-/// Adds an event whose long texts become contents. A value without such texts that is too large all the same becomes one.
+/// Adds an event. Long texts in its value become contents. A value that is still too large becomes one content.
 fn push<E: Event>(
     commit: &mut Commit,
     mut event: E,

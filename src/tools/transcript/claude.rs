@@ -1,4 +1,4 @@
-//! Transcripts of Claude Code: JSON lines, a call in one line and its result in a later one.
+//! Transcripts of Claude Code: JSON lines, with the result of a call in a later line than the call.
 
 use serde_json::{Value, json};
 
@@ -7,19 +7,19 @@ use super::{SourceRun, Transcript};
 use crate::engine::clock::Timestamp;
 use crate::engine::event::CallStatus;
 
-/// Fields of a line that describe the run.
+/// The fields of a line that describe the run.
 const FACTS: [&str; 4] = ["cwd", "gitBranch", "version", "entrypoint"];
 
-/// First characters of what the model is shown for a refused call.
+/// The start of the text that the model sees for a refused call.
 pub(crate) const TOOL_ERROR: &str = "<tool_use_error>";
 
 #[derive(Default)]
 pub(super) struct ClaudeCode {
-    /// Calls that edit files, by their ids, until their results come.
+    /// The inputs of calls that edit files, until their results come.
     edits: KeptByCall<Value>,
 }
 
-/// Returns the run of a line of such a transcript.
+/// Returns the run of a transcript's line.
 pub(super) fn run_of(line: &Value) -> Option<SourceRun> {
     let session = line["sessionId"].as_str()?;
     line["type"].as_str()?;
@@ -33,7 +33,7 @@ pub(super) fn run_of(line: &Value) -> Option<SourceRun> {
     })
 }
 
-/// Returns true if a line has all parts of a message. Lines that were converted from other formats lack some.
+/// Returns true if a line has all parts of a message. Lines converted from other formats lack some of them.
 pub(super) fn is_message(line: &Value) -> bool {
     let has = |name: &str| line[name].is_string();
     matches!(text(line, "type"), "user" | "assistant")
@@ -98,9 +98,9 @@ impl ClaudeCode {
     }
 }
 
-/// Returns the end of a call that counts as failed there.
+/// Returns the end of a call that Claude Code reports as failed.
 pub(crate) fn failed(id: &str, shown: &str, is_interrupted: bool) -> EndedCall {
-    // A command that ended with another code than 0 counts as an error there.
+    // Claude Code reports an exit code other than 0 as an error.
     let command = shown.strip_prefix("Exit code ").and_then(|rest| rest.split_once('\n').or(Some((rest, ""))));
     if let Some((Ok(code), output)) = command.map(|(code, output)| (code.parse::<i64>(), output)) {
         return EndedCall::ok(id, json!({ "output": output, "exit_code": code }));
@@ -110,7 +110,7 @@ pub(crate) fn failed(id: &str, shown: &str, is_interrupted: bool) -> EndedCall {
     EndedCall { status, ..EndedCall::failed(id, message) }
 }
 
-/// Returns the files of an edit. Those of a subagent have no `toolUseResult`, and then the input says what was done.
+/// Returns the files of an edit. Edits of a subagent have no `toolUseResult`, so the input states the change.
 pub(super) fn edited(input: &Value, stated: &Value) -> Vec<StatedFile> {
     let path = stated["filePath"].as_str().unwrap_or_else(|| text(input, "file_path"));
     let mut before = stated["originalFile"].as_str().map(str::to_owned);

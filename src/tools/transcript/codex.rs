@@ -12,7 +12,7 @@ const EXIT_CODE: &str = "Exit code: ";
 
 #[derive(Default)]
 pub(super) struct Codex {
-    /// Ends of calls that events state before the output.
+    /// The ends of calls from events that precede the output.
     ends: KeptByCall<CodexEnd>,
 }
 
@@ -23,7 +23,7 @@ struct CodexEnd {
     micros: Option<u64>,
 }
 
-/// Returns the run that the first line of such a transcript states.
+/// Returns the run that the first line of a rollout describes.
 pub(super) fn run_of(line: &Value) -> Option<SourceRun> {
     if line["type"] != "session_meta" {
         return None;
@@ -95,7 +95,7 @@ impl Codex {
     fn ended(&mut self, payload: &Value) -> EndedCall {
         let id = text(payload, "call_id");
         let CodexEnd { files, exit_code, micros } = self.ends.take(id).unwrap_or_default();
-        // Older ones have JSON in a text, with the exit code in it.
+        // Older rollouts have JSON in a string, with the exit code in it.
         let unpacked = payload["output"].as_str().and_then(packed);
         let unpacked = unpacked.filter(|value| value["output"].is_string());
         let output = match &unpacked {
@@ -115,7 +115,7 @@ impl Codex {
     }
 }
 
-/// Returns the exit code that the head of an output states.
+/// Returns the exit code stated at the head of an output.
 pub(super) fn stated_code(output: &str) -> Option<i64> {
     let head = output.split("\nOutput:").next().unwrap_or_default();
     let code = head.lines().find_map(|line| line.strip_prefix(EXITED).or_else(|| line.strip_prefix(EXIT_CODE)))?;
@@ -125,7 +125,7 @@ pub(super) fn stated_code(output: &str) -> Option<i64> {
 fn patched(changes: &Value) -> Vec<StatedFile> {
     let changes = changes.as_object().into_iter().flatten();
     let stated = changes.filter_map(|(path, change)| {
-        // Older ones have the kind as the name of an object in it.
+        // Older rollouts have the kind as the key of an inner object.
         let (kind, change) = match change["type"].as_str() {
             Some(kind) => (kind, change),
             None => change.as_object()?.iter().next().map(|(kind, change)| (kind.as_str(), change))?,

@@ -1,4 +1,4 @@
-//! Sessions of Copilot CLI: JSON lines of events, those of subagents among them.
+//! Sessions of Copilot CLI: JSON lines of events, including the events of subagents.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 use super::step::{EndedCall, KeptByCall, StepReceiver, params_of, text, time_of};
 use super::{SourceRun, Transcript};
 
-/// Text before the exit code in an output, for events without the field.
+/// The text before the exit code in an output, for events without an exit code field.
 const EXITED: &str = " exit code ";
 
 #[derive(Default)]
 pub(super) struct Copilot {
-    /// The subagent whose events these are, unless they are the session's own.
+    /// The subagent to read the events of; `None` for the main agent.
     subagent: Option<String>,
-    /// Subagents, by the calls that began them.
+    /// The subagents by the calls that began them.
     children: BTreeMap<String, String>,
 }
 
-/// Returns the run that the first line of such a transcript states.
+/// Returns the run that the first line of a transcript describes.
 pub(super) fn run_of(line: &Value) -> Option<SourceRun> {
     let data = &line["data"];
     if line["type"] != "session.start" {
@@ -33,7 +33,7 @@ pub(super) fn run_of(line: &Value) -> Option<SourceRun> {
     })
 }
 
-/// Returns the subagent that a line starts, with the call that began it. `callers` has the subagents by their calls.
+/// Returns the subagent that a line starts, with the call that began it. `callers` maps calls to their subagents.
 pub(super) fn subagent_of(
     line: &Value,
     session: &SourceRun,
@@ -52,7 +52,7 @@ pub(super) fn subagent_of(
     None
 }
 
-/// Returns the output and the exit code in what is shown of a command.
+/// Splits the displayed result of a command into its output and exit code.
 pub(crate) fn shell_exit(shown: &str) -> Option<(&str, i64)> {
     let (before, code) = shown.trim_end().strip_suffix('>')?.rsplit_once(EXITED)?;
     Some((before.rsplit_once('<')?.0, code.parse().ok()?))

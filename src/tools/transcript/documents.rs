@@ -1,4 +1,4 @@
-//! Documents of JSON that have one run or several, and archives of them.
+//! JSON documents with one or more runs, and archives of such documents.
 
 use std::fs::File;
 use std::io::Read;
@@ -22,7 +22,7 @@ pub(super) struct DocumentRun {
     document: Value,
 }
 
-/// The document that was read last: runs of one document are read one after the other.
+/// A cache of the last document and archive, since the runs of a document are read one after the other.
 #[derive(Default)]
 pub(super) struct Documents {
     pub(super) archive: Option<(Arc<Path>, SampleArchive)>,
@@ -30,9 +30,9 @@ pub(super) struct Documents {
 }
 
 impl Documents {
-    /// Returns the document of the run with a number, once.
+    /// Takes the document of a run, by its number.
     pub(super) fn run(&mut self, place: &DocumentPlace, number: usize) -> Result<Value, TranscriptError> {
-        let changed = || unknown(&place.0, "it was changed while it was read; import it again");
+        let changed = || unknown(&place.0, "the file changed during the import; import it again");
         if let Some((_, runs)) = self.runs.as_mut().filter(|(read, _)| read == place) {
             return runs.get_mut(number).map(Value::take).ok_or_else(changed);
         }
@@ -60,7 +60,7 @@ impl Documents {
     }
 }
 
-/// Finds the runs in a document, in whatever format it is.
+/// Finds the runs in a document of any format.
 pub(super) fn runs_in(mut document: Value, place: Option<&str>) -> Vec<DocumentRun> {
     let one = |format, run, document| DocumentRun { format, run, document };
     if let Some(run) = atif::run_of(&document) {
@@ -69,7 +69,7 @@ pub(super) fn runs_in(mut document: Value, place: Option<&str>) -> Vec<DocumentR
         let parent = run.id.clone();
         let mut found = vec![one(TranscriptFormat::Atif, run, document)];
         for mut child in children.into_iter().flat_map(|child| runs_in(child, None)) {
-            // Agents of one trajectory have one name space, whatever each is called.
+            // The ids of runs are unique within a trajectory, so all runs go under the root's agent.
             child.run.agent.clone_from(&agent);
             child.run.parent.get_or_insert_with(|| parent.clone());
             found.push(child);
@@ -93,12 +93,12 @@ pub(super) fn runs_in(mut document: Value, place: Option<&str>) -> Vec<DocumentR
     }
 }
 
-/// Returns the id in the place of a document, for formats without one.
+/// Returns the id in the path of a document, for formats without an id.
 pub(super) fn id_in((path, entry): &DocumentPlace) -> Option<String> {
     entry.is_none().then(|| id_in_path(path)).flatten()
 }
 
-/// Returns the id in the name of a file or of its directory: hexadecimal digits and hyphens, eight decimal digits at least.
+/// Returns the id in the name of a file or its directory: hex digits and hyphens, with at least 8 decimal digits.
 pub(super) fn id_in_path(path: &Path) -> Option<String> {
     let names = [path.file_stem(), path.parent().and_then(Path::file_name)];
     let is_id = |name: &&str| {
@@ -108,7 +108,7 @@ pub(super) fn id_in_path(path: &Path) -> Option<String> {
     names.into_iter().flatten().filter_map(|name| name.to_str()).find(is_id).map(str::to_owned)
 }
 
-/// Copies the directory of a Cline session into its messages, from the file beside them.
+/// Copies the directory of a Cline session from the session file next to the messages into them.
 pub(super) fn state_directory(path: &Path, messages: &mut Value) -> Result<(), TranscriptError> {
     let beside = path.to_str().and_then(|path| path.strip_suffix(".messages.json")).map(|stem| format!("{stem}.json"));
     let beside = beside.map(PathBuf::from).filter(|beside| beside.is_file());
@@ -118,17 +118,16 @@ pub(super) fn state_directory(path: &Path, messages: &mut Value) -> Result<(), T
     Ok(())
 }
 
-/// Reads a document.
 pub(super) fn document(path: &Path) -> Result<Value, TranscriptError> {
-    whole(path, "it", open(path)?)
+    whole(path, "the file", open(path)?)
 }
 
 pub(super) fn whole(path: &Path, name: &str, input: impl Read) -> Result<Value, TranscriptError> {
     let mut text = Vec::new();
     input.take(TEXT_MAX + 1).read_to_end(&mut text).map_err(reading(path))?;
     parsed("document", &text).map_err(|error| match error {
-        PieceError::Damaged(error) => unknown(path, &format!("{name} is no JSON: {error}")),
-        PieceError::Refused(reason) if name == "it" => limit(path, reason),
+        PieceError::Damaged(error) => unknown(path, &format!("{name} is not valid JSON: {error}")),
+        PieceError::Refused(reason) if name == "the file" => limit(path, reason),
         PieceError::Refused(reason) => limit(path, format!("{name}: {reason}")),
     })
 }

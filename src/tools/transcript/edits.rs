@@ -1,4 +1,4 @@
-//! The files that a call changes by its parameters, however its agent spells them.
+//! The files that a call changes according to its parameters, in the spelling of any agent.
 
 use serde_json::{Value, json};
 
@@ -7,9 +7,9 @@ use super::step::{BegunCall, StatedChange, StatedFile, StepKind, StepReceiver, t
 use crate::engine::clock::Timestamp;
 use crate::tools::rerun::foreign::ForeignTool;
 
-/// Edits of one call.
+/// The limit for the edits of a call.
 const EDITS_MAX: usize = 10_000;
-/// Spellings of an edit's parameters, the common one first.
+/// The spellings of an edit's parameters, common spelling first.
 const SPELLINGS: [(&str, &[&str]); 5] = [
     ("file_path", &["file_path", "filePath", "path", "notebook_path", "absolute_path"]),
     ("content", &["content", "contents", "file_text"]),
@@ -18,7 +18,7 @@ const SPELLINGS: [(&str, &[&str]); 5] = [
     ("replace_all", &["replace_all", "replaceAll"]),
 ];
 
-/// Returns the parameters of an edit in the common spelling, with those of a diff of SEARCH and REPLACE as `edits`.
+/// Returns the parameters of an edit in the common spelling, with SEARCH/REPLACE blocks of a diff as `edits`.
 pub(crate) fn spelled(params: &Value) -> Value {
     let diff: Vec<Value> = search_replace(text(params, "diff")).into_iter().map(|(_, edit)| edit).collect();
     let mut common = json!({ "edits": if diff.is_empty() { params["edits"].clone() } else { diff.into() } });
@@ -31,7 +31,7 @@ pub(crate) fn spelled(params: &Value) -> Value {
 }
 
 impl StepReceiver<'_> {
-    /// Emits the beginning of a call in a format that states files by the parameters of its edits.
+    /// Emits the beginning of a call, with the files that its parameters state.
     pub(super) fn begin_edit(&mut self, at: Option<Timestamp>, id: String, tool: String, params: Value) {
         let files = stated_files(&tool, &params);
         self.give(at, StepKind::Begun(BegunCall { id, tool, params, files }));
@@ -49,21 +49,21 @@ pub(crate) fn stated_files(tool: &str, params: &Value) -> Vec<StatedFile> {
         let path = text(&common, "file_path").to_owned();
         return vec![StatedFile { path, change: StatedChange::Removed }];
     }
-    // Cline's editor writes a file where it has nothing to replace.
+    // Cline's editor writes the whole file if there is nothing to replace.
     if tool == "editor" && common["old_string"].is_null() && params["insert_line"].is_null() {
         common["content"] = common["new_string"].clone();
     }
     let stated = edited(&common, &Value::Null);
     let is_stated = |file: &StatedFile| match &file.change {
-        // What an empty text is replaced in depends on the program.
+        // The effect of replacing an empty text depends on the program.
         StatedChange::Replaced { old, .. } => !old.is_empty(),
         _ => true,
     };
     if text(&common, "file_path").is_empty() || !stated.iter().all(is_stated) { Vec::new() } else { stated }
 }
 
-/// Returns the edits in blocks of SEARCH and REPLACE, each with the number of its first line, from 0. A text with too many
-/// states none.
+/// Returns the edits in SEARCH/REPLACE blocks, each with the number of its first line, from 0. If there are too many,
+/// returns none.
 pub(super) fn search_replace(diff: &str) -> Vec<(usize, Value)> {
     let is_marker = |line: &str, signs: [char; 2], word: &str| {
         let rest = line.trim_end().strip_suffix(word).map(str::trim_end);

@@ -19,7 +19,7 @@ pub enum TranscriptError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// It is in no known format.
+    /// The format is unknown.
     #[error("can't import {}: {reason}", path.display())]
     Unknown {
         /// The file or directory.
@@ -27,7 +27,7 @@ pub enum TranscriptError {
         /// Explanation for a person.
         reason: String,
     },
-    /// It is beyond a limit of an import.
+    /// The transcript exceeds a limit of an import.
     #[error("can't import {}: {reason}", path.display())]
     Limit {
         /// The file or directory.
@@ -35,8 +35,8 @@ pub enum TranscriptError {
         /// The limit, and what to do.
         reason: String,
     },
-    /// A store for the time of the import can't be used.
-    #[error("no temporary store can be used: {0}")]
+    /// The temporary store of the import can't be created.
+    #[error("can't create a temporary directory: {0}")]
     Temporary(std::io::Error),
     /// The history can't be recorded.
     #[error(transparent)]

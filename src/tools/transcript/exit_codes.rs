@@ -1,4 +1,4 @@
-//! Exit codes that a transcript states, and hooks do not.
+//! Exit codes from a transcript, for agents that leave them out of their hooks.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,10 +8,10 @@ use super::error::TranscriptError;
 use super::source::FoundRuns;
 use super::step::StepKind;
 
-/// Reads the exit codes of the calls in a transcript, by the calls' ids.
+/// Reads the exit codes of the calls in a transcript, by call id.
 ///
 /// # Errors
-/// [`TranscriptError`]: it can't be read, or no format fits.
+/// [`TranscriptError`]: the transcript can't be read, or no format fits.
 pub(crate) fn exit_codes(path: &Path) -> Result<BTreeMap<String, i64>, TranscriptError> {
     let mut codes = BTreeMap::new();
     let (mut found, mut documents) = (FoundRuns::default(), Documents::default());

@@ -1,4 +1,4 @@
-//! A session with its children, as exports have them.
+//! A session with its children, for exports.
 
 use std::ops::ControlFlow;
 
@@ -13,13 +13,13 @@ use crate::tools::rerun::past::{PastRun, RecordedCall};
 /// A session of a family.
 pub(super) struct ExportedRun {
     pub(super) session: Session,
-    /// Position after which its events count: for a child that at which it left its parent, else 0.
+    /// The position after which its events are exported: the fork position for a child, else 0.
     pub(super) from: Seq,
-    /// The run of another program that it is the transcript of, or was made again from.
+    /// The run of another program that the session was imported from, or is a rerun of.
     pub(super) run: Option<(String, AgentRun)>,
-    /// Its calls; of the first session of a family also those that it inherited.
+    /// The calls after `from`; for the root of a family, this includes inherited calls.
     pub(super) calls: Vec<RecordedCall>,
-    /// Children, each with the call that began it.
+    /// The children, each with the call that began it.
     pub(super) children: Vec<(Self, Option<Seq>)>,
 }
 
@@ -52,7 +52,7 @@ impl ExportedRun {
         for (id, Origin { at, .. }) in origins.iter().filter(|(_, origin)| origin.parent == session.id()) {
             let child = sessions.session(*id)?;
             let noted = begun.iter().find(|(begun, _)| begun == id);
-            // A subagent of a transcript leaves its parent before the call that it is of.
+            // An imported subagent forks from its parent just before the call that began it.
             let call = match noted {
                 Some((_, call)) => *call,
                 None => calls.iter().map(|call| call.call).find(|call| call > at),
@@ -63,7 +63,7 @@ impl ExportedRun {
         Ok(Self { session, from, run, calls, children: found })
     }
 
-    /// Returns the run whose transcript it is.
+    /// Returns the run that the session was imported from.
     pub(super) fn transcript(&self) -> Option<&(String, AgentRun)> {
         let own_from = self.own_from();
         self.run.as_ref().filter(|(_, run)| !run.format.is_empty() && run.seq > own_from)
@@ -73,7 +73,7 @@ impl ExportedRun {
         PastRun::of(&self.session).own_from()
     }
 
-    /// Returns the agent's name, and its model if that is known.
+    /// Returns the agent's name, and its model if known.
     pub(super) fn agent(&self) -> (&str, Option<&str>) {
         let made = self.calls.iter().map(|call| &*call.agent).find(|agent| !agent.is_empty()).unwrap_or("foldspace");
         match &self.run {

@@ -1,4 +1,4 @@
-//! The files of a run, as far as its transcript states them.
+//! The files of a run, as far as its transcript states their contents.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use super::step::{StatedChange, StatedFile};
 use crate::engine::path::EntryPath;
 use crate::tools::rerun::foreign::path_below;
 
-/// Bytes of contents that are kept to apply edits to.
+/// The limit for contents held in memory to apply edits to, in bytes.
 const KEPT_MAX: usize = 16 << 20;
-/// Bytes that the edits of a run may make, whatever their number: a short edit makes a whole file.
+/// The limit for all contents that a run writes, in bytes. Each edit writes the whole file.
 const MADE_MAX: usize = 4 << 30;
-/// Bytes of a file after an edit, if its old and new text both were to stay.
+/// The limit for the result of an edit, in bytes. The size estimate counts both the old and the new text.
 const EDITED_MAX: usize = 128 << 20;
-/// Files of a run.
+/// The limit for the files of a run.
 const FILES_MAX: usize = 100_000;
-/// Lines of a file and of a patch to it, which are compared.
+/// The limit for the lines of a file, and of a patch to it.
 const PATCHED_LINES: usize = 1 << 17;
 
-/// The contents that are known.
+/// The known contents of files; `None` for a known file without contents in memory.
 #[derive(Debug, Default)]
 pub(crate) struct StatedFiles {
     directory: Option<String>,
@@ -37,7 +37,7 @@ pub(crate) enum KnownChange {
         is_new: bool,
     },
     Removed(EntryPath),
-    /// A change of the file at this path that can't be told, for it is not known what it was.
+    /// A change of the file at this path with an unknown result.
     Unknown(String),
 }
 
@@ -46,12 +46,12 @@ impl StatedFiles {
         Self { directory, ..Self::default() }
     }
 
-    /// Returns the changes that a call has made below the directory.
+    /// Returns the changes that a call made below the directory.
     pub(crate) fn changes(&mut self, stated: Vec<StatedFile>) -> Vec<KnownChange> {
         let mut changes: Vec<KnownChange> = Vec::new();
         for change in stated.into_iter().flat_map(|file| self.change(file)) {
             match (changes.last_mut(), change) {
-                // Of several edits of one file only the last counts, and no more is held in memory.
+                // Merge successive edits of a file, which saves memory.
                 (
                     Some(KnownChange::Written { path: last, contents, .. }),
                     KnownChange::Written { path, contents: next, .. },
@@ -99,7 +99,7 @@ impl StatedFiles {
         }
     }
 
-    /// Returns a path below the directory; none for one elsewhere.
+    /// Returns the path below the directory. `None` if the path is elsewhere.
     fn path(&self, shown: &str) -> Option<EntryPath> {
         path_below(self.directory.as_deref(), shown).filter(|path| !path.is_root())
     }
@@ -127,7 +127,7 @@ impl StatedFiles {
         self.forget(before.as_ref());
         match before {
             Some(_) => KnownChange::Removed(path),
-            // It was there before the run.
+            // The file existed before the run.
             None => KnownChange::Unknown(path.to_string()),
         }
     }

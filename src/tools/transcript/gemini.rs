@@ -1,4 +1,4 @@
-//! Chats of Gemini CLI: one JSON document, or JSON lines in which a message comes again when it has grown.
+//! Chats of Gemini CLI: one JSON document, or JSON lines that repeat a message when it has grown.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::step::{EndedCall, StatedChange, StatedFile, StepReceiver, text, time_
 use super::{SourceRun, Transcript};
 use crate::engine::clock::Timestamp;
 
-/// Lines at the end of a command's output in which its exit code may stand.
+/// The number of lines at the end of a command's output that may contain its exit code.
 const TAIL: usize = 8;
 
 #[derive(Default)]
@@ -35,7 +35,7 @@ impl Transcript for GeminiCli {
     fn line(&mut self, mut line: Value, steps: &mut StepReceiver<'_>) {
         steps.facts(time_of(&line["startTime"]), [("cwd", &line["directories"][0])]);
         match line.get_mut("messages").map(Value::take) {
-            // The document of older versions.
+            // A document of an older version.
             Some(Value::Array(messages)) => messages.into_iter().for_each(|message| self.message(message, steps)),
             Some(other) => {
                 line["messages"] = other;
@@ -81,18 +81,18 @@ impl GeminiCli {
                 EndedCall::failed(id, error.unwrap_or(status))
             }
         };
-        // The time of a call is that of its end.
+        // Gemini writes the time of a call at its end.
         steps.end(time_of(&call["timestamp"]).or(at), ended);
     }
 }
 
-/// Returns the exit code in the text of a command's result. There is none for 0.
+/// Returns the exit code in the text of a command's result. The text has no code if it is 0.
 pub(crate) fn exit_code(shown: &str) -> Option<i64> {
     let stated = shown.lines().rev().take(TAIL).find_map(|line| line.strip_prefix("Exit Code: "))?;
     stated.trim().parse().ok()
 }
 
-/// Returns the file that an edit shows.
+/// Returns the changed file from the display of an edit.
 fn changed(shown: &Value) -> Vec<StatedFile> {
     let (Some(path), Some(contents)) = (shown["filePath"].as_str(), shown["newContent"].as_str()) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Samples of Inspect's logs: the tool events of one sample are a run, or the calls in its messages.
+//! Samples of Inspect's logs. The tool events of a sample are a run, or the calls in its messages if it has no events.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(super) fn run_of(sample: &Value) -> Option<SourceRun> {
     })
 }
 
-/// Returns the samples of a log.
+/// Takes the samples out of a log.
 pub(super) fn samples_of(log: &mut Value) -> Option<Vec<Value>> {
     log["eval"]["task"].as_str()?;
     let model = log["eval"]["model"].clone();
@@ -36,7 +36,7 @@ pub(super) fn samples_of(log: &mut Value) -> Option<Vec<Value>> {
     Some(samples)
 }
 
-/// Notes the model of the whole log in each of its samples.
+/// Adds the log's model to each of its samples.
 pub(super) fn state_model(samples: &mut [Value], model: &Value) {
     for sample in samples.iter_mut().filter_map(Value::as_object_mut) {
         sample.insert("model".to_owned(), model.clone());
@@ -50,14 +50,14 @@ pub(super) fn steps_of(mut sample: Value, steps: &mut StepReceiver<'_>) {
     let at = first.or(sample.get("started_at")).and_then(time_of);
     steps.facts(at, ["model", "id", "epoch"].map(|name| (name, &sample[name])));
     if events.is_empty() {
-        // A log may have been written without them.
+        // Inspect can write a log without events.
         let mut reader = MessageReader::default();
         taken(&mut sample, "messages").into_iter().for_each(|message| reader.message(message, steps));
     }
     let mut ended = Outcomes::default();
     for event in &events {
         let at = time_of(&event["timestamp"]);
-        // The event of a call has its outcome, which came later.
+        // The event of a call contains its outcome, although that happened later.
         ended.give_until(at, steps);
         if event["event"] != "tool" {
             steps.record(at, event.clone());
@@ -81,7 +81,7 @@ fn outcome(id: &str, event: &Value) -> EndedCall {
     }
 }
 
-/// Ends of calls that a transcript states with their beginnings, by the times at which they came.
+/// The ends of calls that a transcript states with their beginnings, sorted by time.
 #[derive(Default)]
 pub(super) struct Outcomes {
     ended: BTreeMap<(Option<Timestamp>, usize), EndedCall>,
@@ -94,7 +94,7 @@ impl Outcomes {
         self.ended.insert((at, self.count), outcome);
     }
 
-    /// Emits the ends up to a time, in the order of their times.
+    /// Emits the ends up to a time, in order.
     pub(super) fn give_until(&mut self, until: Option<Timestamp>, steps: &mut StepReceiver<'_>) {
         while let Some(first) = self.ended.first_entry().filter(|first| first.key().0 <= until) {
             let ((at, _), outcome) = first.remove_entry();

@@ -1,28 +1,28 @@
-//! Pieces of JSON, a document or a line, within limits of their text and of the memory that their values take.
+//! Parsing a JSON document or line, with limits on its text and on the memory for its values.
 
 use regex::{Captures, Regex};
 use serde_json::Value;
 
-/// Bytes of text of a piece.
+/// The limit for the text of a piece, in bytes.
 pub(super) const TEXT_MAX: u64 = 128 << 20;
-/// Bytes of memory that the values of a piece may take: so many for each byte of its text, and some more, but no more
-/// than the last. An attacker's `[],` takes over a hundred for each.
+/// The limit for the memory of a piece's values, in bytes: a multiple of its text plus a constant, up to a maximum. An
+/// attacker's `[],` takes more than 100 bytes per byte of text.
 const PER_BYTE: u64 = 12;
 const SPARE: u64 = 32 << 20;
 const VALUES_MAX: u64 = 512 << 20;
-/// The spare bytes of JSON that stands in a text, of which a piece may have many.
+/// The constant for JSON embedded in a string, which a piece may contain many times.
 const PACKED_SPARE: u64 = 256 << 10;
 const VALUE: u64 = size_of::<Value>() as u64;
 const STRING: u64 = 32;
 
-/// Reasons for which a piece has no value.
+/// The reason that a piece can't be parsed.
 pub(super) enum PieceError {
     Damaged(serde_json::Error),
-    /// It is beyond a limit.
+    /// The piece exceeds a limit.
     Refused(String),
 }
 
-/// Parses a piece; `what` is its kind. Python writes numbers that JSON does not have; they become null.
+/// Parses a piece; `what` names its kind. `NaN` and `Infinity`, which Python writes, become null.
 pub(super) fn parsed(what: &str, text: &[u8]) -> Result<Value, PieceError> {
     if text.len() as u64 > TEXT_MAX {
         return Err(PieceError::Refused(format!("a {what} has more than {} MiB of text; split it", TEXT_MAX >> 20)));
@@ -34,7 +34,7 @@ pub(super) fn parsed(what: &str, text: &[u8]) -> Result<Value, PieceError> {
         return Err(PieceError::Refused(reason));
     }
     serde_json::from_slice(text).or_else(|error| {
-        // A text matches as a whole, and so nothing in it does.
+        // Strings match as a whole, so the numbers in them stay.
         let odd = Regex::new(r#"(?s)"(?:[^"\\]|\\.)*"|-?Infinity|NaN"#);
         let text = std::str::from_utf8(text).unwrap_or_default();
         let Some(odd) = odd.ok().filter(|_| text.contains("NaN") || text.contains("Infinity")) else {
@@ -46,7 +46,7 @@ pub(super) fn parsed(what: &str, text: &[u8]) -> Result<Value, PieceError> {
     })
 }
 
-/// Parses JSON that stands in a text. Returns `None` if its values would take much more memory than the text does.
+/// Parses JSON embedded in a string. Returns `None` if its values would take much more memory than its text.
 pub(super) fn packed(text: &str) -> Option<Value> {
     let fits = fits(weight_of(text.as_bytes()), text.as_bytes(), PACKED_SPARE);
     if fits { serde_json::from_str(text).ok() } else { None }
@@ -56,13 +56,13 @@ fn fits(weight: u64, text: &[u8], spare: u64) -> bool {
     weight <= (spare + PER_BYTE * text.len() as u64).min(VALUES_MAX)
 }
 
-/// Returns about the bytes of memory that values take, from the signs outside of texts.
+/// Estimates the bytes of memory that values take, from the punctuation outside of strings.
 fn weight_of(text: &[u8]) -> u64 {
     let (mut weight, mut is_in_text, mut is_escaped) = (0, false, false);
     for byte in text {
         weight += match byte {
             _ if is_in_text => 0,
-            // Their first allocations have room for several values.
+            // The first allocation has room for several values.
             b'{' => 6 * VALUE,
             b'[' => 4 * VALUE,
             b',' => VALUE + VALUE / 2,

@@ -1,4 +1,4 @@
-//! Messages whose parts are calls and outcomes: those of Cline, Cursor and Goose, and in samples of Inspect.
+//! Messages made of calls and outcomes, as Cline, Cursor, Goose and samples of Inspect have them.
 
 use std::collections::VecDeque;
 
@@ -11,16 +11,16 @@ use super::{SourceRun, Transcript, TranscriptFormat};
 use crate::engine::id::Digest;
 use crate::tools::rerun::foreign::ForeignTool;
 
-/// Calls of a message that are read as calls.
+/// The number of calls read from a message.
 pub(super) const CALLS_MAX: usize = 256;
-/// Calls that wait for an outcome: a search goes through them.
+/// The number of calls waiting for an outcome. They are searched linearly.
 pub(super) const OPEN_MAX: usize = 1000;
 
-/// Facts that a document states beside its messages. A line that is a message states none.
+/// The facts in a document besides its messages. A single message has no such facts.
 struct MessageForm<'h> {
     format: TranscriptFormat,
     agent: &'static str,
-    /// Pointer to the messages; empty if the document is the list of them.
+    /// The JSON pointer to the messages; empty if the document is the list of messages.
     messages: &'static str,
     id: &'h Value,
     began: &'h Value,
@@ -65,7 +65,7 @@ fn is_task(content: &Value) -> bool {
     ["<task>", "<user_message>", "<environment_details>"].iter().any(|tag| shown.contains(tag))
 }
 
-/// Returns the directory that the details of the environment name.
+/// Returns the working directory named in the environment details.
 fn stated_directory(content: &Value) -> Option<&str> {
     let texts = content.as_array().map_or_else(Vec::new, |parts| parts.iter().map(|part| text(part, "text")).collect());
     texts.into_iter().find_map(|text| {
@@ -75,7 +75,7 @@ fn stated_directory(content: &Value) -> Option<&str> {
     })
 }
 
-/// Returns the run of a line that is a message.
+/// Returns the run of a message in a line.
 pub(super) fn run_of_line(line: &Value, place: Option<&str>) -> Option<(TranscriptFormat, SourceRun)> {
     run_of(line, place).filter(|(format, _)| *format == TranscriptFormat::Cursor)
 }
@@ -85,7 +85,7 @@ pub(super) fn run_of(head: &Value, place: Option<&str>) -> Option<(TranscriptFor
     let form = form_of(head)?;
     let id = match form.id.as_str().or(place) {
         Some(id) => id.to_owned(),
-        // The first message stays, however many follow.
+        // The first message stays the same as the run grows.
         None => Digest::of(head.get(0).unwrap_or(head).to_string().as_bytes()).to_string()[..16].to_owned(),
     };
     let directory = form.directory.map(str::to_owned);
@@ -96,7 +96,7 @@ pub(super) fn run_of(head: &Value, place: Option<&str>) -> Option<(TranscriptFor
 /// A call without an outcome.
 struct WaitingCall {
     id: String,
-    /// True if the transcript has no id for it. Then the next outcome without an id belongs to it.
+    /// True if the transcript has no id for the call. The next outcome without an id belongs to it.
     is_numbered: bool,
     is_shell: bool,
 }
@@ -110,7 +110,7 @@ pub(super) struct MessageReader {
 impl Transcript for MessageReader {
     fn line(&mut self, mut head: Value, steps: &mut StepReceiver<'_>) {
         let Some(form) = form_of(&head) else { return self.message(head, steps) };
-        // The title, totals and times of changes differ once the run has grown.
+        // Leave out the title, totals and change times: they change as the run grows.
         let stated = [("cwd", form.directory), ("version", form.version.as_str())];
         let facts = stated.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
         steps.give(time_of(form.began), StepKind::Facts(facts.collect()));
@@ -129,7 +129,7 @@ impl MessageReader {
         let models = [&message["modelInfo"]["id"], &message["modelInfo"]["modelId"], &message["model"]];
         steps.facts(at, models.into_iter().find(|model| model.is_string()).map(|model| ("model", model)));
         if message["role"] == "assistant" {
-            // An outcome is in the message after the call.
+            // The outcome of a call without an id is in the next message, or missing.
             self.open.retain(|call| !call.is_numbered);
         }
         let content = if message["message"].is_object() { &message["message"]["content"] } else { &message["content"] };
@@ -169,7 +169,7 @@ impl MessageReader {
         }
     }
 
-    /// Returns the outcome in a part of a message.
+    /// Returns the outcome that a part of a message states.
     fn ended_in(&mut self, part: &Value) -> Option<EndedCall> {
         let has_failed =
             |is_so: bool, error: &Value| if is_so && error.is_null() { true.into() } else { error.clone() };
@@ -187,12 +187,12 @@ impl MessageReader {
         }
     }
 
-    /// Returns the end of a call. A failure is a message, or true if the answer has the message.
+    /// Returns the end of a call. `failure` is null, an error message, or true if the answer contains the message.
     fn end(&mut self, id: Option<&str>, answer: &Value, failure: &Value) -> Option<EndedCall> {
         let at = self.open.iter().position(|call| id.map_or(call.is_numbered, |id| call.id == id));
         let call = at.and_then(|at| self.open.remove(at));
         let id = id.or(call.as_ref().map(|call| &*call.id))?;
-        // Cline's answers are JSON in a text.
+        // Cline's answers are JSON in a string.
         let packed = answer.as_str().and_then(packed);
         let items = packed.as_ref().unwrap_or(answer);
         let items = items.as_array().map_or_else(|| vec![items], |items| items.iter().collect());
@@ -215,10 +215,10 @@ impl MessageReader {
     }
 }
 
-/// The id, the tool and the parameters of a call.
+/// The id, tool and parameters of a call.
 pub(super) type AskedCall = (Option<String>, String, Value);
 
-/// Returns the call in a part of a message.
+/// Returns the call that a part of a message states.
 pub(super) fn begun_in(part: &Value) -> Option<AskedCall> {
     let asked = &part["toolCall"];
     let asked = if asked.get("value").is_some() { &asked["value"] } else { asked };
@@ -231,7 +231,7 @@ pub(super) fn begun_in(part: &Value) -> Option<AskedCall> {
     Some((part["id"].as_str().map(str::to_owned), tool.as_str()?.to_owned(), params_of(params)))
 }
 
-/// Returns the exit code that the text of a command's outcome states.
+/// Returns the exit code stated in the text of a command's outcome.
 fn told_code(shown: &str) -> Option<i64> {
     let told = shown.split_once("Command exited with code ");
     let told = told.and_then(|(_, rest)| rest.split(|c: char| c != '-' && !c.is_ascii_digit()).next()?.parse().ok());

@@ -1,4 +1,4 @@
-//! Trajectories of mini-swe-agent, versions 1 and 2: a document with messages, or a bare list of them.
+//! Trajectories of mini-swe-agent, versions 1 and 2: a document with messages, or a bare list of messages.
 
 use serde_json::{Value, json};
 
@@ -10,11 +10,11 @@ use crate::engine::id::Digest;
 #[derive(Default)]
 pub(super) struct MiniSweAgent {
     begun: u64,
-    /// Calls that wait for their output, the oldest first.
+    /// The calls waiting for output, oldest first.
     open: std::collections::VecDeque<String>,
 }
 
-/// Returns the run of a document of this program.
+/// Returns the run of a mini-swe-agent document.
 pub(super) fn run_of(document: &Value) -> Option<SourceRun> {
     let messages = messages_of(document)?;
     let is_stated = text(document, "trajectory_format").starts_with("mini-swe-agent")
@@ -23,7 +23,7 @@ pub(super) fn run_of(document: &Value) -> Option<SourceRun> {
         return None;
     }
     let began = messages.iter().find_map(|message| time_of(&message["extra"]["timestamp"]));
-    // It has no id of its own. The task and the time tell runs apart.
+    // The format has no ids, so the task and the time identify a run.
     let task = messages.iter().take(2).map(|message| content_text(&message["content"])).collect::<String>();
     let id = Digest::of(format!("{task}{began:?}").as_bytes()).to_string()[..16].to_owned();
     let directory = document["info"]["config"]["environment"]["cwd"].as_str().filter(|cwd| !cwd.is_empty());
@@ -106,7 +106,7 @@ impl MiniSweAgent {
     }
 }
 
-/// Returns the id, if it is stated, the tool and the parameters of each call in a message.
+/// Returns the calls in a message.
 fn calls_in(message: &Value) -> Vec<AskedCall> {
     let stated = |id: &Value| id.as_str().map(str::to_owned);
     let bash = |id, command: Value| (id, "bash".to_owned(), json!({ "command": command }));
@@ -118,7 +118,7 @@ fn calls_in(message: &Value) -> Vec<AskedCall> {
     }
     let shown = content_text(&message["content"]);
     let blocks = shown.split("```bash\n").skip(1).filter_map(|rest| rest.split("\n```").next());
-    // It runs an answer with one block only.
+    // mini-swe-agent runs only answers with a single block.
     match blocks.collect::<Vec<_>>()[..] {
         [command] => vec![bash(None, command.into())],
         _ => Vec::new(),

@@ -1,4 +1,4 @@
-//! Runs that other programs recorded, as sessions: the transcripts of coding agents and of evaluations.
+//! Imports runs that other programs recorded, such as transcripts of coding agents and evaluations, as sessions.
 
 mod aider;
 mod atif;
@@ -50,7 +50,7 @@ use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::portable::copy_session;
 use crate::engine::session::sessions::Sessions;
 
-/// The formats of transcripts.
+/// The format of a transcript.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TranscriptFormat {
@@ -85,12 +85,12 @@ pub enum TranscriptFormat {
     Aider,
 }
 
-/// The formats, as a person calls them.
+/// The display names of the formats.
 const KNOWN: &str = "Claude Code, Codex CLI, Gemini CLI, Copilot CLI, OpenCode, Cursor, Cline, Goose, Aider, OpenHands, \
     mini-swe-agent, SWE-agent, Inspect and ATIF";
 
 impl TranscriptFormat {
-    /// Returns its name, as in documents.
+    /// Returns the format's name, as serialized.
     pub fn name(self) -> &'static str {
         match self {
             Self::Atif => "atif",
@@ -130,29 +130,29 @@ impl TranscriptFormat {
 
 /// A reader of one format.
 trait Transcript {
-    /// Emits the steps of the next line, or of a whole document. Emitted steps are final, whatever comes later, because a
-    /// transcript that has grown is imported again.
+    /// Emits the steps of the next line, or of a whole document. Emitted steps are final: a later import of a longer
+    /// transcript has to produce the same steps first.
     fn line(&mut self, line: Value, steps: &mut StepReceiver<'_>);
 
-    /// Emits the steps that were held back until the end.
+    /// Emits the remaining steps at the end.
     fn end(&mut self, _steps: &mut StepReceiver<'_>) {}
 }
 
-/// A reader that remembers nothing.
+/// A stateless reader.
 impl<F: FnMut(Value, &mut StepReceiver<'_>)> Transcript for F {
     fn line(&mut self, line: Value, steps: &mut StepReceiver<'_>) {
         self(line, steps);
     }
 }
 
-/// A run, as the beginning of its transcript tells of it.
+/// A run, as described at the beginning of its transcript.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct SourceRun {
     /// The kind of agent.
     agent: String,
     /// The agent's id of the run.
     id: String,
-    /// The id of the run that it is a subagent of.
+    /// The id of the parent run, for a subagent.
     parent: Option<String>,
     began: Option<Timestamp>,
     /// The directory below which its files are recorded.
@@ -160,7 +160,7 @@ struct SourceRun {
 }
 
 impl SourceRun {
-    /// Returns the id of its session, always the same one.
+    /// Returns the id of its session, which is derived from the agent and the run's id.
     fn session(&self) -> SessionId {
         let digest = Digest::of(format!("foldspace transcript\n{}\n{}", self.agent, self.id).as_bytes());
         let mut id = [0; 16];
@@ -168,7 +168,7 @@ impl SourceRun {
         SessionId::from_bytes(id)
     }
 
-    /// Returns a name for its session: the agent, and the beginning of its id.
+    /// Returns a name for its session: the agent, and the beginning of the run's id.
     fn name(&self) -> String {
         let fits = |text: &str| -> String {
             text.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect()
@@ -179,7 +179,7 @@ impl SourceRun {
     }
 }
 
-/// A run that was imported.
+/// An imported run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ImportedRun {
     /// The session, by id.
@@ -191,30 +191,30 @@ pub struct ImportedRun {
     pub format: TranscriptFormat,
     /// The agent's id of the run.
     pub run: String,
-    /// The name of the session that it is a child of, where it is one.
+    /// The name of the parent session, for a child.
     pub parent: Option<String>,
-    /// Events of the session.
+    /// The number of events in the session.
     pub events: Seq,
-    /// Those that were not here before.
+    /// The number of events that this import added.
     pub added: u64,
-    /// Its calls.
+    /// The number of calls.
     pub calls: u64,
-    /// Calls of which the transcript does not state which files they changed.
+    /// The number of calls without a statement of the files that they changed.
     pub incomplete: u64,
-    /// Other records of the transcript, kept as they are.
+    /// The number of other records, which are stored verbatim.
     pub records: u64,
-    /// Lines that are no JSON, which were left out.
+    /// The number of skipped lines that are not JSON.
     pub unreadable: u64,
 }
 
 /// Imports the runs in transcripts as sessions: calls with their parameters, outcomes and times, subagents as forks,
-/// everything else as records, and files where the format states them. The formats are told by the contents.
+/// everything else as records, and files where the format states them. The format is detected from the contents.
 ///
-/// A run always becomes the same session, so a transcript that has grown can be imported again: what is new is added.
-/// The first run gets the name, if one is given.
+/// A run always becomes the same session. Importing a transcript again after it has grown adds the new steps.
+/// `name` becomes the name of the first run.
 ///
 /// # Errors
-/// [`TranscriptError`]: no format fits, or the session has gone on otherwise. Nothing is recorded of that run then.
+/// [`TranscriptError`]: no format fits, or the session has diverged from the transcript. The run is not recorded.
 pub fn import_transcripts(
     sessions: &Sessions,
     paths: &[&Path],
@@ -241,7 +241,7 @@ pub fn import_transcripts(
     Ok(imported)
 }
 
-/// Returns the name of a run, or a longer one where another session has that.
+/// Returns the name of a run, with a suffix if another session has that name.
 fn free_name(sessions: &Sessions, run: &SourceRun) -> Result<String, TranscriptError> {
     let (id, name) = (run.session(), run.name());
     let is_taken = sessions.names().has_other(sessions.store().as_ref(), &name, id)?;

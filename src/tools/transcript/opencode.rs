@@ -1,4 +1,4 @@
-//! Sessions of OpenCode, as its `export` writes them: a document with messages, whose parts are the steps.
+//! Sessions from OpenCode's `export`: a document with messages. The parts of the messages are the steps.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::inspect::Outcomes;
 use super::step::{EndedCall, StepReceiver, params_of, taken, text, time_of};
 use crate::engine::clock::Timestamp;
 
-/// Returns the run of a document of this program.
+/// Returns the run of an OpenCode document.
 pub(super) fn run_of(document: &Value) -> Option<SourceRun> {
     let info = &document["info"];
     let messages = document["messages"].as_array()?;
@@ -26,7 +26,7 @@ pub(super) fn run_of(document: &Value) -> Option<SourceRun> {
 /// Emits the steps of a document.
 pub(super) fn steps_of(mut document: Value, steps: &mut StepReceiver<'_>) {
     let info = &document["info"];
-    // The model, title, totals and times of changes differ once the session has grown.
+    // Leave out the model, title, totals and change times: they change as the session grows.
     let stated = [("cwd", &info["directory"]), ("version", &info["version"])];
     steps.facts(time_of(&info["time"]["created"]), stated);
     let messages = taken(&mut document, "messages");
@@ -46,14 +46,14 @@ pub(super) fn steps_of(mut document: Value, steps: &mut StepReceiver<'_>) {
             if is_final || !may_grow || status == "running" {
                 give_part(part, created, &mut ended, steps);
             }
-            // In a later export the parts behind it may come before its end.
+            // In a later export, the following parts may come before the end of this one.
             if !is_final && may_grow {
                 return ended.give_until(Some(Timestamp(i64::MAX)), steps);
             }
         }
         ended.give_until(Some(Timestamp(i64::MAX)), steps);
         if let Some(info) = info.as_object_mut().filter(|info| info.get("role").is_some_and(|role| role == "user")) {
-            // It counts what changed since the prompt, and so differs in each export.
+            // The summary counts changes since the prompt, so it differs in each export.
             info.remove("summary");
         }
         if !may_grow {

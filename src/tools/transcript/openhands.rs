@@ -1,11 +1,11 @@
-//! Conversations of OpenHands (version 1 of its SDK): a directory with a JSON file for each event, or JSON lines.
+//! Conversations of OpenHands (version 1 of its SDK): a directory with a JSON file per event, or JSON lines.
 
 use serde_json::{Map, Value, json};
 
 use super::SourceRun;
 use super::step::{EndedCall, StatedChange, StatedFile, StepReceiver, content_text, text, time_of};
 
-/// Returns the run of its first event. `id` is the conversation's, if known.
+/// Returns the run of its first event. `id` is the conversation's id, if known.
 pub(super) fn run_of(event: &Value, id: Option<&str>) -> Option<SourceRun> {
     let kind = text(event, "kind");
     if !kind.ends_with("Event") && !kind.ends_with("Observation") || !event["source"].is_string() {

@@ -1,4 +1,4 @@
-//! Recording a run into a store of its own, from which its session is copied.
+//! Recording runs into a temporary store, which their sessions are then copied from.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,30 +28,30 @@ use crate::engine::session::snapshot::SnapshotPolicy;
 use crate::engine::store::{Durability, LocalStore, LocalStoreOptions, Pending};
 use crate::reducers::{AgentRun, AgentRuns};
 
-/// Runs in the store.
+/// The number of runs before the temporary store is replaced.
 const RUNS_HELD: usize = 1000;
-/// Bytes of memory of the calls of a run, by their ids, and of each beside its id.
+/// The limit for the memory of a run's calls, and the memory of a call besides its id, in bytes.
 const CALLS_MAX: usize = 24 << 20;
 const EACH: usize = 300;
-/// Bytes of the files that wait for the ends of their calls.
+/// The limit for the files of open calls, in bytes.
 const WAITING_MAX: usize = 8 << 20;
-/// Characters of an agent's name, which has at most 200 bytes.
+/// The limit for the characters of an agent's name, which has at most 200 bytes.
 const AGENT_MAX: usize = 50;
-/// The backend of a session whose workspace is no longer there: its files are those of the history.
+/// The backend of imported sessions. Their workspaces no longer exist, so their files come from the history.
 const BACKEND: &str = "memory";
 
-/// A place where runs are recorded, with those that were.
+/// A temporary store, with the runs recorded in it.
 pub(super) struct RunRecorder {
     sessions: Sessions,
     recorded: BTreeMap<(String, String), RecordedRun>,
-    /// Runs with subagents, by their ids.
+    /// The ids of the runs with subagents.
     parents: BTreeSet<String>,
     documents: Documents,
     count: usize,
     _directory: TempDir,
 }
 
-/// The calls of a recorded run, from which its subagents begin.
+/// The calls of a recorded run, where its subagents may begin.
 #[derive(Default)]
 struct RecordedRun {
     calls: BTreeMap<String, Seq>,
@@ -75,7 +75,7 @@ impl RunRecorder {
         &self.sessions
     }
 
-    /// Records a run. A subagent of a run that is recorded already begins as a fork of that.
+    /// Records a run. A subagent becomes a fork of its parent if the parent is recorded already.
     pub(super) fn record(&mut self, source: RunSource, name: String) -> Result<ImportedRun, TranscriptError> {
         let RunSource { format, run, .. } = &source;
         let (format, run) = (*format, run.clone());
@@ -137,7 +137,7 @@ impl RunRecorder {
         })
     }
 
-    /// Forgets the recorded runs where none has subagents, from time to time: a store grows with them.
+    /// Replaces the store every [`RUNS_HELD`] runs, which bounds its size. A store that holds parents is retained.
     pub(super) fn relieve(&mut self) -> Result<(), TranscriptError> {
         self.count += 1;
         if self.count == RUNS_HELD && self.recorded.is_empty() {
@@ -147,7 +147,7 @@ impl RunRecorder {
         Ok(())
     }
 
-    /// Returns the place where a subagent left its parent: the call that names it, or the last one that had begun.
+    /// Returns the place where a subagent forked: before the call that names it, or before the last call at `began`.
     fn origin_of(
         &self,
         run: &SourceRun,
@@ -167,7 +167,7 @@ impl RunRecorder {
     }
 }
 
-/// A call that has no outcome yet.
+/// A call without an outcome yet.
 struct OpenRecord {
     seq: Seq,
     began: Timestamp,
@@ -185,7 +185,7 @@ struct RunRecording {
     facts: Map<String, Value>,
     pending: Option<Pending>,
     run: String,
-    /// Bytes of memory of the calls, and of files that wait.
+    /// The bytes of memory of the calls, and of the files of open calls.
     calls: usize,
     waiting: usize,
 }
@@ -220,7 +220,7 @@ impl RunRecording {
     }
 
     fn begin(&mut self, BegunCall { id, tool, params, files }: BegunCall) -> Result<(), TranscriptError> {
-        // The same call again, as logs have it that were copied into each other.
+        // Logs that were copied into each other repeat calls.
         if self.recorded.calls.contains_key(&id) {
             return self.record(serde_json::json!({ "again": { "id": id, "tool": tool, "params": params } }));
         }
@@ -234,7 +234,7 @@ impl RunRecording {
         }
         let access = ToolAccess::of(&tool);
         let bytes = files.iter().map(StatedFile::size).sum::<usize>();
-        // The changes of the call count as unknown.
+        // Over the limit, the changes of the call count as unknown.
         let files = if self.waiting == 0 || self.waiting + bytes <= WAITING_MAX { files } else { Vec::new() };
         self.waiting += files.iter().map(StatedFile::size).sum::<usize>();
         let mut commit = self.commit().of_call(CallLink::Opens);
@@ -251,20 +251,20 @@ impl RunRecording {
 
     fn end(&mut self, mut call: EndedCall) -> Result<(), TranscriptError> {
         let Some(open) = self.open.remove(&call.id) else {
-            // Its beginning was not in the transcript, or it has ended already.
+            // The transcript lacks the beginning of the call, or the call has ended already.
             let result = serde_json::json!({ "id": call.id, "result": call.result, "message": call.message });
             return self.record(serde_json::json!({ "late": result }));
         };
         self.waiting -= open.files.iter().map(StatedFile::size).sum::<usize>();
         if call.message.len() > MESSAGE_MAX {
-            // The outcome has its beginning.
+            // The outcome holds only the beginning of the message.
             self.record(serde_json::json!({ "message": { "id": call.id, "text": call.message } }))?;
         }
         let has_failed = call.status != CallStatus::Ok;
         if !has_failed && call.files.is_empty() {
             call.files = open.files;
         }
-        // What a subagent changed is in its own run.
+        // The changes of a subagent are in its own run.
         let mut may_change = match open.access {
             ToolAccess::Reads => false,
             ToolAccess::Edits => !has_failed && call.files.is_empty(),

@@ -1,4 +1,4 @@
-//! Finding the runs in files, and reading them step by step. One document or line is in memory at a time.
+//! Finding the runs in files and reading them step by step. One document or line is in memory at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -17,14 +17,14 @@ use super::sample_archive::SampleArchive;
 use super::step::{KeptByCall, StepReceiver, TranscriptStep};
 use super::{KNOWN, SourceRun, TranscriptFormat, aider, claude, codex, copilot, gemini, messages, openhands};
 
-/// Lines at the beginning that are searched for the format.
+/// The number of lines at the beginning that are searched for the format.
 const HEAD_LINES: usize = 256;
-/// Runs of an import, and bytes of a fact about one: all are in memory until the last is imported.
+/// The limits for runs in an import and for the bytes of a fact, which stay in memory until the import ends.
 const RUNS_MAX: usize = 50_000;
 const FACT_MAX: usize = 4096;
-/// Bytes read from the start of a file to detect its format.
+/// The number of bytes read from the start of a file to detect its format.
 const SNIFFED: u64 = 4096;
-/// Subagents of subagents that are put in order.
+/// The nesting depth up to which subagents are sorted.
 const DEPTH_MAX: usize = 64;
 
 /// A run and where its steps are.
@@ -32,7 +32,7 @@ const DEPTH_MAX: usize = 64;
 pub(super) struct RunSource {
     pub(super) format: TranscriptFormat,
     pub(super) run: SourceRun,
-    /// The call of the parent that began it, if a file beside it names it.
+    /// The call of the parent that began the run, if the transcript or a file next to it names the call.
     pub(super) link: Option<String>,
     body: SourceBody,
 }
@@ -41,11 +41,11 @@ pub(super) struct RunSource {
 enum SourceBody {
     /// JSON lines.
     Lines(Arc<Path>),
-    /// The run of that number in a document.
+    /// The run with this number in a document.
     Document(DocumentPlace, usize),
-    /// Lines of text, from an offset up to another.
+    /// Lines of text between two offsets.
     Text(Arc<Path>, u64, u64),
-    /// One document for each step.
+    /// One document per step.
     Files(Vec<PathBuf>),
 }
 
@@ -59,7 +59,7 @@ impl FoundRuns {
         let before = self.0.len();
         self.add_at(path)?;
         match self.0.len() == before {
-            true => Err(unknown(path, &format!("its format is unknown; known are {KNOWN}"))),
+            true => Err(unknown(path, &format!("unknown format; supported formats are {KNOWN}"))),
             false => Ok(()),
         }
     }
@@ -72,7 +72,7 @@ impl FoundRuns {
             return Err(limit(path, reason));
         }
         if self.0.len() == RUNS_MAX {
-            return Err(limit(path, format!("there are more than {RUNS_MAX} runs; import fewer at once")));
+            return Err(limit(path, format!("more than {RUNS_MAX} runs; import fewer at once")));
         }
         self.0.push(source);
         Ok(())
@@ -89,7 +89,7 @@ impl FoundRuns {
         }
         if start.starts_with(b"SQLite format 3\0") {
             let reason =
-                "it is a database; export its sessions as JSON, by `opencode export` or `goose session export`";
+                "the file is a database; export its sessions as JSON with `opencode export` or `goose session export`";
             return Err(unknown(path, reason));
         }
         if start.trim_ascii_start().starts_with(b"# aider chat ") {
@@ -114,7 +114,7 @@ impl FoundRuns {
         }
     }
 
-    /// Adds the runs in a document, in whatever format it is.
+    /// Adds the runs in a document of any format.
     fn add_document(&mut self, place: &DocumentPlace, document: Value) -> Result<(), TranscriptError> {
         for (number, found) in runs_in(document, id_in(place).as_deref()).into_iter().enumerate() {
             let body = SourceBody::Document(place.clone(), number);
@@ -123,7 +123,7 @@ impl FoundRuns {
         Ok(())
     }
 
-    /// Adds the samples of an Inspect log that is an archive.
+    /// Adds the samples of an archived Inspect log.
     fn add_archive(&mut self, path: &Path) -> Result<(), TranscriptError> {
         let (mut archive, path, before) = (SampleArchive::open(path)?, Arc::from(path), self.0.len());
         for number in 0..archive.len() {
@@ -131,10 +131,10 @@ impl FoundRuns {
                 self.add_document(&(Arc::clone(&path), Some(number)), sample)?;
             }
         }
-        if self.0.len() == before { Err(unknown(&path, "it has no samples of Inspect")) } else { Ok(()) }
+        if self.0.len() == before { Err(unknown(&path, "the archive has no Inspect samples")) } else { Ok(()) }
     }
 
-    /// Adds the chats in a history of Aider.
+    /// Adds the chats in an Aider history.
     fn add_chats(&mut self, path: &Path) -> Result<(), TranscriptError> {
         let (path, mut lines, mut at) = (Arc::from(path), BufReader::new(open(path)?), 0);
         let (mut line, mut begun, mut seen) = (Vec::new(), None, BTreeMap::new());
@@ -144,7 +144,7 @@ impl FoundRuns {
             at += read as u64;
             let next = line.ends_with(b"\n").then(|| aider::run_of(&String::from_utf8_lossy(&line))).flatten();
             if next.is_some() || read == 0 {
-                // The next beginning ends a chat, too.
+                // A chat ends at the next one or at the end of the file.
                 if let Some((run, from)) = begun.take() {
                     let body = SourceBody::Text(Arc::clone(&path), from, at);
                     self.push(&path, RunSource { format: TranscriptFormat::Aider, run, link: None, body })?;
@@ -163,7 +163,7 @@ impl FoundRuns {
         }
     }
 
-    /// Adds the subagents whose events are in the file of their session.
+    /// Adds the subagents that have their events in the file of their session.
     fn add_own_subagents(&mut self, path: &Path, session: &SourceRun) -> Result<(), TranscriptError> {
         let (mut lines, mut callers, shared) = (JsonLines::open(path)?, KeptByCall::default(), Arc::from(path));
         while let Some(line) = lines.next()? {
@@ -176,7 +176,7 @@ impl FoundRuns {
         Ok(())
     }
 
-    /// Adds the transcripts of subagents beside that of their parent.
+    /// Adds the transcripts of subagents, from the directory next to the parent's transcript.
     fn add_subagents(&mut self, path: &Path, parent: &SourceRun) -> Result<(), TranscriptError> {
         let directory = path.with_extension("").join("subagents");
         if parent.parent.is_some() || !directory.is_dir() {
@@ -199,14 +199,14 @@ impl RunSource {
         let is_event = |name: &str| name.starts_with("event-") && name.ends_with(".json");
         let files = entries(&directory, is_event)?;
         let Some(first) = files.first() else {
-            return Err(unknown(path, "the directory has no events of OpenHands; give a file"));
+            return Err(unknown(path, "the directory has no OpenHands events; pass a file"));
         };
         let id = path.file_name().map(|name| name.to_string_lossy().into_owned());
         match openhands::run_of(&document(first)?, id.as_deref()) {
             Some(run) => {
                 Ok(Self { format: TranscriptFormat::OpenHands, run, link: None, body: SourceBody::Files(files) })
             }
-            None => Err(unknown(first, "it is no event of OpenHands")),
+            None => Err(unknown(first, "the file is not an OpenHands event")),
         }
     }
 
@@ -246,7 +246,7 @@ impl RunSource {
                 file.seek(SeekFrom::Start(from)).map_err(reading(&path))?;
                 let (mut lines, mut text) = (BufReader::new(file.take(to - from)), Vec::new());
                 while (&mut lines).take(TEXT_MAX).read_until(b'\n', &mut text).map_err(reading(&path))? > 0 {
-                    // A partial last line is left for the next import.
+                    // The next import reads a partial last line.
                     if text.ends_with(b"\n") {
                         line(Some(String::from_utf8_lossy(&text).into()))?;
                     }
@@ -262,7 +262,7 @@ impl RunSource {
 /// Sorts runs so that subagents follow their parents.
 pub(super) fn parents_first(sources: &mut Vec<RunSource>) {
     let mut known = BTreeSet::new();
-    // The same file given twice.
+    // The same file may be passed twice.
     sources.retain(|source| known.insert((source.run.agent.clone(), source.run.id.clone())));
     let parents: BTreeMap<_, _> =
         sources.iter().map(|source| (source.run.id.clone(), source.run.parent.clone())).collect();
@@ -277,7 +277,7 @@ pub(super) fn parents_first(sources: &mut Vec<RunSource>) {
     sources.sort_by_cached_key(depth);
 }
 
-/// Finds the format and the run of JSON lines. A later line may state the directory.
+/// Finds the format and the run of JSON lines. The directory may be in a later line.
 fn of_lines(path: &Path) -> Result<Option<(TranscriptFormat, SourceRun)>, TranscriptError> {
     let mut lines = JsonLines::open(path)?;
     let mut known: Option<(TranscriptFormat, SourceRun)> = None;
@@ -337,8 +337,8 @@ impl JsonLines {
         Ok(Self { path: path.to_owned(), file: BufReader::with_capacity(1 << 20, open(path)?), line: Vec::new() })
     }
 
-    /// Returns the next line that is not blank; an inner `None` if it is not a JSON object. A partial last line is left
-    /// for the next import.
+    /// Returns the next line that is not blank, with an inner `None` if it is not a JSON object. A partial last line is
+    /// left to the next import.
     fn next(&mut self) -> Result<Option<Option<Value>>, TranscriptError> {
         loop {
             self.line.clear();
@@ -386,7 +386,7 @@ mod tests {
             assert_eq!(source.read(&mut documents, &mut |_| Ok(())).unwrap(), 0);
         }
         let (_, opened) = documents.archive.unwrap();
-        assert_eq!(opened.bytes, bytes, "each once more, from one open archive");
+        assert_eq!(opened.bytes, bytes, "each is read once more, from one open archive");
         let (_, runs) = documents.runs.unwrap();
         assert_eq!(runs, [Value::Null], "one sample is in memory, and was taken");
     }

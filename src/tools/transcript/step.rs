@@ -1,4 +1,4 @@
-//! The steps of a run, in the order of its transcript, whatever program wrote it.
+//! The steps of a run in the order of its transcript, common to all formats.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::engine::event::CallStatus;
 /// A step of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TranscriptStep {
-    /// Its time, if the transcript states it.
+    /// The time of the step, if the transcript states it.
     pub(super) at: Option<Timestamp>,
     pub(super) kind: StepKind,
 }
@@ -26,31 +26,31 @@ pub(super) enum StepKind {
     Record(Value),
 }
 
-/// A call that begins.
+/// The beginning of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct BegunCall {
     /// The transcript's own id of the call.
     pub(super) id: String,
     pub(super) tool: String,
     pub(super) params: Value,
-    /// The files that its parameters say it changes. They count if it succeeds and its end states none.
+    /// The files that the parameters say are changed. They count if the call succeeds and its end states no files.
     pub(super) files: Vec<StatedFile>,
 }
 
-/// A call that ended.
+/// The end of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct EndedCall {
     pub(crate) id: String,
     pub(crate) status: CallStatus,
-    /// The result of a success.
+    /// The result, for a success.
     pub(crate) result: Value,
-    /// The problem of a failure.
+    /// The error message, for a failure.
     pub(crate) message: String,
-    /// The duration, where the transcript states it.
+    /// The duration, if the transcript states it.
     pub(crate) micros: Option<u64>,
-    /// The files that it says the call has changed.
+    /// The files that the call changed according to the transcript.
     pub(crate) files: Vec<StatedFile>,
-    /// The id of the run that the call began, a subagent's.
+    /// The id of the subagent's run that the call began.
     pub(crate) child: Option<String>,
 }
 
@@ -71,7 +71,7 @@ impl EndedCall {
         Self { status: CallStatus::Error, message: message.into(), ..Self::ok(id, Value::Null) }
     }
 
-    /// Adds the exit code of a command to its result.
+    /// Adds the exit code of a command to the result.
     pub(super) fn with_code(mut self, code: Option<i64>) -> Self {
         if let (Some(code), Some(fields)) = (code, self.result.as_object_mut()) {
             fields.insert("exit_code".to_owned(), code.into());
@@ -80,16 +80,16 @@ impl EndedCall {
     }
 }
 
-/// A file as a transcript states it after a call.
+/// A change of a file by a call, as a transcript states it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StatedFile {
-    /// Its path, absolute or below the run's directory.
+    /// The path, absolute or below the run's directory.
     pub(crate) path: String,
     pub(crate) change: StatedChange,
 }
 
 impl StatedFile {
-    /// Returns the bytes of memory that it takes, about.
+    /// Returns the approximate memory in bytes.
     pub(super) fn size(&self) -> usize {
         let change = match &self.change {
             StatedChange::Whole(contents) => contents.len(),
@@ -107,14 +107,14 @@ impl StatedFile {
 pub(crate) enum StatedChange {
     /// The file has these contents now.
     Whole(String),
-    /// One text was replaced by another, in `before` or in what is known of the file.
+    /// One text was replaced by another, in `before` or in the known contents of the file.
     Replaced {
         before: Option<String>,
         old: String,
         new: String,
         all: bool,
     },
-    /// A unified diff was applied, and the file maybe moved.
+    /// A unified diff was applied, and the file may have been moved.
     Patched {
         diff: String,
         moved_to: Option<String>,
@@ -122,13 +122,13 @@ pub(crate) enum StatedChange {
     Removed,
 }
 
-/// Bytes that are kept of the calls that wait for their outcomes; one is kept whatever it has.
+/// The limit for the values of open calls, in bytes. A single value may exceed it.
 const KEPT_MAX: usize = 8 << 20;
-/// Bytes of memory for each, beside its id and its own.
+/// The bytes of memory for each entry, besides its id and its value.
 const EACH: usize = 200;
 
-/// Facts by the ids of calls, until the calls end. Beyond a limit nothing more is kept: then what such a call changed
-/// counts as unknown.
+/// Values by call id, until the calls end. Values over the limit are dropped; the changes of such a call count as
+/// unknown.
 #[derive(Debug)]
 pub(super) struct KeptByCall<T> {
     kept: BTreeMap<String, (T, usize)>,
@@ -142,7 +142,7 @@ impl<T> Default for KeptByCall<T> {
 }
 
 impl<T> KeptByCall<T> {
-    /// Keeps a value that takes about so many bytes.
+    /// Stores a value of approximately `bytes` bytes.
     pub(super) fn keep(&mut self, id: &str, value: T, bytes: usize) {
         let bytes = bytes + id.len() + EACH;
         self.take(id);
@@ -163,7 +163,7 @@ impl<T> KeptByCall<T> {
     }
 }
 
-/// Receiver of the steps of a run. A step without a time happened at that of the step before.
+/// The receiver of the steps of a run. A step without a time has the time of the previous step.
 pub(super) struct StepReceiver<'s>(pub(super) &'s mut dyn FnMut(TranscriptStep));
 
 impl StepReceiver<'_> {
@@ -171,7 +171,7 @@ impl StepReceiver<'_> {
         (self.0)(TranscriptStep { at, kind });
     }
 
-    /// Emits facts about the run. A null states none.
+    /// Emits facts about the run, without those that are null.
     pub(super) fn facts<'v>(&mut self, at: Option<Timestamp>, stated: impl IntoIterator<Item = (&'v str, &'v Value)>) {
         let stated = stated.into_iter().filter(|(_, value)| !value.is_null());
         self.give(at, StepKind::Facts(stated.map(|(name, value)| (name.to_owned(), value.clone())).collect()));
@@ -196,27 +196,27 @@ impl StepReceiver<'_> {
     }
 }
 
-/// Returns the time in a field: ISO 8601, or seconds or milliseconds since 1970. A time without a zone counts as UTC.
+/// Parses a time: ISO 8601, or seconds or milliseconds since 1970. A time without a zone counts as UTC.
 pub(super) fn time_of(value: &Value) -> Option<Timestamp> {
     match value {
         Value::String(text) => text.parse().or_else(|_| format!("{text}Z").parse()).ok(),
         Value::Number(seconds) => {
             let seconds = seconds.as_f64()?;
-            // Seconds beyond this are of the year 5138.
+            // As seconds, larger numbers would be after the year 5138.
             let millis = if seconds.abs() < 1e11 { seconds * 1000.0 } else { seconds };
-            // Beyond that jiff has no times.
+            // jiff supports no times beyond this.
             (millis.abs() < 2.5e14).then_some(Timestamp(millis as i64))
         }
         _ => None,
     }
 }
 
-/// Returns a text field; empty if it is missing or no text.
+/// Returns a string field; empty if it is missing or not a string.
 pub(crate) fn text<'v>(value: &'v Value, name: &str) -> &'v str {
     value[name].as_str().unwrap_or_default()
 }
 
-/// Takes the elements of an array out of a field, which is null afterwards.
+/// Takes the elements of an array out of a field, and leaves null.
 pub(super) fn taken(value: &mut Value, name: &str) -> Vec<Value> {
     match value.get_mut(name).map(Value::take) {
         Some(Value::Array(elements)) => elements,
@@ -224,7 +224,7 @@ pub(super) fn taken(value: &mut Value, name: &str) -> Vec<Value> {
     }
 }
 
-/// Returns the parameters in a field that may hold them as JSON in a text.
+/// Returns the parameters in a field, which may hold them as JSON in a string.
 pub(crate) fn params_of(value: &Value) -> Value {
     match value {
         Value::String(text) => match packed(text) {
@@ -236,7 +236,7 @@ pub(crate) fn params_of(value: &Value) -> Value {
     }
 }
 
-/// Returns the text of a message's content: a text, or a list of parts with texts.
+/// Returns the text of a message's content, which is a string or a list of parts with texts.
 pub(crate) fn content_text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! Trajectories of SWE-agent: a document with actions and what came of them.
+//! Trajectories of SWE-agent: a document with actions and observations.
 
 use serde_json::{Value, json};
 
@@ -8,13 +8,13 @@ use crate::engine::id::Digest;
 
 const MICROS: f64 = 1e6;
 
-/// Returns the run of a document of this program.
+/// Returns the run of a SWE-agent document.
 pub(super) fn run_of(document: &Value) -> Option<SourceRun> {
     let steps = document["trajectory"].as_array()?;
     if !steps.is_empty() && !steps[0]["action"].is_string() {
         return None;
     }
-    // It has neither id nor times.
+    // The format has neither ids nor times.
     let begin = steps.iter().take(2).map(|step| text(step, "response")).collect::<String>();
     let task = document["history"].as_array().into_iter().flatten().take(3).map(Value::to_string).collect::<String>();
     let id = Digest::of(format!("{task}{begin}").as_bytes()).to_string()[..16].to_owned();

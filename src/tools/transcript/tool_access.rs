@@ -1,20 +1,20 @@
-//! Tools of agents, by what they may change.
+//! The changes that agents' tools may make.
 
 use crate::tools::rerun::foreign::ForeignTool;
 
 /// The changes that a tool may make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ToolAccess {
-    /// Nothing, whatever it is given.
+    /// No changes, whatever the parameters are.
     Reads,
-    /// The files that its parameters name, and only if it succeeds.
+    /// Changes to the files that its parameters name, and only if it succeeds.
     Edits,
-    /// Anything.
+    /// Any changes.
     Writes,
 }
 
 impl ToolAccess {
-    /// Returns the access of a tool, by its name. A tool that is not known may change anything.
+    /// Returns the access of a tool by its name. An unknown tool may change anything.
     pub(crate) fn of(tool: &str) -> Self {
         match ForeignTool::named(tool) {
             Some(ForeignTool::Reads) => Self::Reads,

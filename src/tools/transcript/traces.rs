@@ -1,4 +1,4 @@
-//! Sessions as traces in OTLP, by the names of OpenTelemetry's conventions for generative AI.
+//! Exporting sessions as OTLP traces, with the names of OpenTelemetry's semantic conventions for generative AI.
 
 use serde_json::{Value, json};
 
@@ -11,16 +11,16 @@ use crate::engine::session::error::SessionError;
 use crate::engine::session::sessions::Sessions;
 use crate::tools::rerun::past::RecordedCall;
 
-/// A span for work of this program.
+/// The kind of a span for internal work.
 const INTERNAL: u8 = 1;
 const OK: u8 = 1;
 const ERROR: u8 = 2;
 
-/// Returns the calls of a session and of its children as spans of one trace: an `ExportTraceServiceRequest` in JSON.
-/// A session is a span, and so is each of its calls. Their ids are always the same.
+/// Returns a session and its children as one trace: an `ExportTraceServiceRequest` in JSON. Each session and each call
+/// is a span. The ids of the spans are deterministic.
 ///
 /// # Errors
-/// [`SessionError`] when a session can't be read.
+/// [`SessionError`]: a session can't be read.
 pub fn traces_of(session: &Session, sessions: &Sessions) -> Result<Value, SessionError> {
     let run = ExportedRun::read(session.clone(), sessions)?;
     let mut spans = Vec::new();
@@ -111,7 +111,7 @@ fn text(key: &str, value: &str) -> Value {
     json!({ "key": key, "value": { "stringValue": value } })
 }
 
-/// Returns a number; 64-bit ones are texts in this format.
+/// Returns a number attribute. OTLP's JSON has 64-bit integers as strings.
 fn number(key: &str, value: i64) -> Value {
     json!({ "key": key, "value": { "intValue": value.to_string() } })
 }

@@ -1,4 +1,4 @@
-//! Sessions as trajectories in ATIF, the Agent Trajectory Interchange Format.
+//! Exporting sessions as trajectories in the Agent Trajectory Interchange Format (ATIF).
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -16,17 +16,17 @@ use crate::engine::session::sessions::Sessions;
 use crate::tools::call::content_params::lower;
 use crate::tools::rerun::past::RecordedCall;
 
-/// The newest version, which adds nothing that is used here to 1.7.
+/// The written version. Its additions to 1.7 are not used here.
 const VERSION: &str = "ATIF-v1.8";
-/// Fields of a document that come back as they were.
+/// The fields of an imported document that are exported unchanged.
 const KEPT: [&str; 3] = ["notes", "final_metrics", "extra"];
 const AGENT_KEPT: [&str; 2] = ["tool_definitions", "extra"];
 
-/// Returns a session as a trajectory: messages as far as its transcript has them, calls with what came of them, and its
-/// children as subagents. The document of a trajectory that was imported has its ids again.
+/// Returns a session as a trajectory: the messages in its transcript, calls with their outcomes, and children as
+/// subagents. An imported trajectory retains its ids.
 ///
 /// # Errors
-/// [`SessionError`] when a session can't be read.
+/// [`SessionError`]: a session can't be read.
 pub fn trajectory_of(session: &Session, sessions: &Sessions) -> Result<Value, SessionError> {
     document(&ExportedRun::read(session.clone(), sessions)?)
 }
@@ -76,7 +76,7 @@ fn document(run: &ExportedRun) -> Result<Value, SessionError> {
     Ok(document)
 }
 
-/// Returns the records of a transcript after `from`, with long texts in their places.
+/// Returns the records of a transcript after `from`, with long texts put back in place.
 fn records_of(session: &Session, from: Seq) -> Result<Vec<(Seq, Timestamp, Value)>, SessionError> {
     let mut found = Vec::new();
     session.visit(from + 1, &mut |event| {
@@ -89,14 +89,14 @@ fn records_of(session: &Session, from: Seq) -> Result<Vec<(Seq, Timestamp, Value
     Ok(found.into_iter().map(|(seq, at, record)| (seq, at, lower(record, &mut read))).collect())
 }
 
-/// The steps of a trajectory while they are written.
+/// A trajectory under construction.
 struct Writing<'a> {
     steps: Vec<Value>,
-    /// Ends of the calls of the last step, by which a later one is told to be of another turn.
+    /// The first end among the calls of the last step. A call after it belongs to another turn.
     ended: Option<Seq>,
-    /// The document that was imported, without its steps.
+    /// The imported document, without its steps.
     root: Option<Value>,
-    /// Children by the calls that began them.
+    /// The children by the calls that began them.
     children: BTreeMap<Seq, Vec<&'a ExportedRun>>,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Writing<'a> {
             return;
         }
         if !record["step_id"].is_null() && record["source"].is_string() {
-            // A step of such a trajectory, without its calls.
+            // A step of an imported trajectory. Its calls are events.
             let fields = record.as_object_mut().map(std::mem::take).unwrap_or_default();
             let is_other = |name: &str| !matches!(name, "tool_calls" | "observation");
             let kept = fields.into_iter().filter(|(name, value)| is_other(name) && !value.is_null());
@@ -137,7 +137,7 @@ impl<'a> Writing<'a> {
     }
 
     fn call(&mut self, call: &RecordedCall, is_copied: bool) {
-        // A call that begins after an earlier one has ended is of another turn.
+        // A call that begins after another has ended belongs to a new turn.
         if self.steps.is_empty() || self.ended.is_some_and(|ended| ended < call.call) {
             self.push(json!({ "timestamp": shown(call.at), "source": "agent", "message": "" }), true, is_copied);
         }
@@ -163,7 +163,7 @@ impl<'a> Writing<'a> {
         add(&mut step["observation"], "results", result);
     }
 
-    /// Returns the steps with their numbers. A trajectory has one at least.
+    /// Returns the numbered steps. A trajectory needs at least one.
     fn steps(mut self) -> Value {
         if self.steps.is_empty() {
             self.steps.push(json!({ "source": "system", "message": "" }));
@@ -187,12 +187,12 @@ fn add(to: &mut Value, list: &str, item: Value) {
     }
 }
 
-/// Returns a time in ISO 8601; none for one that it does not have.
+/// Formats a time in ISO 8601. `None` if its year does not have four digits.
 fn shown(at: Timestamp) -> Option<String> {
     Some(at.to_string()).filter(|text| text.len() == "2026-11-23T00:04:07.107Z".len())
 }
 
-/// Returns who said something in a record of a transcript, and the text.
+/// Returns the source and the text of a message in a transcript's record.
 fn message_of(record: &Value) -> Option<(&'static str, String)> {
     for said in [record, &record["message"], &record["payload"], &record["llm_message"]] {
         let source = match (text(said, "role"), text(said, "type")) {
@@ -210,7 +210,7 @@ fn message_of(record: &Value) -> Option<(&'static str, String)> {
     response.into_iter().find(|text| !text.is_empty()).map(|text| ("agent", text.to_owned()))
 }
 
-/// Returns the text that came of a call.
+/// Returns the result of a call as text.
 fn content_of(end: &CallFinished) -> String {
     let result = &end.result;
     if end.status != CallStatus::Ok {

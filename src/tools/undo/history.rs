@@ -1,4 +1,4 @@
-//! The changes of files in a history, their authors, and the calls that were undone.
+//! The file changes in a history, their authors, and the undone calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -13,7 +13,7 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::tools::workspace::plan::PlannedChange;
 
-/// Consecutive changes of files with one author.
+/// Consecutive file changes by the same author.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FileChanges {
     pub(super) first: Seq,
@@ -23,41 +23,41 @@ pub(super) struct FileChanges {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Author {
-    /// The calls that may have made them, in order.
+    /// The calls that may have made the changes, in order.
     Calls(Vec<Seq>),
-    /// These calls, or a person: the calls may not have run then.
+    /// These calls, or a person: it is uncertain if the calls were running.
     Perhaps(Vec<Seq>),
     /// A person or a program outside of any call.
     Outside,
-    /// The session itself: what it began with, a mount, a merge, a rewind.
+    /// The session itself: its initial files, a mount, a merge or a rewind.
     Session,
 }
 
-/// All changes of files in a session, and the state of its undos.
+/// All file changes in a session, and the state of its undos.
 #[derive(Debug, Default)]
 pub(super) struct ChangeHistory {
     pub(super) changes: Vec<FileChanges>,
-    /// Calls of the requested run.
+    /// The calls of the requested run.
     pub(super) of_run: BTreeSet<Seq>,
-    /// Calls that an undo of the latest one has passed over.
+    /// The calls that an undo of the latest call has skipped.
     passed: BTreeSet<Seq>,
     undos: Undos,
 }
 
-/// Subjects of each undo, by its call, and those that are undone at present: calls, undos, and external changes by the
-/// position of the first.
+/// The subjects of each undo, by its call, and the currently undone subjects: calls, undos, and external changes by the
+/// position of the first event.
 #[derive(Debug, Default)]
 struct Undos {
     taken_back: BTreeMap<Seq, Vec<Seq>>,
     undone: BTreeSet<Seq>,
-    /// Earlier values of `undone`, by the position after which each is no longer current.
+    /// Earlier values of `undone`, each with the position of its replacement.
     earlier: Vec<(Seq, BTreeSet<Seq>)>,
 }
 
 impl Undos {
     fn took_back(&mut self, undo: Seq, at: Seq, subjects: Vec<Seq>) {
         self.earlier.push((at, self.undone.clone()));
-        // The latest first: an undo among them is undone before the calls that it had taken back.
+        // Latest first: an undo among the subjects has to be undone before the calls that it took back.
         let mut work: Vec<(Seq, bool)> = subjects.iter().map(|subject| (*subject, true)).collect();
         work.sort_unstable();
         self.taken_back.insert(undo, subjects);
@@ -66,7 +66,7 @@ impl Undos {
             if has_changed {
                 let mut below: Vec<_> = self.taken_back.get(&subject).into_iter().flatten().copied().collect();
                 below.sort_unstable();
-                // In the order in which it happened, or back from the end.
+                // A redo goes in the original order, an undo in reverse.
                 if is_undone {
                     below.reverse();
                 }
@@ -75,7 +75,7 @@ impl Undos {
         }
     }
 
-    /// A rewind takes back everything after its target.
+    /// Handles a rewind, which takes back everything after its target.
     fn rewound(&mut self, at: Seq, to: Seq, after: impl Iterator<Item = Seq>) {
         let then = self.earlier.iter().find(|(until, _)| *until > to).map(|(_, undone)| undone.clone());
         let now = then.unwrap_or_else(|| self.undone.clone()).into_iter().chain(after).collect();
@@ -84,7 +84,7 @@ impl Undos {
 }
 
 impl ChangeHistory {
-    /// Reads the history of a session; `run` selects the calls of [`of_run`](Self::of_run).
+    /// Reads the history of a session. `run` selects the calls in [`of_run`](Self::of_run).
     pub(super) fn read(session: &Session, run: Option<&str>) -> Result<Self, SessionError> {
         let mut history = Self::default();
         let mut reading = HistoryReading::default();
@@ -102,7 +102,7 @@ impl ChangeHistory {
                 let perhaps = event.decoded::<DriftFound>().map(|drift| drift.perhaps).unwrap_or_default();
                 let author = match perhaps.is_empty() {
                     false => Author::Perhaps(perhaps),
-                    // The first one, before any call, records the initial files.
+                    // Drift before any call records the initial files.
                     true if !reading.has_begun => Author::Session,
                     true => Author::Outside,
                 };
@@ -154,7 +154,7 @@ impl ChangeHistory {
     fn take_change(&mut self, event: &EventRef<'_>, reading: &HistoryReading) {
         let author = match (event.call, &reading.marker) {
             (Some(call), _) => Author::Calls(vec![call]),
-            // The event that names their author is right before them.
+            // The event that names the author directly precedes the changes.
             (None, Some((seq, author))) if is_next(*seq, event.seq, &self.changes) => author.clone(),
             (None, _) => Author::Session,
         };
@@ -164,7 +164,7 @@ impl ChangeHistory {
         }
     }
 
-    /// Returns the undos that took back only these calls, and the undos of these.
+    /// Returns the undos that took back only these calls, and the undos of those undos.
     pub(super) fn undos_of(&self, calls: &BTreeSet<Seq>) -> BTreeSet<Seq> {
         let mut undos = BTreeSet::new();
         for (undo, subjects) in &self.undos.taken_back {
@@ -181,12 +181,12 @@ impl ChangeHistory {
         self.undos.taken_back.contains_key(&call)
     }
 
-    /// Returns true if an undo has passed over a call and named it.
+    /// Returns true if an undo has skipped and reported a call.
     pub(super) fn was_passed(&self, call: Seq) -> bool {
         self.passed.contains(&call)
     }
 
-    /// Iterates over the calls that changed files and are not undone, the latest first. Undos are not among them.
+    /// Iterates over the calls that changed files and are not undone, latest first. Excludes undos.
     pub(super) fn undoable(&self) -> impl Iterator<Item = Seq> {
         let calls: BTreeSet<Seq> = self.changes.iter().flat_map(|changes| changes.calls().iter().copied()).collect();
         let is_undone = |call: Seq| self.undos.undone.contains(&call) && !self.changed_since_undo(call);
@@ -194,7 +194,7 @@ impl ChangeHistory {
         calls.into_iter().rev().filter(is_open)
     }
 
-    /// Returns true if a call, which ran on, changed files after its last undo.
+    /// Returns true if a call continued and changed files after its last undo.
     fn changed_since_undo(&self, call: Seq) -> bool {
         let mut undos = self.undos.taken_back.iter().rev();
         let undo = undos.find(|(_, subjects)| subjects.contains(&call)).map(|(undo, _)| *undo);
@@ -203,7 +203,7 @@ impl ChangeHistory {
         undo.zip(last).is_some_and(|(undo, last)| last > undo)
     }
 
-    /// Returns the latest undo that is not undone itself. A redo does not count as an undo.
+    /// Returns the latest undo that is not itself undone. A redo does not count as an undo.
     pub(super) fn redoable(&self) -> Option<Seq> {
         let takes_back_calls = |subjects: &Vec<Seq>| subjects.iter().any(|subject| !self.is_undo(*subject));
         let mut undos = self.undos.taken_back.iter().rev();
@@ -211,13 +211,13 @@ impl ChangeHistory {
         found.map(|(undo, _)| *undo)
     }
 
-    /// Iterates over the changes from outside of any call that are not undone, in order.
+    /// Iterates over the external changes that are not undone, in order.
     pub(super) fn outside(&self) -> impl DoubleEndedIterator<Item = &FileChanges> {
         let is_open = |changes: &&FileChanges| changes.is_outside() && !self.undos.undone.contains(&changes.first);
         self.changes.iter().filter(is_open)
     }
 
-    /// Returns true if every change that `other` may have made may be `call`'s, too.
+    /// Returns true if `call` may have made every change that `other` may have made.
     pub(super) fn touches_only_with(&self, other: Seq, call: Seq) -> bool {
         self.changes.iter().map(FileChanges::calls).all(|calls| !calls.contains(&other) || calls.contains(&call))
     }
@@ -227,7 +227,7 @@ impl ChangeHistory {
 struct HistoryReading {
     /// The last event that names the author of the changes after it.
     marker: Option<(Seq, Author)>,
-    /// Undos without an outcome.
+    /// The undos without an outcome.
     undos: BTreeSet<Seq>,
     /// True after a call, a run or the first drift.
     has_begun: bool,
@@ -242,7 +242,7 @@ impl FileChanges {
         }
     }
 
-    /// Returns true if no call certainly made the changes.
+    /// Returns true if the changes come, or may come, from outside of any call.
     pub(super) fn is_outside(&self) -> bool {
         matches!(self.author, Author::Outside | Author::Perhaps(_))
     }
@@ -256,7 +256,7 @@ impl FileChanges {
     }
 }
 
-/// Returns true if a change follows a marker, directly or after other changes that do.
+/// Returns true if a change directly follows a marker or the changes after the marker.
 fn is_next(marker: Seq, change: Seq, all: &[FileChanges]) -> bool {
     change == marker + 1 || all.last().is_some_and(|last| last.first == marker + 1 && last.last + 1 == change)
 }

@@ -1,4 +1,4 @@
-//! Undo of calls: what they changed is taken back, and what others changed stays.
+//! Undo of calls: takes back the changes of selected calls and leaves other changes.
 
 mod history;
 mod left;
@@ -27,80 +27,79 @@ pub(crate) use select::known_run;
 use select::{UndoSelection, nothing, selected};
 use unrecorded::unrecorded;
 
-/// The changes that are taken back.
+/// The changes to take back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UndoSubject {
-    /// The latest call that changed files and is not undone; each further undo takes the call before.
+    /// The latest call that changed files and is not undone. Another undo takes back the call before it.
     Last,
-    /// A call, by its position; an undo is one, so its undo is a redo.
+    /// A call, by its position. An undo is a call, too, and undoing it is a redo.
     Call(Seq),
-    /// All calls of an agent's run, by the id that the agent gives it.
+    /// All calls of an agent's run, by the agent's id of the run.
     Run(String),
     /// All calls that changed files after a position.
     After(Seq),
-    /// Changes from outside of any call, by a position in them; without one the latest that are not undone.
+    /// External changes, by a position within them. `None` stands for the latest that are not undone.
     External(Option<Seq>),
     /// The latest undo that is not undone.
     Redo,
-    /// Everything that differs from a position at these paths and below them, whoever changed it. Entries that are there
-    /// only now stay.
+    /// All differences from a position at and below these paths, by any author. Entries that did not exist at the
+    /// position stay.
     Paths {
-        /// Paths that get their earlier entries.
+        /// The paths to revert.
         paths: Vec<EntryPath>,
-        /// Position of the earlier entries.
+        /// The position of the earlier entries.
         at: Seq,
     },
 }
 
-/// Options of an undo.
+/// The options of an undo.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UndoOptions {
-    /// Gives paths their entries before where others changed the same place since, or may have changed it. The present
-    /// contents are kept, so a redo brings them back.
+    /// True to restore earlier entries even if later changes touched the same place, or may have. The current contents
+    /// are stored, so a redo restores them.
     pub overwrite: bool,
-    /// Removes also what nothing could bring back, as its contents were not kept.
+    /// True to also remove contents that were not stored and so can't be restored.
     pub force: bool,
-    /// Only reports what would happen; external changes are recorded.
+    /// True to only report the result. External changes are recorded anyway.
     pub dry_run: bool,
-    /// The position up to which the caller has seen the history: a change of files after that refuses the undo.
+    /// The position up to which the caller has seen the history. A file change after it makes the undo fail.
     pub seen: Option<Seq>,
 }
 
 /// The report of an undo.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UndoReport {
-    /// The calls whose changes it takes back, in order.
+    /// The calls that the undo takes back, in order.
     pub calls: Vec<Seq>,
-    /// Undos that took back only these calls, and undos of these: they go with them.
+    /// The undos that took back only these calls, and the undos of those undos. They are taken back, too.
     pub undos: Vec<Seq>,
-    /// The external changes that it takes back, each by the position of its first event.
+    /// The external changes that the undo takes back, each by the position of its first event.
     pub external: Vec<Seq>,
-    /// The last position before it.
+    /// The last position before the undo.
     pub seen: Seq,
-    /// The call as which it is recorded; none where nothing was to be done, and in a dry run.
+    /// The call that records the undo. `None` in a dry run, or if there was nothing to do.
     pub call: Option<Seq>,
     /// The changes of files.
     pub changes: Vec<Change>,
-    /// Changes that stay, by path.
+    /// The changes that stay, by path.
     pub left: Vec<UndoLeft>,
-    /// Later calls that an undo without a choice skips, the latest first. A later undo does not name them again.
+    /// The calls that [`UndoSubject::Last`] skips, latest first. A later undo does not report them again.
     pub passed: Vec<UndoPassed>,
-    /// Hard links that became separate files: the file system can't link them.
+    /// The hard links that became separate files because the file system can't link them.
     pub apart: Vec<EntryPath>,
-    /// The git worktree was at another commit or branch before: now it is at this one.
+    /// The current place of the git worktree, if it was at another commit or branch before the undone changes.
     pub git: Option<GitWorktree>,
 }
 
 impl ToolRunner {
-    /// Takes back changes, as a call of its own: the files, not the history. What others changed since stays, by a
-    /// three-way merge of lines where both changed a text. What can't be taken back is listed in the report with its
-    /// reason; the rest is taken back.
+    /// Takes back changes to files, and records this as a call; the history stays. Later changes by others stay, by a
+    /// three-way merge of lines in text files. The report lists changes that can't be taken back, with reasons.
     ///
-    /// It happens whole or not at all, as a [merge](crate::tools::merge_child) does.
+    /// An undo happens completely or not at all, like a [merge](crate::tools::merge_child).
     ///
     /// # Errors
-    /// [`WorkspaceError::NothingToUndo`]: there are no such changes. [`WorkspaceError::Moved`]: files have changed since
-    /// the caller looked. [`WorkspaceError`] otherwise.
+    /// [`WorkspaceError::NothingToUndo`]: the history has no such changes. [`WorkspaceError::Moved`]: files have
+    /// changed after [`seen`](UndoOptions::seen). Other [`WorkspaceError`]s: the undo failed.
     pub async fn undo(&self, subject: UndoSubject, options: UndoOptions) -> Result<UndoReport, WorkspaceError> {
         let turn = self.session().turn().await;
         self.machine().record_drift(self.session(), Extent::All).await?;
@@ -124,7 +123,7 @@ struct UndoWork<'a> {
 }
 
 impl UndoWork<'_> {
-    /// Returns the report, and the directories that could not be entered before.
+    /// Returns the report, and the directories that could not be entered before the undo.
     fn run(&self, subject: &UndoSubject) -> Result<(UndoReport, Vec<EntryPath>), WorkspaceError> {
         let run = match subject {
             UndoSubject::Run(run) => Some(known_run(self.session, run)?),
@@ -160,7 +159,7 @@ impl UndoWork<'_> {
         Ok((report, Vec::new()))
     }
 
-    /// Selects the changes of a subject and plans to take them back.
+    /// Selects the changes of a subject, and plans their undo.
     fn planned(
         &self,
         subject: &UndoSubject,
@@ -180,8 +179,8 @@ impl UndoWork<'_> {
         Ok((selection, plan, Vec::new()))
     }
 
-    /// Plans to undo the latest call with a change that can be undone; without one, the latest call with a change that is
-    /// still there.
+    /// Plans the undo of the latest call with a change that can be undone. If no call has one, reports the latest call
+    /// with a change that still exists.
     fn planned_latest(
         &self,
         history: &ChangeHistory,
@@ -190,7 +189,7 @@ impl UndoWork<'_> {
         let (mut latest, mut passed) = (None, Vec::new());
         for call in history.undoable() {
             let (selection, plan) = plan(&UndoSubject::Call(call))?;
-            // A call that succeeded has run: it is the one that is meant, even if all its changes are in doubt.
+            // A successful call did run, so the user means it, even if all its changes are doubtful.
             let is_meant =
                 plan.left().iter().any(|left| left.reason == UndoLeftReason::Doubtful) && self.succeeded(call)?;
             if !plan.steps.is_empty() || is_meant {
@@ -207,7 +206,7 @@ impl UndoWork<'_> {
         Ok((selection, plan, passed))
     }
 
-    /// Returns true for an agent's call whose end was reported as a success.
+    /// Returns true if a call's agent reported its success.
     fn succeeded(&self, call: Seq) -> Result<bool, WorkspaceError> {
         let state = self.session.state()?;
         let mut ended = state.slice::<AgentRuns>().into_iter().flat_map(|runs| &runs.ended);
@@ -234,7 +233,7 @@ impl UndoWork<'_> {
         Ok((selection, plan))
     }
 
-    /// Returns the worktree's place if it changed since the first of the changes.
+    /// Returns the worktree's place if it has changed since the first selected change.
     fn moved(&self, selection: &UndoSelection) -> Result<Option<GitWorktree>, WorkspaceError> {
         let Some(first) = selection.first() else { return Ok(None) };
         let place = |state: &crate::engine::state::State| state.slice::<GitWorktree>().cloned().unwrap_or_default();
@@ -243,7 +242,7 @@ impl UndoWork<'_> {
         Ok((!is_same).then_some(now))
     }
 
-    /// Records the undo as a call, and changes the disk with it.
+    /// Records the undo as a call, and updates the disk.
     fn land(
         &self,
         subject: &UndoSubject,
@@ -274,7 +273,7 @@ impl UndoWork<'_> {
             result.insert("passed".to_owned(), positions(&calls));
         }
         let result = Value::Object(result);
-        // Its end is recorded with the changes, so before they are on the disk.
+        // The end is recorded together with the changes, before they are on the disk.
         let micros = self.session.steady_micros().saturating_sub(since);
         let done = CallFinished { status: CallStatus::Ok, result, message: String::new(), micros, reason: None };
         commit.push(&done)?;

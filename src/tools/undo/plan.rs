@@ -1,4 +1,4 @@
-//! The plan of an undo: the resulting files, and the changes that stay.
+//! Planning an undo: the resulting files, and the changes that stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use crate::tools::error::WorkspaceError;
 use crate::tools::workspace::hard_links::{relink, take_back_links};
 use crate::tools::workspace::plan::{ChangePlan, NewContents, PlannedChange};
 
-/// The permission bits with which its owner can list a directory and enter it.
+/// The permission bits that let the owner list and enter a directory.
 const ENTER: u32 = 0o500;
 
 /// The steps of an undo, with the contents of merged files.
@@ -30,7 +30,7 @@ pub(super) struct UndoPlan {
 }
 
 impl UndoPlan {
-    /// Lists the directories that their owner can't enter now, and can afterwards.
+    /// Lists the directories that the owner can't enter now, but can after the undo.
     pub(super) fn opened(&self, now: &VirtualFileSystem) -> Vec<EntryPath> {
         let is_shut = |node: &Node| matches!(node, Node::Directory { mode } if mode.bits() & ENTER != ENTER);
         let writes = self.steps.iter().filter_map(|step| match step {
@@ -40,23 +40,23 @@ impl UndoPlan {
         writes.filter(|path| now.node(path).is_some_and(is_shut)).cloned().collect()
     }
 
-    /// Lists what stays, by path.
+    /// Lists the changes that stay, by path.
     pub(super) fn left(&self) -> Vec<UndoLeft> {
         self.left.iter().map(|(path, reason)| UndoLeft { path: path.clone(), reason: *reason }).collect()
     }
 }
 
-/// The files while changes are taken back.
+/// The files while an undo takes back changes.
 pub(super) struct Undoing<'a> {
     session: &'a Session,
     now: &'a VirtualFileSystem,
     files: VirtualFileSystem,
     fresh: NewContents,
-    /// Entries before the first change that is taken back, by path.
+    /// The entries before the first undone change, by path.
     before: BTreeMap<EntryPath, Option<Node>>,
-    /// Paths where another change conflicts.
+    /// The paths with a conflicting change.
     conflicts: Vec<EntryPath>,
-    /// Entries that stay for another reason.
+    /// The entries that stay for other reasons.
     kept: Vec<(EntryPath, UndoLeftReason)>,
 }
 
@@ -66,7 +66,7 @@ impl<'a> Undoing<'a> {
         Self { session, now, files, fresh, before, conflicts: Vec::new(), kept: Vec::new() }
     }
 
-    /// Takes back one piece of the history. Pieces come in order, the latest first.
+    /// Takes back one piece of the history. The caller passes the pieces latest first.
     pub(super) fn take_back(&mut self, piece: &ChangedPiece) -> Result<(), WorkspaceError> {
         let ChangedPiece { before, after, changes, touched: named } = piece;
         self.before.extend(changes.iter().map(|change| (change.path().clone(), node_before(change))));
@@ -88,7 +88,7 @@ impl<'a> Undoing<'a> {
         Ok(())
     }
 
-    /// Takes back changes at paths that others changed since: lines that only the calls changed.
+    /// Takes back changes at paths with later changes by others: only the lines that they have not touched.
     fn merge(&mut self, after: &VirtualFileSystem, changes: &[&Change]) -> Result<(), WorkspaceError> {
         let mut wanted = after.clone();
         let time = self.session.now();
@@ -99,7 +99,7 @@ impl<'a> Undoing<'a> {
         };
         let MergePlan { steps, conflicts, left_out, .. } =
             plan_merge(after, &self.files, &wanted, &MergeChoices::without_generated(), read)?;
-        // Entries that others created in a directory of the calls stay, and so does the directory.
+        // Entries that others created in a directory of the calls stay, so the directory stays, too.
         let is_in_the_way = |conflict: &MergeConflict| conflict.kind != ConflictKind::DirectoryDeletedByTheirs;
         self.conflicts.extend(conflicts.into_iter().filter(is_in_the_way).map(|conflict| conflict.path));
         self.conflicts.extend(left_out);
@@ -117,7 +117,7 @@ impl<'a> Undoing<'a> {
         Ok(())
     }
 
-    /// Restores the earlier entries of conflicting paths, whatever others changed there since.
+    /// Restores the earlier entries of conflicting paths, and discards later changes there.
     pub(super) fn overwrite(&mut self) {
         let conflicts = std::mem::take(&mut self.conflicts);
         let is_meant = |path: &EntryPath| conflicts.iter().any(|place| place == path || path.is_below(place));
@@ -125,7 +125,7 @@ impl<'a> Undoing<'a> {
         set(&mut self.files, meant.map(|(path, node)| (path.clone(), node.clone())), self.session.now());
     }
 
-    /// Keeps entries that are not the calls' to remove.
+    /// Puts back the entries that `chosen` selects from the changes.
     pub(super) fn keep(
         &mut self,
         chosen: impl FnOnce(&[Change], &VirtualFileSystem) -> Result<Vec<(EntryPath, UndoLeftReason)>, WorkspaceError>,
@@ -142,7 +142,7 @@ impl<'a> Undoing<'a> {
         Ok(())
     }
 
-    /// Plans the change from the present files to these. Each rule is applied once, to the result.
+    /// Plans the change from the current files to the result. Each rule is applied once, to the result.
     pub(super) fn plan(
         self,
         uncertain: Vec<(EntryPath, UndoLeftReason)>,
@@ -167,7 +167,7 @@ impl<'a> Undoing<'a> {
 }
 
 impl UndoPlan {
-    /// Plans the change between two states. With `is_forced`, also removes contents that nothing could restore.
+    /// Plans the change between two states. With `is_forced`, also removes contents that can't be restored.
     fn between(
         session: &Session,
         now: &VirtualFileSystem,
@@ -189,10 +189,10 @@ impl UndoPlan {
         Ok(plan)
     }
 
-    /// Plans to restore earlier entries at paths and below them. Newer entries stay.
+    /// Plans to restore earlier entries at and below paths. Newer entries stay.
     ///
     /// # Errors
-    /// [`WorkspaceError::NotThere`]: the earlier files have nothing at a path.
+    /// [`WorkspaceError::NotThere`]: a path did not exist at the position.
     pub(super) fn revert(
         session: &Session,
         now: &VirtualFileSystem,

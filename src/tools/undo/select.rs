@@ -1,4 +1,4 @@
-//! The changes that an undo takes back.
+//! Selecting the changes that an undo takes back.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -14,14 +14,14 @@ use crate::reducers::{AgentRuns, Change, VirtualFileSystem, directories_above};
 use crate::tools::error::WorkspaceError;
 use crate::tools::workspace::plan::PlannedChange;
 
-/// Selected changes and their possible authors.
+/// The selected changes and their possible authors.
 #[derive(Debug, Default)]
 pub(super) struct UndoSelection {
-    /// Calls to take back, in order.
+    /// The calls to take back, in order.
     pub(super) calls: Vec<Seq>,
-    /// Undos that took back only these calls, and undos of these, in order.
+    /// The undos that took back only these calls, and the undos of those undos, in order.
     pub(super) undos: Vec<Seq>,
-    /// External changes to take back, by the position of the first event.
+    /// The external changes to take back, by the position of the first event.
     pub(super) external: Vec<Seq>,
     changes: Vec<FileChanges>,
     /// Changes that other calls may have made as well.
@@ -30,22 +30,22 @@ pub(super) struct UndoSelection {
     doubtful: Vec<FileChanges>,
 }
 
-/// A piece of the history whose selected changes are taken back at once: no other change touches their paths in it.
+/// A piece of the history without other changes to the selected paths. Its changes are taken back at once.
 pub(super) struct ChangedPiece {
-    /// Files before it.
+    /// The files before the piece.
     pub(super) before: VirtualFileSystem,
-    /// Files after it.
+    /// The files after the piece.
     pub(super) after: VirtualFileSystem,
-    /// The selected changes in it, by path.
+    /// The selected changes, by path.
     pub(super) changes: Vec<Change>,
-    /// Paths that the selected events name.
+    /// The paths that the selected events name.
     pub(super) touched: BTreeSet<EntryPath>,
 }
 
 /// Selects the changes of a subject.
 ///
 /// # Errors
-/// [`WorkspaceError::NothingToUndo`]: there are no such changes.
+/// [`WorkspaceError::NothingToUndo`]: the history has no such changes.
 pub(super) fn selected(
     history: &ChangeHistory,
     subject: &UndoSubject,
@@ -53,11 +53,11 @@ pub(super) fn selected(
 ) -> Result<UndoSelection, WorkspaceError> {
     let mut selection = UndoSelection::default();
     let (from, chosen) = chosen(history, subject);
-    // An undo that took back selected calls only is selected, too: its changes are theirs.
+    // An undo that took back only selected calls is selected with them.
     let undos = history.undos_of(&chosen);
     let calls: BTreeSet<Seq> = chosen.iter().copied().chain(undos).collect();
     let is_wanted = |call: &Seq| calls.contains(call);
-    // A named call takes changes that it shares with calls that changed nothing else.
+    // Changes that a named call shares with calls without other changes count as its own.
     let is_taken = |calls: &[Seq]| match subject {
         UndoSubject::Call(call) => calls.iter().all(|other| history.touches_only_with(*other, *call)),
         _ => false,
@@ -93,7 +93,7 @@ pub(super) fn selected(
     }
     let mut found: BTreeSet<Seq> = selection.calls.drain(..).collect();
     if found.is_empty() && selection.external.is_empty() {
-        // None of the changes is certainly theirs, so they are reported as uncertain.
+        // No change certainly comes from the chosen calls, so they are reported as uncertain.
         let uncertain = selection.shared.iter().chain(&selection.doubtful).flat_map(FileChanges::calls);
         found.extend(uncertain.filter(|call| is_wanted(call)));
     }
@@ -104,11 +104,11 @@ pub(super) fn selected(
     Ok(selection)
 }
 
-/// Returns the calls of a subject, and the position after which they count.
+/// Returns the position after which changes are selected, and the calls of a subject.
 fn chosen(history: &ChangeHistory, subject: &UndoSubject) -> (Seq, BTreeSet<Seq>) {
     let from = if let UndoSubject::After(seq) = subject { *seq } else { 0 };
     let after = history.changes.iter().filter(|changes| changes.first > from);
-    // An undo is a person's change. It stays unless everything that it took back is selected.
+    // An undo is a person's change. It stays unless all its subjects are selected.
     let all = after.flat_map(FileChanges::calls).copied().filter(|call| !history.is_undo(*call));
     let calls = match subject {
         UndoSubject::Call(wanted) => BTreeSet::from([*wanted]),
@@ -130,7 +130,7 @@ impl UndoSelection {
         self.changes.iter().chain(&self.shared).chain(&self.doubtful).map(|changes| changes.first).min()
     }
 
-    /// Cuts the history into pieces, in order.
+    /// Splits the history into pieces, in order.
     pub(super) fn pieces(&self, session: &Session) -> Result<Vec<ChangedPiece>, SessionError> {
         let Some(first) = self.changes.first() else { return Ok(Vec::new()) };
         let mut touches: Vec<(Option<usize>, Seq, EntryPath)> = Vec::new();
@@ -167,7 +167,7 @@ impl UndoSelection {
         Ok(pieces)
     }
 
-    /// Lists paths that the selected calls or others may have changed, and that differ from before.
+    /// Lists the changed paths that may not be due to the selected calls and that still differ.
     pub(super) fn uncertain(
         &self,
         session: &Session,
@@ -190,7 +190,7 @@ fn files_at(session: &Session, seq: Seq) -> Result<VirtualFileSystem, SessionErr
     Ok(VirtualFileSystem::of(&session.state_at(seq)?))
 }
 
-/// Paths that events name.
+/// The paths that events name.
 struct TouchedPaths(BTreeSet<EntryPath>);
 
 impl TouchedPaths {
@@ -210,7 +210,7 @@ impl TouchedPaths {
     }
 }
 
-/// Finds a run of an agent by its id, by the beginning of that, or as `last`.
+/// Finds an agent's run by its id, by a prefix of the id, or as `last`.
 pub(crate) fn known_run(session: &Session, wanted: &str) -> Result<String, WorkspaceError> {
     let state = session.state()?;
     let runs = state.slice::<AgentRuns>().map(|runs| &runs.runs);
@@ -224,8 +224,8 @@ pub(crate) fn known_run(session: &Session, wanted: &str) -> Result<String, Works
         (Some(id), None) => Ok(id.clone()),
         (Some(_), Some(_)) if runs().any(|(id, _)| id == wanted) => Ok(wanted.to_owned()),
         (Some(one), Some(other)) => {
-            Err(WorkspaceError::UnknownRun(format!("{wanted} is the beginning of {one} and {other}")))
+            Err(WorkspaceError::UnknownRun(format!("run {wanted} is ambiguous: {one}, {other}")))
         }
-        (None, _) => Err(WorkspaceError::UnknownRun(format!("there is no run {wanted}"))),
+        (None, _) => Err(WorkspaceError::UnknownRun(format!("run {wanted} not found"))),
     }
 }

@@ -1,7 +1,7 @@
-//! Entries that an undo must not remove: they existed before its calls, unrecorded.
+//! Entries that an undo must not remove because they existed, unrecorded, before its calls.
 //!
-//! A call that moves an ignored file, or removes the rule that ignores it, makes a path appear whose contents it did not
-//! make. Only the disk shows that: the entry was born before the call.
+//! A call that moves an ignored file, or removes the ignore rule, makes a path appear without having made its contents.
+//! Only the birth time on the disk shows that: it is before the call.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -18,10 +18,10 @@ use crate::engine::session::error::SessionError;
 use crate::reducers::{Change, VirtualFileSystem};
 use crate::tools::error::WorkspaceError;
 
-/// Largest error of a birth time: file systems date births too early.
+/// The largest error of a birth time: file systems date births too early.
 const SLACK_MILLIS: i64 = 100;
 
-/// Lists entries that stay although an undo would remove them, with the reason. `changes` lead to `files`.
+/// Lists the entries that an undo must leave in place, with the reasons. `changes` lead to `files`.
 pub(super) fn unrecorded(
     session: &Session,
     disk: &dyn ChangeDetector,
@@ -49,7 +49,7 @@ pub(super) fn unrecorded(
     });
     let older: Vec<_> = removed.filter(|(path, _)| is_older(path)).collect();
     if !older.is_empty() {
-        // Contents that an entry at another path has are not lost.
+        // Contents that also exist at another path are not lost.
         let present: BTreeSet<&Digest> = files.iter().filter_map(|(_, entry)| entry.node.content()).collect();
         for (path, node) in older {
             let is_present = match node.content() {
@@ -64,7 +64,7 @@ pub(super) fn unrecorded(
     Ok(kept)
 }
 
-/// Returns true if one of these is the digest of the same contents, in its form or in git's.
+/// Returns true if `present` has the digest of the same contents, as BLAKE3 or as a git blob.
 fn is_present(session: &Session, content: &Digest, present: &BTreeSet<&Digest>) -> Result<bool, SessionError> {
     if present.contains(content) || !session.has_content(content)? {
         return Ok(present.contains(content));

@@ -1,9 +1,9 @@
-//! Changes found on the disk, and the observed calls that made them.
+//! Attribution of changes on the disk to the observed calls that made them.
 //!
-//! The disk is compared at the beginning and at the end of each call that is observed. So between two looks the same
-//! calls were open, and what changed is theirs: that of the one that may have made it, or of several, which are all named.
-//! If none of them certainly ran, the change stays external, and names them as possible authors. So it does if only tasks
-//! in the background ran: a server runs for hours, while a person edits files.
+//! The disk is scanned at the beginning and at the end of each observed call, so the open calls are the same between
+//! two scans. A change belongs to the open call that may have made it; if several may have made it, all are named. If
+//! none of them certainly ran, the change stays external and names them as possible authors. The same applies if only
+//! background tasks ran: a server runs for hours, while a person edits files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,10 @@ use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::reducers::AgentRuns;
 
-/// Time after an edit in which a change of the same file belongs to the edit, as that of a formatter does.
+/// Time after an edit during which a change of the same file belongs to the edit, for example a formatter's change.
 const MOMENT_MILLIS: i64 = 3_000;
 
-/// Observed calls that may have made a change; none for an external one.
+/// Observed calls that may have made a change; empty for an external change.
 #[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Writers {
     /// True if none of them certainly ran.
@@ -25,10 +25,10 @@ pub(super) struct Writers {
     pub(super) calls: Vec<Seq>,
 }
 
-/// Bounds of the time of a change: a look before it, and the entry's latest change.
+/// Bounds of the time of a change: a scan before it, and the entry's latest change.
 type ChangeTimes = (Option<Timestamp>, Option<Timestamp>);
 
-/// Sorts changes by the calls that may have made them. `times` returns the bounds of an entry's changes.
+/// Groups changes by the calls that may have made them. `times` returns the bounds of an entry's changes.
 pub(super) fn sorted(
     changes: Vec<PlannedChange>,
     runs: &AgentRuns,
@@ -41,8 +41,8 @@ pub(super) fn sorted(
     by_writers
 }
 
-/// Returns the calls that name a path; else those that may change any path; else the edit just before; else, in doubt,
-/// the calls that began the tasks in the background.
+/// Returns the calls that name a path; else the calls that may change any path; else the edit just before; else, in
+/// doubt, the calls that began the background tasks.
 fn writers(change: &PlannedChange, runs: &AgentRuns, (after, changed_at): ChangeTimes) -> Writers {
     let path = change.path();
     let is_it = |named: &EntryPath| named == path || named.is_below(path) || path.is_below(named);

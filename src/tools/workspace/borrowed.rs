@@ -1,4 +1,4 @@
-//! Contents that only git has: they are kept when the files that have them change.
+//! Contents that only git has: they are stored when their files change.
 
 use std::collections::BTreeSet;
 
@@ -12,19 +12,19 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::reducers::{Entry, VirtualFileSystem};
 
-/// Bytes of one file that are kept.
+/// Maximum size of a file to store, in bytes.
 const FILE_BYTES: u64 = 64 << 20;
-/// Bytes of contents that are in memory together.
+/// Maximum size of contents in memory at once, in bytes.
 const PIECE_BYTES: usize = 16 << 20;
-/// Bytes that are copied at once. Others may wait for git or the store that long.
+/// Bytes of one copy step, which may block other users of git and the store.
 const COPY_BYTES: usize = 2 << 20;
 
-/// Tells whether the files of a session's directory may be recorded by the ids of git blobs.
+/// Returns true if the files of a session's directory may be recorded by the ids of git blobs.
 pub(super) fn borrows(session: &Session) -> bool {
     session.started().is_some_and(|started| started.options["gitignore"] == true)
 }
 
-/// Returns the contents that a change replaces or removes, and that are not kept yet. What is too large stays git's.
+/// Returns the contents that a change replaces or removes, and that only git has. Too large contents are left to git.
 pub(super) fn replaced(session: &Session, tree: &VirtualFileSystem, change: &PlannedChange) -> Vec<Content> {
     let path = change.path();
     let after = match change {
@@ -36,9 +36,9 @@ pub(super) fn replaced(session: &Session, tree: &VirtualFileSystem, change: &Pla
     own.chain(tree.below(path).map(|(_, entry)| entry)).filter_map(|entry| lost(session, entry, after)).collect()
 }
 
-/// Keeps the contents of files whose blobs git's index lists no longer, before git prunes them.
+/// Stores the contents of files with blobs that git's index no longer lists, before git prunes them.
 ///
-/// `listed` is in order.
+/// `listed` is sorted.
 pub(crate) fn keep_unlisted(session: &Session, listed: &[[u8; 20]]) -> Result<(), SessionError> {
     let files = VirtualFileSystem::of(&session.state()?);
     let is_unlisted = |entry: &&Entry| {
@@ -58,7 +58,7 @@ pub(crate) fn keep_unlisted(session: &Session, listed: &[[u8; 20]]) -> Result<()
     Ok(())
 }
 
-/// Own copies of contents that only git has, made piece by piece.
+/// Copies of contents that only git has, made in steps.
 pub(crate) struct OwnCopies {
     session: Session,
     /// Sizes and digests of the contents to copy, smallest last.
@@ -66,14 +66,14 @@ pub(crate) struct OwnCopies {
     pub(crate) progress: CopyProgress,
 }
 
-/// Progress of own copies, in contents, each of one file or more.
+/// Progress of the copies, counted in contents, which files may share.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyProgress {
-    /// Contents that are copied.
+    /// Copied contents.
     pub copied: u64,
-    /// Bytes of these.
+    /// Bytes of the copied contents.
     pub bytes: u64,
-    /// Contents to be copied.
+    /// Contents still to copy.
     pub left: u64,
     /// Contents that are not copied: over 64 MiB, beyond the limit, or lost by git.
     pub not_copied: u64,
@@ -120,7 +120,7 @@ impl OwnCopies {
                     self.progress.bytes += size;
                 }
                 Err(error) => {
-                    tracing::info!(%error, "can't copy a content that only git has");
+                    tracing::info!(%error, "failed to copy a content that only git has");
                     self.progress.not_copied += 1;
                 }
             }
@@ -143,7 +143,7 @@ fn lost(session: &Session, entry: &Entry, after: Option<&Node>) -> Option<Conten
     match session.content(&digest) {
         Ok(bytes) => Some(Content { digest, bytes }),
         Err(error) => {
-            tracing::warn!(%error, "the contents of a changed file could not be kept");
+            tracing::warn!(%error, "failed to store the former contents of a changed file");
             None
         }
     }

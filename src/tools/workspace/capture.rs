@@ -16,10 +16,10 @@ use crate::engine::session::error::SessionError;
 use crate::reducers::VirtualFileSystem;
 
 const PIECE: usize = 256 << 10;
-/// Attempts to open a file that exists again after each failure.
+/// Maximum number of retries to open a file that exists again after each failure.
 const RACES_MAX: usize = 64;
 
-/// Limits for the contents kept of files that commands write. Larger files are recorded as `incomplete`: with digest
+/// Limits for the stored contents of files that commands write. Larger files are recorded as `incomplete`: with digest
 /// and size, or beyond `digest_bytes` with their size and a digest of zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CaptureBudget {
@@ -138,8 +138,8 @@ pub(crate) fn compare(
     Ok(Captured { changes, contents, withheld })
 }
 
-/// Observes possibly changed entries on the disk; `None` for those that exist only in the slice. Entries below an
-/// unreadable directory keep their known state.
+/// Observes possibly changed entries on the disk; `None` for entries that exist only in the slice. Entries below an
+/// unreadable directory keep their recorded state.
 fn look(
     disk: &dyn ChangeDetector,
     tree: &VirtualFileSystem,
@@ -166,7 +166,7 @@ fn look(
         found.extend(known.iter().map(|path| (path.clone(), None)));
         found.extend(below.entries.into_iter().map(|(path, observed)| (path, Some(observed))));
         if disk.leaves_out() {
-            // What was recorded before a rule left it out stays recorded.
+            // An entry that was recorded before a rule excluded it stays recorded.
             for path in known {
                 if let Some(missing @ None) = found.get_mut(&path) {
                     *missing = disk.observe(&path)?;
@@ -225,7 +225,7 @@ impl CaptureComparison<'_> {
         Ok(())
     }
 
-    /// Returns the node of a new file that need not be read. Git does not tell whether it is text, so that is assumed.
+    /// Returns the node of a new file without reading it. Git does not record which files are text, so text is assumed.
     fn borrowed(&self, path: &EntryPath, (size, mode): (u64, FileMode), known: Option<&Node>) -> Option<Node> {
         let content = if known.is_none() { self.disk.borrowed(path) } else { None }?;
         Some(Node::File { content, size, mode, text: true, incomplete: false })
@@ -274,7 +274,7 @@ impl CaptureComparison<'_> {
         let is_withheld = is_secret && self.disk.keeps_secrets();
         if let Node::File { content, incomplete, .. } = &mut node {
             match known {
-                // The file is unchanged: room for its contents is no change.
+                // The contents are unchanged, even if the budget would allow to store them now.
                 Some(Node::File { content: known, incomplete: was, .. })
                     if known == content && !(*was && is_withheld) =>
                 {
@@ -308,8 +308,8 @@ impl CaptureComparison<'_> {
         })
     }
 
-    /// Opens a file; `None` when it is gone, or by now an entry of another kind, `Some(None)` when it may not be read.
-    /// An editor that replaces a file may remove it for a moment, so an existing file is retried.
+    /// Opens a file; `None` if it is gone or no longer a file, `Some(None)` if it may not be read. An editor that
+    /// replaces a file may remove it for a moment, so an existing file is retried.
     fn open(&self, path: &EntryPath) -> Result<Option<Option<Box<dyn Read + Send>>>, BackendError> {
         let mut tries = 0;
         loop {
@@ -328,7 +328,7 @@ impl CaptureComparison<'_> {
     }
 }
 
-/// Returns true if a found entry is recorded already. Usual bits need no event where old events lack them.
+/// Returns true if a found entry is already recorded. Usual permission bits need no event if old events lack them.
 fn is_known(known: &Node, found: &Node) -> bool {
     let is_usual = |mode: FileMode| mode == FileMode::usual(mode.is_executable() || found.is_directory());
     known == found || known.is_like(found) && found.mode().is_none_or(is_usual)
@@ -343,7 +343,7 @@ struct LargeFile {
     hasher: blake3::Hasher,
     size: u64,
     text: bool,
-    /// First bytes of a character whose rest has not been read yet.
+    /// First bytes of a character that has not been read completely.
     begun: Vec<u8>,
 }
 

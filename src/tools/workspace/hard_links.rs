@@ -9,7 +9,7 @@ use crate::engine::event::{LinkFile, Node, WriteFile, WriteMode};
 use crate::engine::path::EntryPath;
 use crate::reducers::VirtualFileSystem;
 
-/// Makes paths names of one file with those that they had in `before`, as far as all have the same node now.
+/// Links paths again with their other names in `before`, as far as all have the same node now.
 pub(in crate::tools) fn relink<'p>(
     files: &mut VirtualFileSystem,
     before: &VirtualFileSystem,
@@ -30,7 +30,7 @@ pub(in crate::tools) fn relink<'p>(
     }
 }
 
-/// Reverts joins and splits of names between two states, at paths that still have the entries of the later one.
+/// Reverts joins and splits of names between two states, at paths that still have the entries of the later state.
 pub(in crate::tools) fn take_back_links<'p>(
     files: &mut VirtualFileSystem,
     (before, after): (&VirtualFileSystem, &VirtualFileSystem),
@@ -44,7 +44,7 @@ pub(in crate::tools) fn take_back_links<'p>(
     relink(files, before, paths);
 }
 
-/// Adds the changes after which files have the names that were found on a disk.
+/// Adds the changes that give files the names found on a disk.
 pub(super) fn add_found(
     disk: &dyn ChangeDetector,
     found: &BTreeMap<EntryPath, Option<Observed>>,
@@ -55,7 +55,7 @@ pub(super) fn add_found(
     let (mut by_file, mut known) = (BTreeMap::<FileId, Vec<EntryPath>>::new(), BTreeSet::new());
     let mut wanted = Vec::new();
     for (path, observed) in found {
-        // A name that is gone may have moved, and the file has the others still.
+        // A missing name may have moved, and the file still has its other names.
         known.extend(files.names(path).into_iter().chain(tree.names(path)));
         match shared(observed.as_ref()) {
             Some(file) => by_file.entry(file).or_default().push(path.clone()),
@@ -63,7 +63,7 @@ pub(super) fn add_found(
             None => {}
         }
     }
-    // Names at which nothing was found to have changed.
+    // Names without a found change.
     for name in known.into_iter().filter(|name| !found.contains_key(name)) {
         if let Some(file) = shared(disk.observe(&name)?.as_ref()) {
             by_file.entry(file).or_default().push(name);
@@ -99,7 +99,7 @@ fn shared(observed: Option<&Observed>) -> Option<FileId> {
     if let Some(Observed::File { shared, .. }) = observed { *shared } else { None }
 }
 
-/// Returns the hard links of files, each to the first name.
+/// Returns the hard links of files, each to the first name of its file.
 pub(super) fn pairs(files: &VirtualFileSystem) -> Vec<LinkFile> {
     let mut pairs = Vec::new();
     for names in files.hard_links() {
@@ -110,7 +110,7 @@ pub(super) fn pairs(files: &VirtualFileSystem) -> Vec<LinkFile> {
     pairs
 }
 
-/// Returns the changes after which these paths are names of the files that they are in `files`, once they are written.
+/// Returns the changes that link these paths as in `files`, once they are written.
 pub(in crate::tools) fn links_at<'p>(
     files: &VirtualFileSystem,
     paths: impl Iterator<Item = &'p EntryPath>,
@@ -120,12 +120,12 @@ pub(in crate::tools) fn links_at<'p>(
     links.map(|LinkFile { path, to }| FileChange::Link { path, to }).collect()
 }
 
-/// Joins the names of files with several where a write would part them. If that fails, they come apart.
+/// Joins the names of hard-linked files that a write would separate. If that fails, a write separates them.
 pub(super) fn join_names(workspace: &dyn Workspace, files: &VirtualFileSystem) {
     if files.has_hard_links()
         && let Err(error) = workspace.join_names(&|| files.hard_links())
     {
-        tracing::warn!(%error, "names of one file may come apart at a write");
+        tracing::warn!(%error, "a write may separate the names of one file");
     }
 }
 

@@ -1,7 +1,7 @@
-//! Looks at the disk that are not yet recorded.
+//! Scans of the disk that are not yet recorded.
 //!
-//! While an agent asks for a permission, a person may edit files. When the command began is known only at its end. So the
-//! disk is compared several times a second, and the next report records the findings of each look.
+//! While an agent asks for a permission, a person may edit files, and the command's start is known only at its end. So
+//! the disk is scanned several times a second, and the next report records the findings of each scan.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,21 +17,21 @@ use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 use crate::reducers::VirtualFileSystem;
 
-/// Limits of held looks: their number, and the bytes of their contents.
+/// Limits of held scans: their number, and the bytes of their contents.
 const LOOKS_MAX: usize = 500;
 const BYTES_MAX: usize = 64 << 20;
 
-/// Findings of a look.
+/// Findings of a scan.
 #[derive(Debug, Default)]
 pub(crate) struct Look {
     pub(super) captured: Captured,
     /// Changed paths that the kernel did not report.
     pub(super) late: Vec<DirtyPath>,
-    /// The beginning of the look before, if there was one. The changes are later.
+    /// The start of the previous scan, if there was one. The changes are later.
     pub(super) after: Option<Timestamp>,
     /// Calls that may have made the changes, if no open call has.
     pub(super) perhaps: Vec<Seq>,
-    /// Times of the changes, for a look that is held.
+    /// Times of the changes, for a held scan.
     times: BTreeMap<EntryPath, Timestamp>,
 }
 
@@ -50,19 +50,19 @@ impl Look {
     }
 }
 
-/// The looks of a workspace that are not recorded, and the time of the last one.
+/// The unrecorded scans of a workspace, and the time of its last scan.
 #[derive(Debug, Default)]
 pub(super) struct HeldLooks(Mutex<Held>);
 
 #[derive(Debug, Default)]
 struct Held {
     looks: Vec<Look>,
-    /// The beginning of the last look.
+    /// The start of the last scan.
     looked: Option<Timestamp>,
 }
 
 impl HeldLooks {
-    /// Returns true if no more looks should be held.
+    /// Returns true if no more scans should be held.
     pub(super) fn is_full(&self) -> bool {
         let held = lock(&self.0);
         held.looks.len() >= LOOKS_MAX || held.looks.iter().map(Look::bytes).sum::<usize>() >= BYTES_MAX
@@ -72,19 +72,19 @@ impl HeldLooks {
         lock(&self.0).looks.is_empty()
     }
 
-    /// Applies the findings of the held looks to the recorded files.
+    /// Applies the findings of the held scans to the recorded files.
     pub(super) fn apply_to(&self, files: &mut VirtualFileSystem, now: Timestamp) {
         for look in &lock(&self.0).looks {
             look.captured.changes.iter().for_each(|change| change.apply_to(files, now));
         }
     }
 
-    /// Notes the beginning of a look that has succeeded, and returns that of the one before.
+    /// Stores the start of a successful scan, and returns the start of the previous one.
     pub(super) fn looked(&self, began: Timestamp) -> Option<Timestamp> {
         lock(&self.0).looked.replace(began)
     }
 
-    /// Holds a look with the times of its changes.
+    /// Holds a scan with the times of its changes.
     pub(super) fn hold(&self, mut look: Look, root: Option<&Path>) {
         let changed: Vec<EntryPath> = look.captured.changes.iter().map(PlannedChange::path).cloned().collect();
         let dated = changed.into_iter().filter_map(|path| Some((path.clone(), look.changed_at(root, &path)?)));

@@ -1,4 +1,4 @@
-//! Note of planned changes, written beside the disk before the first change.
+//! Note of planned changes, written next to the disk before the first change.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::reducers::{Change, VirtualFileSystem};
 
 const VERSION: u32 = 1;
 
-/// Entries that a landing changes. After a crash the note tells its partial changes from external ones.
+/// Entries that a landing changes. After a crash, the note separates its partial changes from external changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Intent {
     version: u32,
@@ -56,7 +56,7 @@ impl Intent {
 }
 
 impl Intended {
-    /// Tells whether an interrupted landing may have left this node. An empty file counts: a crash leaves one where
+    /// Returns true if an interrupted landing may have left this node. An empty file counts: a crash leaves one if
     /// contents were not synced.
     pub(in crate::tools) fn may_leave(&self, found: &Node) -> bool {
         let is_empty = matches!(found, Node::File { size: 0, .. });
@@ -70,7 +70,7 @@ fn is_same(one: &Node, other: &Node) -> bool {
             // An unreadable file equals no other.
             content == found && mode.is_like(*has) && *found != Digest::from_bytes([0; 32])
         }
-        // A directory may be opened up while its entries are written.
+        // A directory may have wider permissions while its entries are written.
         (Node::Directory { .. }, Node::Directory { .. }) => true,
         _ => one == other,
     }

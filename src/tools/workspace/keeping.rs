@@ -1,4 +1,4 @@
-//! Keeping the stat index of a workspace for a later process, with the position whose files it has.
+//! Persistence of a workspace's stat index for a later process, with the position of its files.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::tools::workspace::plan::PlannedChange;
 
-/// Events behind a kept index, beyond which to read every file is no slower.
+/// Maximum number of events after a stored index; with more, reading every file is as fast.
 const EVENTS_MAX: usize = 20_000;
 
-/// Takes up what an earlier process kept. What the history has changed since is read.
+/// Resumes from the index of an earlier process. Files that the history has changed since are read.
 pub(super) fn resume(session: &Session, disk: &dyn ChangeDetector) {
     let Some(keeper) = disk.keeper() else { return };
     keeper.resume(&|at| match changed_since(session, at) {
         Ok(changed) => changed,
         Err(error) => {
-            tracing::debug!(%error, "every file is read, for what changed since an index was kept is unknown");
+            tracing::debug!(%error, "reading every file: the changes since the stored index are unknown");
             None
         }
     });
 }
 
-/// Lists the paths that the history has changed since; none where it does not have that position, or not all is known.
+/// Lists the paths that the history has changed since `at`; `None` if it lacks that position, or a change is unknown.
 fn changed_since(session: &Session, at: &KeptAt) -> Result<Option<Vec<EntryPath>>, SessionError> {
     if at.session != session.id() || at.seq > session.head()? {
         return Ok(None);
@@ -43,7 +43,7 @@ fn changed_since(session: &Session, at: &KeptAt) -> Result<Option<Vec<EntryPath>
     Ok(is_same.then_some(changed))
 }
 
-/// Notes the path that an event has changed. None for an event that may have changed any.
+/// Adds the path that an event has changed. Returns `None` for an event that may have changed any path.
 fn note(event: &EventRef<'_>, changed: &mut Vec<EntryPath>) -> Option<()> {
     if PlannedChange::KINDS.contains(&event.kind) {
         let change = PlannedChange::of(event)?;
@@ -53,7 +53,7 @@ fn note(event: &EventRef<'_>, changed: &mut Vec<EntryPath>) -> Option<()> {
     (event.kind != EventsLost::KIND).then_some(())
 }
 
-/// Keeps what is known, if that is due. The caller has the session's turn, and all that it found is recorded.
+/// Persists the index if that is due. The caller holds the workspace lock and has recorded all that it found.
 pub(super) async fn keep_if_due(session: &Session, workspace: &Arc<dyn Workspace>) {
     if !workspace.capture().and_then(ChangeDetector::keeper).is_some_and(KnownFilesKeeper::is_due) {
         return;
@@ -65,32 +65,32 @@ pub(super) async fn keep_if_due(session: &Session, workspace: &Arc<dyn Workspace
         drop(looking);
     });
     if kept.await.is_err() {
-        tracing::debug!("what is known of the files was not kept");
+        tracing::debug!("failed to persist the stat index");
     }
 }
 
-/// Keeps what is known for the next process, unless a call or a look is under way.
+/// Persists the index for the next process, unless a call or a scan is in progress.
 pub(crate) fn keep_at_end(session: &Session, workspace: &dyn Workspace) {
     if let (Some(_turn), Some(_looking)) = (session.turn_now(), session.looking_now()) {
         keep(session, workspace);
     }
 }
 
-/// Keeps what is known. The caller keeps others from the files, and what is known is recorded.
+/// Persists the index. The caller excludes other changes of the files, and all findings are recorded.
 pub(super) fn keep(session: &Session, workspace: &dyn Workspace) {
     let Some(keeper) = workspace.capture().and_then(ChangeDetector::keeper) else { return };
-    // The files may be on the way to another state.
+    // The files may be in transition to another state.
     if workspace.is_blank() {
         return;
     }
     let last = session.head().and_then(|head| session.event(head));
     match last {
         Ok(last) => keeper.keep(&KeptAt { session: session.id(), seq: last.seq, time: last.time }),
-        Err(error) => tracing::debug!(%error, "what is known of the files was not kept"),
+        Err(error) => tracing::debug!(%error, "failed to persist the stat index"),
     }
 }
 
-/// Keeps nothing from now on: what changed on the disk could not be recorded.
+/// Stops persisting the index, since changes on the disk could not be recorded.
 pub(crate) fn distrust(workspace: &dyn Workspace) {
     if let Some(keeper) = workspace.capture().and_then(ChangeDetector::keeper) {
         keeper.distrust();

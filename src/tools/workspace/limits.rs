@@ -18,12 +18,12 @@ use crate::tools::workspace::plan::PlannedChange;
 
 /// Limits of a session and of its shared children. A call obeys all limits between its agent and the session.
 ///
-/// Usage comes from the history, so a restart resets nothing. An agent is bound by its name, in any process, from its
-/// beginning as a child.
+/// Usage comes from the history, so a restart resets nothing. Limits bind an agent by its name, in any process, from
+/// its beginning as a child.
 #[derive(Debug)]
 pub(crate) struct Limits {
     own: Option<Own>,
-    /// The limits are those of a shared child, which has one agent name.
+    /// True for the limits of a shared child, which has one agent name.
     pub(crate) is_shared: bool,
 }
 
@@ -35,7 +35,7 @@ struct Own {
     begun: Arc<AtomicU64>,
 }
 
-/// Limits with their usage; times are those of ended calls.
+/// Limits with their usage; times cover ended calls only.
 struct Bound<'a> {
     who: String,
     limits: &'a ChildLimits,
@@ -44,7 +44,7 @@ struct Bound<'a> {
     bytes_written: u64,
 }
 
-/// Returns the end of the history before a child's own work: its parent's past and its mounts.
+/// Returns the last position before a child's own work: the end of its parent's history and of its mounts.
 pub(crate) fn began(session: &Session) -> Result<Seq, SessionError> {
     if let Some(origin) = session.origin().filter(|origin| origin.isolation == Isolation::Fork) {
         return Ok(origin.at.saturating_add(1).min(session.head()?));
@@ -65,7 +65,7 @@ pub(crate) fn began(session: &Session) -> Result<Seq, SessionError> {
     Ok(last)
 }
 
-/// Returns the rest of a session's limits under its agent's name: the most that a new child may have.
+/// Returns the remaining limits of a session under its agent's name: the maximum for a new child.
 pub(crate) fn left(session: &Session) -> Result<ChildLimits, SessionError> {
     let state = session.state()?;
     let limits = Limits::of(session)?;
@@ -112,7 +112,7 @@ impl Limits {
         Ok(Self { own, is_shared: false })
     }
 
-    /// Counts a call and refuses one above the limits; returns the time that it may take, and the error for more.
+    /// Counts a call and refuses it above the limits; returns the time that it may take, and the error for more.
     pub(crate) fn admit(
         &self,
         session: &Session,
@@ -145,7 +145,7 @@ impl Limits {
         }
     }
 
-    /// Refuses writes above the byte limit; and commands, whose writes are unknown beforehand, once no bytes are left.
+    /// Refuses writes above the byte limit, and commands, which may write anything, once no bytes remain.
     pub(crate) fn check_bytes(&self, session: &Session, bytes: u64, is_command: bool) -> Result<(), ToolError> {
         if bytes == 0 && !is_command {
             return Ok(());
@@ -227,7 +227,7 @@ fn check_tool(limits: &ChildLimits, tool: &str) -> Result<(), ToolError> {
     let Some(tools) = limits.tools.as_ref().filter(|tools| !tools.contains(tool)) else { return Ok(()) };
     let names: Vec<String> = tools.iter().cloned().collect();
     Err(ToolError::new(match names.is_empty() {
-        true => format!("this session may use no tools, so not {tool} either"),
+        true => format!("this session may not use {tool}; it may use no tools"),
         false => format!("this session may not use {tool}; it may use {}", all_of(&names)),
     }))
 }

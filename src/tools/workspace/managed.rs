@@ -28,10 +28,10 @@ use crate::engine::store::Pending;
 use crate::reducers::{AgentRuns, VirtualFileSystem};
 use crate::tools::call::error::ToolError;
 
-/// The extent of a look for external changes.
+/// The extent of a scan for external changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// Whatever the kernel told of, or every entry when that is due.
+    /// Entries that the kernel reported, or every entry if that is due.
     Due,
     /// Every entry.
     All,
@@ -44,7 +44,7 @@ pub(crate) struct ManagedWorkspace {
     /// Claim of the session's only container, for a workspace in one.
     claim: Option<Arc<MachineClaim>>,
     pub(crate) limits: Arc<Limits>,
-    /// The number of processes that run in the background.
+    /// Number of running background processes.
     pub(crate) processes: Arc<AtomicUsize>,
     held: Arc<HeldLooks>,
 }
@@ -75,15 +75,15 @@ impl ManagedWorkspace {
         Ok(machine)
     }
 
-    /// Records what becomes of the container between calls when it happens.
+    /// Records starts and stops of the container between calls as they happen.
     fn watch(&self, session: &Session) {
         let (session, workspace) = (session.clone(), Arc::downgrade(&self.workspace));
         self.workspace.watch_machine(Arc::new(move || {
             let Some(workspace) = workspace.upgrade() else { return };
-            // A call that has the turn records it itself.
+            // The call that holds the lock records it.
             let Some(_turn) = session.turn_now() else { return };
             if let Err(error) = record_machine(&session, workspace.as_ref()) {
-                tracing::warn!(%error, "what became of a container could not be recorded");
+                tracing::warn!(%error, "failed to record the start or stop of a container");
             }
         }));
     }
@@ -94,7 +94,7 @@ impl ManagedWorkspace {
         Ok(Self { limits: Arc::new(limits), ..self.clone() })
     }
 
-    /// Adds what the session's limits deny to the rules.
+    /// Adds the denials of the session's limits to the rules.
     pub(crate) fn for_agent(&self, session: &Session) -> Result<Self, SessionError> {
         let mut machine = self.clone();
         let limits = limits_of(session)?;
@@ -105,18 +105,18 @@ impl ManagedWorkspace {
         Ok(machine)
     }
 
-    /// Records external changes, and those of earlier looks that were [held](Self::hold_drift). A disk left blank by a
-    /// failed rewind is refused, because its half-done changes are not external; opening the workspace repairs it.
+    /// Records external changes, after [held](Self::hold_drift) ones. Refuses a disk left blank by a failed rewind:
+    /// its half-done changes are not external, and opening the workspace repairs it.
     pub(crate) async fn record_drift(&self, session: &Session, extent: Extent) -> Result<(), ToolError> {
         let Some(look) = self.look(session, extent).await? else { return Ok(()) };
         self.record_look(session, look).await
     }
 
-    /// Records a look after the held ones.
+    /// Records a scan, after the held scans.
     async fn record_look(&self, session: &Session, look: Look) -> Result<(), ToolError> {
         let recorded =
             self.held.take().into_iter().chain([look]).map(|look| record_found(session, self.workspace.as_ref(), look));
-        // Waiting for the last one waits for all.
+        // Waiting for the last commit waits for all.
         let last = recorded.reduce(|before, recorded| Ok(recorded?.or(before?)));
         let recorded = match last.unwrap_or(Ok(None)) {
             // The state has the changes only once they are durable.
@@ -128,7 +128,7 @@ impl ManagedWorkspace {
         Ok(())
     }
 
-    /// Records changes that were hidden before, with the calls that may have made them. Returns the changed paths.
+    /// Records previously hidden changes, with the calls that may have made them. Returns the changed paths.
     pub(crate) async fn record_unseen(&self, session: &Session, calls: &[Seq]) -> Result<Vec<EntryPath>, ToolError> {
         let Some(mut look) = self.look(session, Extent::All).await? else { return Ok(Vec::new()) };
         look.perhaps = calls.to_vec();
@@ -137,7 +137,7 @@ impl ManagedWorkspace {
         Ok(paths.into_iter().collect())
     }
 
-    /// Looks at the disk and holds the findings until [`record_drift`](Self::record_drift). By then the authors of the
+    /// Scans the disk and holds the findings until [`record_drift`](Self::record_drift). By then the authors of the
     /// changes may be known.
     pub(crate) async fn hold_drift(&self, session: &Session) -> Result<(), ToolError> {
         if !self.held.is_full()
@@ -151,11 +151,11 @@ impl ManagedWorkspace {
 
     async fn look(&self, session: &Session, extent: Extent) -> Result<Option<Look>, ToolError> {
         let Some(disk) = self.workspace.capture() else { return Ok(None) };
-        // A store that has stopped is reported even if there is nothing to record.
+        // A stopped store is reported even if there is nothing to record.
         session.check_own()?;
         if self.workspace.is_blank() {
-            let what = "the workspace's files are not those of the session, since going back to others failed half-way";
-            return Err(ToolError::new(format!("{what}; open the session again, which makes them so")));
+            let what = "the workspace is inconsistent after a failed rewind";
+            return Err(ToolError::new(format!("{what}; reopen the session to repair it")));
         }
         let is_whole = extent == Extent::All || disk.is_walk_due();
         let (mut files, began) = (files_of(session)?, session.now());
@@ -166,7 +166,7 @@ impl ManagedWorkspace {
         Ok(Some(look))
     }
 
-    /// Keeps the index of the disk for the next process, if all changes are recorded.
+    /// Persists the index of the disk for the next process, if all changes are recorded.
     pub(crate) fn keep_at_end(&self, session: &Session) {
         match self.held.is_empty() {
             true => keep_at_end(session, self.workspace.as_ref()),
@@ -204,7 +204,7 @@ impl ManagedWorkspace {
             };
             (workspace.capture().map_or_else(|| Ok(Default::default()), compared), looking)
         });
-        let stopped = |_| ToolError::new("what changed on the disk could not be found out: the search was stopped");
+        let stopped = |_| ToolError::new("the scan of the disk was stopped");
         let (captured, _looking) = looked.await.map_err(stopped)?;
         let mut captured = captured?;
         disk.mark_clean()?;
@@ -212,11 +212,11 @@ impl ManagedWorkspace {
         Ok(captured)
     }
 
-    /// Joins the names of files with several, before a command runs.
+    /// Joins the names of hard-linked files before a command runs.
     pub(crate) async fn join_names(&self, files: &VirtualFileSystem) {
         if files.has_hard_links() {
             let (workspace, files) = (Arc::clone(&self.workspace), files.clone());
-            // A panic would be one of the disk, which the call meets as well.
+            // The call itself would meet a panic of the disk.
             drop(tokio::task::spawn_blocking(move || join_names(workspace.as_ref(), &files)).await);
         }
     }
@@ -234,8 +234,8 @@ impl ManagedWorkspace {
     }
 }
 
-/// Prepares the disk: populates a blank one, or repairs one with an interrupted landing, and records external
-/// changes. While a call is in flight, the files are that call's, and the next call scans.
+/// Prepares the disk: populates a blank disk, or repairs an interrupted landing, and records external changes. While a
+/// call is in flight, it owns the files, and the next call scans.
 pub(crate) fn prepare(
     session: &Session,
     workspace: &dyn Workspace,
@@ -245,7 +245,7 @@ pub(crate) fn prepare(
     disk.borrow_from_git(&mut |objects| match session.borrow_from(objects) {
         Ok(accepted) => accepted,
         Err(error) => {
-            tracing::warn!(%error, "every file is read, for the store can't borrow from git");
+            tracing::warn!(%error, "reading every file: the store can't borrow from git");
             false
         }
     });
@@ -262,7 +262,7 @@ pub(crate) fn prepare(
     match &intent {
         // The opening would undo a merge or rewind in flight.
         Some(_) if !is_alone => {
-            let reason = "its files are being merged into or rewound; open it again when that is done".to_owned();
+            let reason = "a merge or rewind of its files is in flight; open it again afterwards".to_owned();
             return Err(BackendError { backend: workspace.backend_name(), reason }.into());
         }
         Some(intent) => super::recovery::put_back(session, &tree, workspace, disk, budget, intent)?,
@@ -309,8 +309,7 @@ fn walk(disk: &dyn ChangeDetector) -> Result<Walked, BackendError> {
     disk.walk()
 }
 
-/// Records changes that were found between calls, if there are any: as those of the observed calls that are open, else
-/// as external.
+/// Records changes that were found between calls: as changes of the open observed calls, else as external changes.
 pub(crate) fn record_found(
     session: &Session,
     workspace: &dyn Workspace,
@@ -331,7 +330,7 @@ pub(crate) fn record_found(
     let mut last = None;
     let root = workspace.root().map(PathBuf::from);
     let times = |path: &EntryPath| (look.after, look.changed_at(root.as_deref(), path));
-    // Links come last: they are between files that are there.
+    // Links come last, since they need existing files.
     let (links, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| change.link().is_some());
     let mut sorted = attribution::sorted(changes, &runs, times);
     match sorted.last_entry() {
@@ -355,7 +354,7 @@ pub(crate) fn record_found(
             recording.push(&ChangesShared { calls })?;
         }
         changes.iter().try_for_each(|change| recording.push_change(change, &contents))?;
-        // Waiting for the last one waits for all.
+        // Waiting for the last commit waits for all.
         last = Some(recording.submit()?);
     }
     Ok(last)

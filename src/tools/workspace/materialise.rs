@@ -1,4 +1,4 @@
-//! Copies of a session's files at any position on a disk.
+//! Copies of a session's files, at any position, to a disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -21,7 +21,7 @@ use crate::engine::store::StoreError;
 use crate::reducers::{Entry, VirtualFileSystem, can_be_made};
 use crate::tools::error::WorkspaceError;
 
-/// Bytes of a link in the header of tar; a longer one has a header of its own.
+/// Maximum bytes of a link's target in a tar header; a longer target needs a PAX header.
 const LINK_MAX: usize = 100;
 /// Permission bits of a pipe; its own are not recorded.
 const PIPE_MODE: u32 = 0o600;
@@ -33,8 +33,8 @@ pub struct Materialised {
     pub entries: u64,
     /// Bytes of all files.
     pub bytes: u64,
-    /// Entries that could not be written: files whose contents are not kept, sockets and devices, and what has a name of
-    /// more than 255 bytes in its path.
+    /// Entries that could not be written: files without stored contents, sockets and devices, and paths with a name of
+    /// more than 255 bytes.
     pub left: Vec<EntryPath>,
     /// Hard links that became separate files: the file system can't link them.
     pub apart: Vec<EntryPath>,
@@ -61,7 +61,7 @@ pub fn materialise(session: &Session, state: &State, directory: &Path) -> Result
     Ok(Materialised { entries: (tree.len() - left.len()) as u64, bytes, left, apart })
 }
 
-/// Takes the set-user-ID and set-group-ID bits from files: the copy may belong to another user than they did.
+/// Clears the set-user-ID and set-group-ID bits of files: the copies may belong to another user.
 fn without_set_id(files: VirtualFileSystem) -> VirtualFileSystem {
     let is_set = |node: &Node| !node.is_directory() && node.mode().is_some_and(|mode| mode != mode.without_set_id());
     let mut safe = files.clone();
@@ -75,19 +75,19 @@ fn without_set_id(files: VirtualFileSystem) -> VirtualFileSystem {
     safe
 }
 
-/// Removes the written entries; external ones stay.
+/// Removes the written entries; external entries stay.
 fn clear(tree: &VirtualFileSystem, workspace: &dyn Workspace) {
     let top: BTreeSet<&[u8]> = tree.iter().filter_map(|(path, _)| path.segments().next()).collect();
     for name in top {
         let cleared = EntryPath::root().join(name).map(|path| workspace.populate(&[FileChange::Delete { path }]));
         if let Ok(Err(error)) = cleared {
-            tracing::warn!(%error, "what was written before an error stays");
+            tracing::warn!(%error, "failed to remove entries that were written before an error");
         }
     }
 }
 
-/// Writes the files of a state as a tar archive: the same state gives the same bytes. Returns the entries left
-/// out: files whose contents were never kept, sockets and devices. Holds the contents of one file in memory at a time.
+/// Writes the files of a state as a tar archive; equal states produce equal bytes. Returns the entries left out:
+/// files without stored contents, sockets and devices. Holds the contents of one file in memory at a time.
 ///
 /// # Errors
 /// Failures of the session and of `out`.

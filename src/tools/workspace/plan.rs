@@ -19,10 +19,10 @@ use crate::reducers::{Change, Entry, VirtualFileSystem, can_be_made, directories
 pub(in crate::tools) struct ChangePlan {
     pub(crate) steps: Vec<PlannedChange>,
     pub(crate) changes: Vec<Change>,
-    /// Entries that stay as they are: those whose contents then were never kept, sockets and devices that are gone, and
-    /// those that stay without force: whose present contents were never kept.
+    /// Entries that stay unchanged: entries with target contents that were never stored, missing sockets and devices,
+    /// and without force also entries with present contents that were never stored.
     pub(crate) left: Vec<EntryPath>,
-    /// Entries that go for good, or are replaced: their present contents were never kept.
+    /// Entries that are removed or replaced for good: their present contents were never stored.
     pub(crate) lost: Vec<EntryPath>,
 }
 
@@ -36,10 +36,10 @@ pub(crate) enum PlannedChange {
 }
 
 impl PlannedChange {
-    /// Kinds of the events that state a change.
+    /// Kinds of the events of a change.
     pub(crate) const KINDS: [&str; 3] = [WriteFile::KIND, DeleteEntry::KIND, LinkFile::KIND];
 
-    /// Decodes the change that an event states. `None` for other events.
+    /// Decodes the change of an event. `None` for other events.
     pub(crate) fn of(event: &EventRef<'_>) -> Option<Self> {
         let change = event.decoded().map(Self::Write).or_else(|| event.decoded().map(Self::Delete));
         change.or_else(|| event.decoded().map(Self::Link))
@@ -84,7 +84,7 @@ impl PlannedChange {
         Ok(match self {
             Self::Delete(event) => FileChange::Delete { path: event.path.clone() },
             Self::Link(event) => FileChange::Link { path: event.path.clone(), to: event.to.clone() },
-            // Contents that were never kept are on the disk, and only the mode is another one.
+            // Contents that were never stored are on the disk, and only the mode changes.
             Self::Write(WriteFile { path, node: Node::File { mode, incomplete: true, .. }, .. }) => {
                 FileChange::Mode { path: path.clone(), mode: *mode }
             }
@@ -92,7 +92,7 @@ impl PlannedChange {
                 path: event.path.clone(),
                 bytes: content_of(&event.node, read)?,
                 node: event.node.clone(),
-                // What changes is newer than anything built before: a build never runs code that was taken back.
+                // Newer than any build output: a build must not reuse the output of reverted code.
                 modified: None,
             },
         })
@@ -108,13 +108,13 @@ pub(crate) fn content_of<E>(node: &Node, read: impl FnOnce(&Digest) -> Result<By
 }
 
 impl ChangePlan {
-    /// Plans a change that could be undone, but for special files: those have no contents, and go.
+    /// Plans a change that can be undone, except that it removes special files, which have no contents.
     pub(in crate::tools) fn between(now: &VirtualFileSystem, then: &VirtualFileSystem) -> Self {
         Self::of(now.diff(then), false).linked(now, then)
     }
 
-    /// Plans the same, and leaves entries whose contents neither `fresh` nor the store nor git has. With `is_forced` it
-    /// removes or replaces contents that nothing could bring back.
+    /// Plans the same change, but leaves entries with contents that neither `fresh` nor the store nor git has. With
+    /// `is_forced`, it removes or replaces contents that can't be restored.
     pub(in crate::tools) fn kept(
         session: &Session,
         now: &VirtualFileSystem,
@@ -128,7 +128,7 @@ impl ChangePlan {
                 Change::Removed { before, .. } => (Some(before), None),
                 Change::Changed { before, after, .. } => (Some(before), Some(after)),
             };
-            // What is on the disk and not in git was read from there: it may not be recorded yet.
+            // Contents on the disk that are not git's were read from the disk, and may not be recorded yet.
             let before =
                 before.filter(|entry| entry.node.content().is_some_and(|content| content.git_blob().is_some()));
             for entry in [before, after].into_iter().flatten() {
@@ -144,7 +144,7 @@ impl ChangePlan {
         Ok(Self::of(changes, is_forced).linked(now, then))
     }
 
-    /// Adds the steps after which names are those of one file as they were then.
+    /// Adds the steps that link names as in `then`.
     fn linked(mut self, now: &VirtualFileSystem, then: &VirtualFileSystem) -> Self {
         self.steps.extend(link_steps(&self.steps, now, then));
         self
@@ -163,7 +163,7 @@ impl ChangePlan {
             let (before, after) = change.sides();
             let can_be_made = after.is_none_or(|after| can_be_made(&after.node)) || keeps_contents(&change);
             if is_blocked || !can_be_made || stays(&change) {
-                // Nothing can be below a non-directory; entries below a directory are planned by themselves.
+                // Nothing can be below a non-directory; entries below a directory are planned separately.
                 if is_blocked || before.is_some_and(|before| !before.is_directory()) {
                     in_the_way.insert(change.path().clone());
                 }
@@ -198,8 +198,8 @@ pub(crate) fn after(
     tree
 }
 
-/// Plans that files be one, and others apart, as in `then`, once these steps are done. Files whose nodes differ from those
-/// then stay as they are.
+/// Plans the links and separations that, after these steps, lead to the hard links of `then`. Files with other nodes
+/// than in `then` stay unchanged.
 pub(in crate::tools) fn link_steps(
     steps: &[PlannedChange],
     now: &VirtualFileSystem,
@@ -215,14 +215,14 @@ pub(in crate::tools) fn link_steps(
     let alone =
         files.hard_links().into_iter().flatten().filter(|path| is_back(path) && then.first_name(path).is_none());
     wanted.extend(alone.map(|path| vec![path]));
-    // Nothing could bring back a file whose contents were never kept: it can't be written apart.
+    // A file without stored contents can't be written as a separate file.
     wanted.retain(|names| names.iter().all(|path| files.node(path).is_some_and(can_be_made)));
     // A file that is not written keeps its times, so its other names join it.
     let written: BTreeSet<&EntryPath> = steps.iter().map(PlannedChange::path).collect();
     joined(&mut files, &wanted, |path| !written.contains(path))
 }
 
-/// Plans that each of these sets of paths, which are in order, be all names of one file: that of the first `preferred`.
+/// Plans to make the paths of each of these sorted sets names of one file: that of the first `preferred` path.
 pub(super) fn joined(
     files: &mut VirtualFileSystem,
     wanted: &[Vec<EntryPath>],
@@ -251,12 +251,12 @@ pub(super) fn joined(
     steps
 }
 
-/// Returns true for a file whose contents were never kept.
+/// Returns true for a file without stored contents.
 fn is_unkept(entry: &Entry) -> bool {
     matches!(entry.node, Node::File { incomplete: true, .. })
 }
 
-/// Returns true if a file has the same contents before and after, known or not, and another mode.
+/// Returns true if a file has the same contents before and after, stored or not.
 fn keeps_contents(change: &Change) -> bool {
     let (before, after) = change.sides();
     let known = before.and_then(|entry| entry.node.known_content());
@@ -383,7 +383,7 @@ mod tests {
         let forced = ChangePlan::of(then.diff(&now), true);
         assert_eq!((forced.left.len(), &forced.lost[..]), (0, &[path("big")][..]));
         assert_eq!(after(&forced.steps, &then, forced.steps.len(), Timestamp(2)).diff(&now), []);
-        // Its mode can change, though.
+        // Its mode can change.
         write(&mut now, "big", then.get(&path("big")).unwrap().node.with_mode(FileMode::of(0o600)));
         let moded = ChangePlan::between(&then, &now);
         assert_eq!((moded.left.len(), moded.lost.len()), (0, 0));

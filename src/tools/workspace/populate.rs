@@ -21,7 +21,7 @@ const PIECE: (u64, usize) = (8 << 20, 512);
 /// Pieces that wait to be written, besides one being read and one being written. A larger file is its own piece.
 const PIECES_WAITING: usize = 2;
 const FEW: usize = 32;
-/// Bytes of the target of a link.
+/// Maximum bytes of a link's target.
 const TARGET_MAX: usize = 4095;
 
 /// Writes all files to a workspace. Returns the files that are left out because their contents are lost.
@@ -37,8 +37,8 @@ pub(crate) fn fill(
     write_all(session, (entries, links), |piece| workspace.populate(piece))
 }
 
-/// Passes entries to `put`, parents first, while reading later ones, then the hard links between them. Leaves out files
-/// that were never kept, and returns those whose contents are lost.
+/// Passes entries to `put`, parents first, while it reads later entries, then the hard links between them. Leaves out
+/// files without stored contents, and returns the files with lost contents.
 pub(crate) fn write_all(
     session: &Session,
     (entries, links): (Vec<(&EntryPath, &Entry)>, Vec<FileChange>),
@@ -105,7 +105,7 @@ pub(crate) fn not_kept(tree: &VirtualFileSystem) -> impl Iterator<Item = &EntryP
     tree.iter().filter(|(path, entry)| !is_makeable(path, entry)).map(|(path, _)| path)
 }
 
-/// Returns true if a disk can have an entry. A transcript may name files as no disk can.
+/// Returns true if a disk can hold an entry. A transcript may contain names that no disk allows.
 fn is_makeable(path: &EntryPath, entry: &Entry) -> bool {
     let fits = match &entry.node {
         Node::Symlink { target } => (1..=TARGET_MAX).contains(&target.len()),

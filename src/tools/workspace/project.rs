@@ -19,7 +19,7 @@ use crate::engine::store::{Committed, StoreError};
 use crate::reducers::{VirtualFileSystem, can_be_made};
 use crate::tools::error::WorkspaceError;
 
-/// Limits of what is applied at once: bytes and steps.
+/// Limits of one piece: bytes and steps.
 const PIECE: (u64, usize) = (64 << 20, 4096);
 
 /// Steps to write to a disk and record. The caller holds the workspace lock.
@@ -36,8 +36,8 @@ fn is_unsettled(failure: &WorkspaceError) -> bool {
 }
 
 impl Landing<'_> {
-    /// Writes the intent, changes the disk, then records the commit. When either fails, the disk is restored; when the
-    /// process dies, the next one restores it from the intent.
+    /// Writes the intent, changes the disk, then records the commit. If either fails, the disk is restored; if the
+    /// process dies, the next process restores it from the intent.
     ///
     /// Also returns the hard links that became separate files: the file system can't link them.
     pub(in crate::tools) fn land(&self, commit: Commit) -> Result<(Committed, Vec<EntryPath>), WorkspaceError> {
@@ -59,10 +59,10 @@ impl Landing<'_> {
             Ok(committed) => {
                 // The landing is complete without clearing the intent: the next process finds all recorded.
                 if let Err(error) = self.workspace.filled() {
-                    tracing::warn!(%error, "the disk is taken for unsettled when it is opened again");
+                    tracing::warn!(%error, "the next opening will treat the disk as unsettled");
                 }
                 let apart = self.record_apart().unwrap_or_else(|error| {
-                    tracing::warn!(%error, "which hard links could not be made is not known");
+                    tracing::warn!(%error, "failed to record the hard links that could not be made");
                     Vec::new()
                 });
                 return Ok((committed, apart));
@@ -70,7 +70,7 @@ impl Landing<'_> {
             Err(failure) if is_unsettled(&failure) => {
                 // The next opening uses the intent to match the disk with the record.
                 self.workspace.filling()?;
-                let reason = "the next opening finds out".to_owned();
+                let reason = "it is unknown if the commit was recorded".to_owned();
                 return Err(WorkspaceError::NotPutBack { failure: failure.to_string(), reason });
             }
             Err(failure) => failure,
@@ -80,7 +80,7 @@ impl Landing<'_> {
             Err(error) => {
                 // Marks the disk for this process, too, so that it is repaired before the next call.
                 if let Err(error) = self.workspace.filling() {
-                    tracing::warn!(%error, "a later process does not know that the disk is unsettled");
+                    tracing::warn!(%error, "failed to mark the disk as unsettled for a later process");
                 }
                 Err(WorkspaceError::NotPutBack { failure: failure.to_string(), reason: error.to_string() })
             }
@@ -128,14 +128,14 @@ impl Landing<'_> {
         match back.left.iter().find(|path| !is_special(path)) {
             None => Ok(self.workspace.filled()?),
             Some(path) => {
-                let reason = format!("{} was never kept and is gone", path.rooted());
+                let reason = format!("{} was never stored and is gone", path.rooted());
                 Err(BackendError { backend: self.workspace.backend_name(), reason }.into())
             }
         }
     }
 }
 
-/// Applies steps to a workspace and counts those that are done. An error may leave its files half-way.
+/// Applies steps to a workspace and counts the applied steps. An error may leave its files half-way.
 pub(in crate::tools) fn project(
     session: &Session,
     workspace: &dyn Workspace,

@@ -20,9 +20,9 @@ pub(crate) struct EventBuffer {
     link: CallLink,
     full: Vec<Commit>,
     commit: Commit,
-    /// The files before, where contents that are replaced may have to be kept.
+    /// The files before, if replaced contents may have to be stored.
     before: Option<VirtualFileSystem>,
-    /// Several commits are allowed, for changes that have happened and must be recorded.
+    /// True if several commits are allowed, for changes that have happened and must be recorded.
     pub(crate) may_split: bool,
 }
 
@@ -32,7 +32,7 @@ impl EventBuffer {
         Self::new(session, CallLink::Of(call), false)
     }
 
-    /// Creates a buffer for what a call of another program changed.
+    /// Creates a buffer for the changes of another program's call.
     pub(crate) fn of_observed(session: &Session, call: Seq, agent: &Arc<str>) -> Self {
         Self::new(&session.as_agent(Arc::clone(agent)), CallLink::Of(call), true)
     }
@@ -43,7 +43,7 @@ impl EventBuffer {
 
     fn new(session: &Session, link: CallLink, may_split: bool) -> Self {
         let commit = session.commit().of_call(link);
-        // Where the state can't be read, recording fails as well.
+        // If the state can't be read, recording fails as well.
         let before =
             if borrows(session) { session.state().ok().map(|state| VirtualFileSystem::of(&state)) } else { None };
         Self { session: session.clone(), link, full: Vec::new(), commit, before, may_split }

@@ -43,17 +43,17 @@ pub(crate) fn put_back(
             made.insert(path, entry);
         }
     }
-    // Each entry whole or not at all: killed here, the process leaves nothing that looks external.
+    // Each entry is written atomically: a process that is killed here leaves nothing that looks external.
     let entries = made.iter().map(|(path, entry)| (path, *entry)).collect();
     write_all(session, (entries, Vec::new()), |piece| workspace.apply(piece))?;
     let paths = intent.entries.iter().map(|entry| entry.path.clone());
     if let Err(error) = join_again(tree, workspace, (disk, budget), paths) {
-        tracing::warn!(%error, "hard links are separate files after an interrupted change");
+        tracing::warn!(%error, "failed to restore hard links after an interrupted change");
     }
     Ok(())
 }
 
-/// Joins the names again that an interrupted change of these paths may have left apart. Names that others changed stay.
+/// Rejoins names that an interrupted change of these paths may have separated. Externally changed names stay.
 fn join_again(
     tree: &VirtualFileSystem,
     workspace: &dyn Workspace,
@@ -72,7 +72,7 @@ fn join_again(
     workspace.apply(&links.collect::<Vec<_>>())
 }
 
-/// Tells whether everything above a path is a directory, or will be.
+/// Returns true if the nearest entry above a path is a directory, or will be.
 fn has_room(
     disk: &dyn ChangeDetector,
     path: &EntryPath,
@@ -94,7 +94,7 @@ fn has_room(
 #[derive(Default)]
 struct RecoveryReport<'a> {
     unwanted: Vec<EntryPath>,
-    /// Directories to remove when empty.
+    /// Directories to remove if empty.
     directories: BTreeSet<EntryPath>,
     missing: BTreeMap<EntryPath, &'a Entry>,
 }

@@ -32,7 +32,7 @@ pub struct WorkspaceSection {
     pub tools: Vec<ToolDescription>,
     /// Files at this moment. Changes staged here are never recorded.
     pub filesystem: Filesystem,
-    /// Shell for commands; `None` where nothing can run. Each is decided on and recorded, as a call of its own.
+    /// Shell for commands; `None` if the workspace runs none. Each is a separate call, decided on and recorded.
     pub shell: Option<Arc<dyn Shell>>,
 }
 
@@ -66,7 +66,7 @@ fn introduction(tool_runner: &ToolRunner, shell: Option<&dyn Shell>, tools: &[To
     let rules = tool_runner.machine().rules.python;
     let python = if has_python { python(rules.place_beside(usual)) } else { "" };
     let Some(shell) = shell.map(Shell::properties) else {
-        text.push_str(&format!("Commands can't be run here; there are files only. {python}\n"));
+        text.push_str(&format!("Commands can't be run here; only files are available. {python}\n"));
         return text;
     };
     let options = workspace.command_options().advice(&root);
@@ -74,9 +74,7 @@ fn introduction(tool_runner: &ToolRunner, shell: Option<&dyn Shell>, tools: &[To
     text.push_str([&tool_runner.machine().rules.time.advice(), python].join(" ").trim_end());
     text.push('\n');
     if shell.sandboxed {
-        text.push_str(&format!(
-            "Nothing outside of {root} is to be relied on: it may be gone with the next command.\n"
-        ));
+        text.push_str(&format!("Do not rely on anything outside of {root}: it may be gone with the next command.\n"));
     }
     text
 }

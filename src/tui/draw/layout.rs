@@ -14,7 +14,7 @@ const FILES_MIN: u16 = 28;
 const FILES_MAX: u16 = 50;
 const DETAIL_MIN: u16 = 54;
 
-/// Returns the width that the rows need, as far as it leaves enough for the others.
+/// Returns the width that the rows need, as far as the other panes have enough.
 fn timeline_width(model: &Model, width: u16) -> u16 {
     let most = width.saturating_sub(FILES_MIN + DETAIL_MIN + 2).min(width * 11 / 20).max(TIMELINE_MIN);
     u16::try_from(timeline::columns(model)).unwrap_or(u16::MAX).clamp(TIMELINE_MIN, most)

@@ -10,11 +10,11 @@ use crate::terminal::style::Tone;
 use crate::tui::clean::{columns, fitted};
 use crate::tui::model::Menu;
 
-/// Columns of an item besides its text: the edges, its key, and spaces.
+/// Columns of an item besides its text: the borders, its key, and spaces.
 const AROUND: usize = 8;
 const CLOSES: &str = "  (Esc closes) ";
 
-/// Returns the place of a menu with its frame, and the first item that is in sight.
+/// Returns the area of a menu with its frame, and the first visible item.
 pub(super) fn place(menu: &Menu, area: Rect) -> (Rect, usize) {
     let texts = menu.items.iter().map(|item| columns(&item.text) + AROUND);
     let width = texts.chain([columns(&menu.title) + CLOSES.len() + 4]).max().unwrap_or(0);

@@ -23,7 +23,7 @@ use layout::Areas;
 pub(crate) use mouse::pointed;
 pub(crate) use style::Styles;
 
-/// Lines of a message that tells what is wrong, at most.
+/// Maximum lines of an error message.
 const MESSAGE_LINES: usize = 4;
 
 pub(crate) fn heights(model: &Model, width: u16, height: u16) -> Heights {
@@ -96,7 +96,7 @@ fn bottom(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Styles) {
         return;
     }
     let (words, style) = match (&model.message, model.seeking()) {
-        (_, Some(reached)) => (format!("looking... at {reached}; Esc stops"), styles.of(Tone::Plain)),
+        (_, Some(reached)) => (format!("searching... at {reached}; Esc stops"), styles.of(Tone::Plain)),
         (Some((tone, words)), None) => (words.clone(), styles.of(*tone)),
         (None, None) => (
             "j/k row  Enter open  a act  f filter  / search  u until  d diff  ? help  q quit".to_owned(),
@@ -104,7 +104,7 @@ fn bottom(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Styles) {
         ),
     };
     let width = usize::from(area.width);
-    // What is wrong is told whole, over the lines above.
+    // Errors are shown in full, over the lines above.
     let lines = match model.message {
         Some((Tone::Bad, _)) => wrapped(&words, width, MESSAGE_LINES),
         _ => vec![fitted(&words, width)],
@@ -116,7 +116,7 @@ fn bottom(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Styles) {
     frame.render_widget(Text::from(lines.collect::<Vec<_>>()), place);
 }
 
-/// Breaks a text between its words into at least one line and at most so many.
+/// Wraps a text between words into at least one line and at most `most`.
 fn wrapped(text: &str, width: usize, most: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -136,7 +136,7 @@ fn add_word(line: &mut String, word: &str) {
     line.push_str(word);
 }
 
-/// Shows above a question what may be answered, and the last answer.
+/// Shows example answers and the last answer above a question.
 fn hint(frame: &mut Frame<'_>, model: &Model, ask: Ask, area: Rect, styles: Styles) {
     let above = Rect { y: area.y.saturating_sub(1), ..area };
     let width = usize::from(area.width);

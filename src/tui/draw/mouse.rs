@@ -1,4 +1,4 @@
-//! Finds what is beneath the mouse.
+//! Finds the place under the mouse.
 
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::{Position, Rect};
@@ -8,7 +8,7 @@ use super::menu;
 use crate::tui::clean::columns;
 use crate::tui::model::{DebuggerAction, Direction, Focus, Model, ScreenPlace, Tab};
 
-/// Returns what an event of the mouse means on a screen of a size.
+/// Returns the action of a mouse event on a screen of that size.
 pub(crate) fn pointed(event: MouseEvent, model: &Model, width: u16, height: u16) -> Option<DebuggerAction> {
     let area = Rect::new(0, 0, width, height);
     if width < WIDTH_MIN || height < HEIGHT_MIN {
@@ -50,12 +50,12 @@ fn place(at: Position, model: &Model, area: Rect) -> ScreenPlace {
     ScreenPlace::Elsewhere
 }
 
-/// Returns the line of a pane, below its title; none within where it is the title itself.
+/// Returns the line of a pane below its title; an inner `None` for the title itself.
 fn line_of(at: Position, pane: Rect) -> Option<Option<usize>> {
     pane.contains(at).then(|| usize::from(at.y - pane.y).checked_sub(1))
 }
 
-/// Returns the tab at a column: each is its number and its name, with a sign on both sides.
+/// Returns the tab at a column: each is its number and its name, with one sign on either side.
 fn tab(column: u16, model: &Model) -> Option<Tab> {
     let mut end = 0;
     Tab::ALL

@@ -41,7 +41,7 @@ impl Styles {
         if focused { style.add_modifier(Modifier::REVERSED) } else { style.add_modifier(Modifier::BOLD) }
     }
 
-    /// Returns the style of a call by what its tool does, and the sign that stands for it.
+    /// Returns the sign and the style of a call, by its tool's sort.
     pub(super) fn call(self, sort: ToolSort, ended: Tone) -> (char, Style) {
         if matches!(ended, Tone::Bad | Tone::Odd) {
             return ('!', self.of(ended));
@@ -54,7 +54,7 @@ impl Styles {
         }
     }
 
-    /// Returns the style of the end of a call: what went wrong, or is not over, stands out.
+    /// Returns the style of a call's end: failures and open calls stand out.
     pub(super) fn ending(self, tone: Tone) -> Style {
         match tone {
             Tone::Bad | Tone::Odd | Tone::Noted => self.of(tone).add_modifier(Modifier::BOLD),

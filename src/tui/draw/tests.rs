@@ -9,7 +9,7 @@ use super::*;
 use crate::tui::fixture;
 use crate::tui::model::{Ask, DebuggerAction, Direction, Focus, MenuKind, ScreenPlace};
 
-/// A screen after these actions.
+/// Returns the screen after these actions.
 fn screen(width: u16, height: u16, colour: bool, actions: &[DebuggerAction]) -> Buffer {
     drawn(&model(width, height, actions), width, height, colour)
 }
@@ -41,7 +41,7 @@ fn drawn(model: &Model, width: u16, height: u16, colour: bool) -> Buffer {
     terminal.backend().buffer().clone()
 }
 
-/// The text of a screen; times are the machine's zone's.
+/// Returns the text of a screen; times are in the machine's time zone.
 fn text_of(buffer: &Buffer) -> String {
     let width = usize::from(buffer.area.width);
     let lines = buffer.content.chunks(width).map(|cells| {

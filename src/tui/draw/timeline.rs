@@ -11,7 +11,7 @@ use crate::terminal::style::Tone;
 use crate::tui::clean::{clean, columns as columns_of, fitted};
 use crate::tui::model::{Focus, Model, TimelineRow};
 
-/// Columns of a text beside its status at least; the status is never cut before.
+/// Minimum columns of a text; its status is cut only to leave these.
 const TEXT_MIN: usize = 12;
 
 pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Styles) {
@@ -38,7 +38,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Sty
 
 /// Returns the columns that the rows shown so far need.
 pub(super) fn columns(model: &Model) -> usize {
-    // The cursor and the mark, a space behind the number and one behind the lanes.
+    // The cursor and the mark, a space after the number and one after the lanes.
     digits(model) + 4 + model.window.lanes.len() + model.window.widest
 }
 
@@ -63,7 +63,7 @@ fn line(row: &TimelineRow, model: &Model, width: usize, focused: bool, styles: S
     let room = width.saturating_sub(digits + 4 + model.window.lanes.len());
     match row.open {
         Some(open) => spans.extend(call(row, open, room.min(model.window.widest), room, styles)),
-        // A call is told by its tool and its ending, an event by its kind.
+        // A call shows its tool and its ending, an event its kind.
         None => {
             let indent = if row.inner { "  . " } else { "    " };
             let text = format!("{indent}{:<14} {}", row.kind, row.text);
@@ -76,7 +76,7 @@ fn line(row: &TimelineRow, model: &Model, width: usize, focused: bool, styles: S
     if chosen { line.patch_style(styles.chosen(styles.of(Tone::Plain), focused)) } else { line }
 }
 
-/// A call: its text is cut where both do not fit, and the ends of all calls stand below each other.
+/// Returns the spans of a call: its text is cut if both do not fit, and the ends of all calls are aligned.
 fn call(row: &TimelineRow, open: bool, aligned: usize, room: usize, styles: Styles) -> [Span<'static>; 4] {
     let (sign, style) = styles.call(row.sort, row.tone);
     let fold = if open { 'v' } else { '>' };

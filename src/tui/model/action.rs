@@ -31,9 +31,9 @@ pub(crate) enum DebuggerAction {
     Type(InputRequest),
     Answer(Ask, String),
     Submit,
-    /// Asks, with the beginning of an answer.
+    /// Asks, with the beginning of an answer filled in.
     AskWith(Ask, String),
-    /// An earlier answer to the question, or a later one.
+    /// Shows an earlier or later answer to the question.
     Recall(Direction),
     Menu(MenuKind),
     Choose(usize),
@@ -67,7 +67,7 @@ pub(crate) enum OutsideRequest {
     CopyCommand(OutsideCommand),
 }
 
-/// A command of the program about a position of a session.
+/// A command of the program for a position of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OutsideCommand {
     pub(crate) session: String,
@@ -82,7 +82,7 @@ pub(crate) enum OutsideVerb {
     Rewind,
 }
 
-/// Something at a place of the screen; lines count from the top of their pane.
+/// A place on the screen; lines count from the top of their pane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ScreenPlace {
     Row(usize),
@@ -125,7 +125,7 @@ impl Ask {
         }
     }
 
-    /// Shows what may be answered.
+    /// Returns examples of answers.
     pub(crate) fn examples(self) -> &'static str {
         match self {
             Self::Jump => "12, -3 (before the last), 10m (ago), 'a (a mark)",
@@ -134,7 +134,7 @@ impl Ask {
             Self::Filter => "failed, tool grep, agent main, path src/**, kind write, /pytest/",
             Self::Compare => "12..40, 'a.., other.., other@7..; Enter alone: what this step changed",
             Self::Select => "src/main.py",
-            Self::Fork => "retry; Enter alone: a number behind this one's name",
+            Self::Fork => "retry; Enter alone: this session's name with a number",
             Self::SetMark | Self::GoToMark => "a",
         }
     }

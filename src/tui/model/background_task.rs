@@ -1,4 +1,4 @@
-//! Work that takes too long for the thread that reads keys.
+//! Work that takes too long for the input thread.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ enum SearchHit {
 pub(super) struct Busy {
     number: u64,
     leash: Leash,
-    /// It goes on until it has ended or is stopped.
+    /// True if it runs until it ends or is stopped.
     is_seek: bool,
 }
 
@@ -62,7 +62,7 @@ impl Model {
         if !is_due || self.busy.as_ref().is_some_and(|busy| busy.is_seek) {
             return None;
         }
-        // What it looks at is not wanted any more.
+        // The result of the current one is not wanted any more.
         self.stop();
         let work = if let Some(filter) = self.filter_due.take() {
             TaskWork::Filter(filter, self.rows.clone())
@@ -104,7 +104,7 @@ impl Model {
             }
             SearchHit::Rows(rows) => self.take_rows(rows)?,
             SearchHit::Place(None) if self.rows.filter.is_some() => {
-                self.tell(Tone::Odd, format!("{}; Esc shows the rows that are hidden", done.way.nothing_found()));
+                self.tell(Tone::Odd, format!("{}; Esc shows the hidden rows", done.way.nothing_found()));
             }
             SearchHit::Place(None) => self.tell(Tone::Odd, done.way.nothing_found()),
         }
@@ -127,7 +127,7 @@ impl Model {
         self.sight = Some(sight);
     }
 
-    /// Runs all due work at once.
+    /// Runs all due work synchronously.
     pub(crate) fn settle_or_fail(&mut self) -> Result<(), Failure> {
         self.run_while(|_| true)
     }

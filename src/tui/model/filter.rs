@@ -21,10 +21,10 @@ pub(crate) enum Reached {
     TooFar,
 }
 
-/// Rows looked at on the input thread for one that is wanted.
+/// Maximum rows to examine on the input thread for one that is wanted.
 const NEAR: usize = 4096;
 
-/// A filter as a person types it.
+/// A filter as typed.
 pub(crate) struct RowFilter {
     text: String,
     test: FilterTest,
@@ -35,7 +35,7 @@ enum FilterTest {
     Writes,
     Reads,
     Failed,
-    /// Events by themselves, inside of calls too.
+    /// Individual events, also inside of calls.
     Kind(String),
     Met(Arc<StopCondition>),
 }
@@ -65,7 +65,7 @@ impl RowFilter {
         &self.text
     }
 
-    /// Lists the rows that it shows: calls, and events outside of calls. What is known of earlier events is kept.
+    /// Lists the rows that it shows: calls, and events outside of calls. Reuses the list for earlier events.
     pub(super) fn list(
         self: &Arc<Self>,
         known: Option<&FilteredRows>,
@@ -101,7 +101,7 @@ impl RowFilter {
                 [CommandResult::KIND, EvalResult::KIND, CommandDecided::KIND].contains(&event.kind)
                     || is_of(ToolSort::Command)
             }
-            // Files that come with a mount belong to no call.
+            // Files of a mount belong to no call.
             FilterTest::Writes => {
                 [WriteFile::KIND, DeleteEntry::KIND, LinkFile::KIND].contains(&event.kind) && event.call.is_some()
                     || is_of(ToolSort::Write)
@@ -134,7 +134,7 @@ impl FilteredRows {
         self.seqs.binary_search(&seq).is_ok()
     }
 
-    /// Tells whether an event is a row, or belongs to one.
+    /// Returns true if an event is a row, or belongs to one.
     pub(super) fn lists(&self, seq: Seq, call: Option<Seq>) -> bool {
         self.has(seq) || call.is_some_and(|call| self.has(call))
     }
@@ -180,7 +180,7 @@ impl Model {
         Ok(())
     }
 
-    /// Takes the filter off; false if there was none.
+    /// Removes the filter; false if there was none.
     pub(super) fn show_all_rows(&mut self) -> bool {
         self.filter_due = None;
         let was_on = self.rows.filter.take().is_some();
@@ -193,7 +193,7 @@ impl Model {
 
     pub(super) fn take_rows(&mut self, rows: FilteredRows) -> Result<(), Failure> {
         if rows.seqs.is_empty() {
-            self.tell(Tone::Odd, format!("no row is left by the filter {}; the list is as it was", rows.text()));
+            self.tell(Tone::Odd, format!("no row matches the filter {}; the list is unchanged", rows.text()));
             return Ok(());
         }
         self.rows.filter = Some(Arc::new(rows));
@@ -211,7 +211,7 @@ impl Model {
         Ok(())
     }
 
-    /// Lists the rows again, where events have come since.
+    /// Lists the rows again if there are new events.
     pub(super) fn renew_filter(&mut self) {
         let old = self.rows.filter.as_ref().filter(|rows| rows.head != self.past.head());
         if let Some(rows) = old {

@@ -17,9 +17,9 @@ use crate::terminal::events;
 pub(crate) const CHUNK: u64 = 256;
 const CHUNKS: usize = 512;
 const GISTS: usize = 4096;
-/// Chunks searched for the outcome of a call in the list.
+/// Chunks to search for the outcome of a listed call.
 const NEAR_END: u64 = 4;
-/// Characters of what a call is about.
+/// Maximum characters of a call's summary.
 const CALL_MAX: usize = 160;
 
 pub(crate) type IsHeld = Arc<dyn Fn() -> bool + Send + Sync>;
@@ -62,7 +62,7 @@ impl Brief {
     }
 }
 
-/// Effect of a tool, as far as its name tells.
+/// Effect of a tool, judged by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ToolSort {
     Read,

@@ -51,7 +51,7 @@ fn compare(pointer: String, before: &Value, after: &Value, found: &mut Vec<JsonD
     }
 }
 
-/// Aligns lists, so that one that lost its first element has one difference.
+/// Aligns lists, so that a removed first element is one difference.
 fn compare_lists(pointer: &str, old: &[Value], new: &[Value], found: &mut Vec<JsonDifference>) {
     let texts = |values: &[Value]| values.iter().map(Value::to_string).collect::<Vec<_>>();
     let (old_texts, new_texts) = (texts(old), texts(new));
@@ -75,7 +75,7 @@ fn compare_lists(pointer: &str, old: &[Value], new: &[Value], found: &mut Vec<Js
     }
 }
 
-/// A pointer one step further.
+/// Extends a pointer by one step.
 pub(crate) fn pointer_to(pointer: &str, name: &str) -> String {
     format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"))
 }

@@ -1,4 +1,4 @@
-//! Cancels a background task and tells its progress.
+//! Cancels a background task and reports its progress.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

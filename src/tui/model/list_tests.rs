@@ -5,7 +5,7 @@ use crate::tui::fixture;
 
 use Direction::{Back, Forward};
 
-/// The story with a command that failed, which was cut off.
+/// Returns the story with a failed command that was interrupted.
 fn at(seq: Seq) -> Model {
     let (sessions, session) = fixture::story();
     fixture::command(&session, "built\n", "warning\n", 2);
@@ -75,7 +75,7 @@ fn filter_keeps_the_cursor_on_its_rows() {
     does(&mut model, [DebuggerAction::FoldAll, DebuggerAction::Line(Forward)]);
     assert_eq!(rows(&model), [11, 12, 19, 20]);
     does(&mut model, [only("tool nope")]);
-    assert_eq!(said(&model), "no row is left by the filter tool nope; the list is as it was");
+    assert_eq!(said(&model), "no row matches the filter tool nope; the list is unchanged");
     assert_eq!(rows(&model), [11, 12, 19, 20]);
 }
 
@@ -86,7 +86,7 @@ fn filter_bounds_searches_and_goes_where_they_must() {
     does(&mut model, [only("agent tidy"), search, DebuggerAction::Again(Forward)]);
     assert_eq!(model.cursor, 13, "and not 2, 8 or 16");
     does(&mut model, [DebuggerAction::Again(Forward), DebuggerAction::Again(Forward), DebuggerAction::Again(Forward)]);
-    assert_eq!(said(&model), "nothing found up to the end; Esc shows the rows that are hidden");
+    assert_eq!(said(&model), "nothing found up to the end; Esc shows the hidden rows");
     does(&mut model, [DebuggerAction::Answer(Ask::Until(Back), "tool edit_file".to_owned())]);
     assert_eq!((model.cursor, said(&model)), (8, "stopped at 8: tool edit_file; all rows are shown again"));
     assert_eq!(rows(&model).len(), 8);
@@ -217,7 +217,7 @@ fn mouse_selects_opens_and_scrolls() {
     does(&mut model, [DebuggerAction::Menu(MenuKind::Filter), wheel(Row(0), Forward), click(Item(0))]);
     assert_eq!(model.rows.filter.as_ref().map(|rows| rows.text().to_owned()).as_deref(), Some("failed"));
     does(&mut model, [DebuggerAction::Menu(MenuKind::Row), click(ScreenPlace::Elsewhere)]);
-    assert!(model.menu.is_none() && model.rows.filter.is_some(), "a click beside a menu closes it");
+    assert!(model.menu.is_none() && model.rows.filter.is_some(), "a click next to a menu closes it");
     does(&mut model, [DebuggerAction::Mouse]);
     assert!(!model.mouse);
 }

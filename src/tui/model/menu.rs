@@ -1,4 +1,4 @@
-//! Menus: what can be done with a row, and which rows are shown.
+//! Menus: actions on a row, and filters of rows.
 
 use foldspace::Seq;
 use foldspace::event::CallStarted;
@@ -116,7 +116,7 @@ impl Model {
         OutsideCommand { session: self.past.id().to_string(), at, verb }
     }
 
-    /// Wishes for a command about where the cursor is.
+    /// Requests a command at the cursor.
     pub(super) fn wish_command(&mut self, verb: OutsideVerb) {
         let command = self.command(verb, self.step_end());
         self.wishes.push_back(OutsideRequest::Run(command));
@@ -129,7 +129,7 @@ impl Model {
         Ok(started.map(|started| (call, started.event)))
     }
 
-    /// Returns what a command's call ran, as a line for a shell.
+    /// Returns what a command's call ran, as a shell line.
     fn command_line(&self, call: Seq, started: &CallStarted) -> Result<Option<String>, Failure> {
         if ToolSort::of(&started.tool) != ToolSort::Command {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! The debugger without a terminal. Nothing here can record, run or write: a [`SessionHistory`] only reads, and an
-//! [`OutsideRequest`] is for the host to fulfil.
+//! The debugger without a terminal. Nothing here can record, run or write: a [`SessionHistory`] only reads, and the
+//! host fulfils each [`OutsideRequest`].
 
 mod action;
 pub(crate) mod background_task;
@@ -68,14 +68,14 @@ pub(crate) struct Heights {
     pub(crate) apart: bool,
 }
 
-/// The chosen line of a sheet, and the first one on the screen.
+/// The selected line of a sheet, and the first line on the screen.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Scroll {
     pub(crate) line: usize,
     pub(crate) top: usize,
 }
 
-/// Everything that the debugger shows, and nothing of how.
+/// The state of the debugger, independent of its drawing.
 pub(crate) struct Model {
     pub(crate) past: Arc<SessionHistory>,
     visits: Vec<(Arc<SessionHistory>, Seq)>,
@@ -92,7 +92,7 @@ pub(crate) struct Model {
     pub(crate) prompt: Option<InputPrompt>,
     pub(crate) help: Option<usize>,
     pub(crate) menu: Option<Menu>,
-    /// The program has the mouse, and not the terminal.
+    /// True if the debugger has the mouse, not the terminal.
     pub(crate) mouse: bool,
     answers: Vec<(Ask, String)>,
     pub(crate) zoomed: bool,
@@ -159,14 +159,14 @@ impl Model {
         self.show_window();
     }
 
-    /// Applies an action and its long work.
+    /// Applies an action and runs the search that it requests.
     pub(crate) fn attempt(&mut self, action: DebuggerAction) -> Result<(), Failure> {
         self.because.clear();
         self.act(action)?;
         self.go_long_ways()
     }
 
-    /// Puts the cursor before the first event or after the last one, where there is nothing to look at.
+    /// Puts the cursor before the first event or after the last one, where there is nothing to show.
     pub(crate) fn stand_outside(&mut self, cursor: Seq) {
         (self.cursor, self.look_due) = (cursor, false);
     }
@@ -188,7 +188,7 @@ impl Model {
         let step = self.sight.as_ref().map(|sight| &sight.step);
         match step.filter(|step| step.cursor == self.cursor) {
             Some(step) => step.after,
-            // It has not been looked at yet.
+            // Its view is not loaded yet.
             None if self.is_on_folded_call() => self.past.end_near(self.cursor).map_or(self.cursor, |end| end.last),
             None => self.cursor,
         }

@@ -73,7 +73,7 @@ impl Model {
     pub(super) fn go_to(&mut self, seq: Seq) -> Result<(), Failure> {
         let head = self.past.head();
         if seq == 0 || seq > head {
-            return Err(Failure::usage(format!("there is no event {seq}: the events are 1 to {head}")));
+            return Err(Failure::usage(format!("no event {seq}: the events are 1 to {head}")));
         }
         let call = self.past.brief(seq)?.and_then(|brief| brief.inner_of());
         if !self.rows.lists(seq, call) {
@@ -138,7 +138,7 @@ impl Model {
             Direction::Back => self.settle_on(1),
             Direction::Forward => {
                 let head = self.past.head();
-                // The last row is the call that has the last event.
+                // The last row is the call of the last event.
                 let call = self.past.brief(head)?.and_then(|brief| brief.inner_of());
                 let row = call.filter(|call| !self.rows.folds.is_open(*call));
                 self.settle_on(row.unwrap_or(head).max(1));
@@ -173,7 +173,7 @@ impl Model {
                 return Ok(());
             }
         };
-        // An event that the filter hides is stepped over.
+        // An event that the filter hides is skipped.
         match self.past.brief(next)?.is_some_and(|brief| self.rows.lists(next, brief.inner_of())) {
             true => self.go_to(next),
             false => self.by_row(way, Brief::is_any),
@@ -185,7 +185,7 @@ impl Model {
         let Some(path) = self.choice.selected.clone().or(shown) else {
             return Err(Failure::usage("no file is chosen: e asks for one, or choose one in the files' pane"));
         };
-        // From here on it is about this file, whatever else changes where that leads.
+        // Later steps follow this file, whatever else has changed there.
         self.choice.selected = Some(path.clone());
         self.seek(way, SeekTarget::Change(path));
         Ok(())
@@ -193,7 +193,7 @@ impl Model {
 
     fn run_on(&mut self, way: Direction) -> Result<(), Failure> {
         if self.breakpoints.is_empty() {
-            return Err(Failure::usage("there is no breakpoint: b sets one"));
+            return Err(Failure::usage("no breakpoint is set: b sets one"));
         }
         self.seek(way, SeekTarget::Any(self.breakpoints.clone()));
         Ok(())
@@ -230,7 +230,7 @@ impl Model {
                 self.rows.folds.turn(call);
                 self.settle_on(call);
             }
-            (false, None) => self.tell(Tone::Dim, "this event is no call"),
+            (false, None) => self.tell(Tone::Dim, "this event belongs to no call"),
         }
         Ok(())
     }
@@ -239,12 +239,12 @@ impl Model {
         let event = self.past.event(self.cursor)?;
         let json = self.past.plain_json(&event.view());
         let child = json.get("child").or_else(|| json.get("name")).and_then(serde_json::Value::as_str);
-        let child = child.ok_or_else(|| Failure::usage("the event does not tell which session"))?;
+        let child = child.ok_or_else(|| Failure::usage("the event names no session"))?;
         if child == self.past.id().to_string() {
             self.tell(Tone::Dim, "a shared child acts in this session, under its agent's name");
             return Ok(());
         }
-        // Of a fork the past is known; what is its own comes after that.
+        // The past of a fork is known; its own events follow.
         let forked = json.get("isolation").and_then(serde_json::Value::as_str) == Some("fork");
         let begins = json.get("at").and_then(serde_json::Value::as_u64).filter(|_| forked).map_or(1, |at| at + 1);
         let past = Arc::new(self.past.sibling(child)?);
@@ -252,7 +252,7 @@ impl Model {
         self.visits.push((before, self.cursor));
         self.begin_again(begins);
         let name = self.past.name().to_owned();
-        self.tell(Tone::Plain, format!("in the child {name}; Backspace leads back"));
+        self.tell(Tone::Plain, format!("in the child {name}; Backspace returns"));
         Ok(())
     }
 
@@ -262,7 +262,7 @@ impl Model {
                 self.past = past;
                 self.begin_again(cursor);
             }
-            None => self.tell(Tone::Dim, "this is the session with which it began"),
+            None => self.tell(Tone::Dim, "this is the initial session"),
         }
     }
 
@@ -270,7 +270,7 @@ impl Model {
         self.rows = super::timeline::Rows::default();
         self.window = super::VisibleRows::default();
         self.marks.clear();
-        // What is under way, or was seen, is of the other history.
+        // Running work and the current view belong to the other history.
         self.stop();
         (self.seek_due, self.filter_due, self.sight) = (None, None, None);
         self.settle_on(cursor.clamp(1, self.past.head().max(1)));
@@ -307,7 +307,7 @@ impl Model {
 
     fn clear_breakpoints(&mut self) {
         self.breakpoints.clear();
-        self.tell(Tone::Plain, "no breakpoints any more");
+        self.tell(Tone::Plain, "breakpoints removed");
     }
 
     fn refresh(&mut self) -> Result<(), Failure> {
@@ -318,7 +318,7 @@ impl Model {
         Ok(())
     }
 
-    /// Looks for new events of a session that runs. A cursor on the last row goes on with them.
+    /// Checks a running session for new events. A cursor on the last row follows them.
     pub(crate) fn follow(&mut self) -> Result<(), Failure> {
         let before = self.past.head();
         if !self.past.is_running() || self.past.refresh()? == before {
@@ -346,7 +346,7 @@ impl Model {
         let mut closed = self.choice.compared.take().is_some() | self.choice.selected.take().is_some();
         self.look_due |= closed;
         closed |= std::mem::replace(&mut self.focus, Focus::Timeline) != Focus::Timeline;
-        // The filter goes last.
+        // The filter is removed last.
         if !std::mem::take(&mut self.zoomed) && !closed {
             self.show_all_rows();
         }
@@ -394,7 +394,7 @@ impl Model {
         scroll.top = scroll.top.clamp((scroll.line + 1).saturating_sub(height), scroll.line);
     }
 
-    /// Returns what a pane shows of its sheet, the lines of the sheet, and its height.
+    /// Returns the scroll position of a pane, the number of lines of its sheet, and its height.
     pub(super) fn pane(&mut self, focus: Focus) -> Option<(&mut Scroll, usize, usize)> {
         let sight = self.sight.as_ref()?;
         let (sheet, scroll, height) = match focus {

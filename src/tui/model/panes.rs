@@ -1,4 +1,4 @@
-//! Marks, and positions as a person types them.
+//! Marks, and typed positions.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ impl Model {
         }
     }
 
-    /// Parses `A..B`, or `A` against the cursor: positions here, `NAME` or `NAME@SEQ` of another session.
+    /// Parses `A..B`, or `A` to compare with the cursor: positions here, or `NAME` or `NAME@SEQ` of another session.
     pub(super) fn places(&self, text: &str) -> Result<(HistoryPosition, HistoryPosition), Failure> {
         let Some((from, to)) = text.split_once("..") else {
             return Ok((self.place(text.trim())?, self.place(".")?));
@@ -54,7 +54,7 @@ impl Model {
     pub(super) fn marked(&self, text: &str) -> Result<Seq, Failure> {
         let mark = letter(text)?;
         let marked = self.marks.get(&mark).copied();
-        marked.ok_or_else(|| Failure::usage(format!("there is no mark {mark}: m {mark} sets it")))
+        marked.ok_or_else(|| Failure::usage(format!("mark {mark} is not set: m {mark} sets it")))
     }
 }
 

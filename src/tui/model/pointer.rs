@@ -3,11 +3,11 @@
 use super::moving::moved;
 use super::{DebuggerAction, Direction, Failure, Focus, Model, ScreenPlace, Tone};
 
-/// Lines that the wheel moves at once.
+/// Lines per notch of the wheel.
 const NOTCH: usize = 3;
 
 impl Model {
-    /// Chooses what is there; what is chosen already opens or closes.
+    /// Selects the clicked place; a click on the selection opens or closes it.
     pub(super) fn click(&mut self, place: ScreenPlace) -> Result<(), Failure> {
         if self.prompt.is_some() {
             return Ok(());
@@ -43,7 +43,7 @@ impl Model {
         Ok(())
     }
 
-    /// Scrolls what is there. The cursor stays where it is.
+    /// Scrolls the place under the mouse. The cursor stays where it is.
     pub(super) fn wheel(&mut self, place: ScreenPlace, way: Direction) -> Result<(), Failure> {
         if let Some(menu) = &mut self.menu {
             menu.step(way);

@@ -9,12 +9,12 @@ use tui_input::Input;
 pub(crate) struct InputPrompt {
     pub(crate) ask: Ask,
     pub(crate) input: Input,
-    /// The earlier answer that is shown, counted back from the last one; 0 is none.
+    /// The recalled answer, counted back from the last one; 0 for none.
     recalled: usize,
 }
 
 const ANSWER_MAX: usize = 1000;
-/// Answers that are remembered.
+/// Maximum answers to remember.
 const ANSWERS: usize = 200;
 
 impl Model {
@@ -26,7 +26,7 @@ impl Model {
         self.prompt = Some(InputPrompt { ask, input: Input::new(text.to_owned()), recalled: 0 });
     }
 
-    /// Returns the answers to a question so far, the last one first; either direction counts as the same question.
+    /// Returns the answers to a question so far, latest first; both directions are the same question.
     pub(crate) fn answers(&self, ask: Ask) -> impl Iterator<Item = &str> {
         let is_same = move |(asked, _): &&(Ask, String)| std::mem::discriminant(asked) == std::mem::discriminant(&ask);
         self.answers.iter().rev().filter(is_same).map(|(_, text)| text.as_str())
@@ -73,7 +73,7 @@ impl Model {
         self.prompt = None;
         let text = text.trim();
         match ask {
-            // An empty answer takes the last search again.
+            // An empty answer repeats the last search.
             Ask::Search(way) if text.is_empty() => return self.again(way),
             Ask::Search(way) => {
                 self.search = Some(SearchQuery::read(text)?.into());
@@ -87,7 +87,7 @@ impl Model {
                 self.focus = Focus::Detail;
             }
             Ask::Until(_) if text.is_empty() => {
-                // Enter alone takes the last condition again.
+                // Enter alone repeats the last condition.
                 let last = self.answers(ask).next().map(str::to_owned);
                 return last.map_or(Ok(()), |last| self.answer(ask, &last));
             }
@@ -120,7 +120,7 @@ impl Model {
 
     pub(super) fn again(&mut self, way: Direction) -> Result<(), Failure> {
         let Some(search) = self.search.clone() else {
-            return Err(Failure::usage("nothing was searched for yet: / asks"));
+            return Err(Failure::usage("no search yet: / starts one"));
         };
         self.seek(way, SeekTarget::Search(search, self.rows.clone()));
         Ok(())

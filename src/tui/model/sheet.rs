@@ -1,4 +1,4 @@
-//! Sheets: what a pane shows, line by line, without a screen.
+//! Sheets: the lines of a pane, independent of a screen.
 
 use foldspace::EntryPath;
 
@@ -11,7 +11,7 @@ pub(crate) enum Target {
     Slice(String),
 }
 
-/// A line of a sheet, with text as recorded: the face escapes it.
+/// A line of a sheet, with text as recorded: drawing escapes it.
 #[derive(Debug, Clone)]
 pub(crate) struct SheetLine {
     pub(crate) tone: Tone,
@@ -26,9 +26,9 @@ pub(crate) struct Sheet {
     pub(crate) first: usize,
 }
 
-/// Lines of a sheet at most.
+/// Maximum lines of a sheet.
 const LINES_MAX: usize = 20_000;
-/// Bytes of a line at most: a screen shows fewer, and one line may have a gigabyte.
+/// Maximum bytes of a line: a screen shows fewer, and one line may have a gigabyte.
 const LINE_MAX: usize = 16 << 10;
 
 impl Sheet {

@@ -160,7 +160,7 @@ fn run_stops_where_predicate_holds() {
     does(&mut model, [DebuggerAction::Continue(Forward)]);
     assert_eq!((model.cursor, said(&model)), (13, "stopped at 13: Usage.calls >= 5"));
     does(&mut model, [DebuggerAction::ClearBreakpoints, DebuggerAction::Continue(Forward)]);
-    assert_eq!((model.cursor, said(&model)), (13, "there is no breakpoint: b sets one"));
+    assert_eq!((model.cursor, said(&model)), (13, "no breakpoint is set: b sets one"));
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn step_over_large_call_runs_in_background() {
     fixture::long_call(&session, 12_000);
     let write = serde_json::json!({ "file_path": "last.txt", "content": "" });
     let tools = fixture::write(&session, &write);
-    // The long call is found interrupted first.
+    // The long call is recorded as interrupted first.
     assert_eq!(tools, 18 + 12_001 + 2);
     let mut model = fixture::model(&sessions, &session, 19);
     model.apply(DebuggerAction::Line(Forward));
@@ -366,7 +366,7 @@ fn call_status_is_shown_only_where_known() {
     assert_eq!((model.cursor, end_of(&model, last)), (last, "running".to_owned()));
     held.store(false, Ordering::Relaxed);
     does(&mut model, [DebuggerAction::Refresh]);
-    assert_eq!(end_of(&model, last), "interrupted", "nobody is there to run it");
+    assert_eq!(end_of(&model, last), "interrupted", "no process runs it");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The rows of the timeline, and the ways between them.
+//! The rows of the timeline, and the movements between them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use super::{Brief, CHUNK, Direction, Failure, Leash, SessionHistory, Tone};
 use crate::terminal::text;
 use crate::tui::clean::columns;
 
-/// Chunks searched on the input thread for one row.
+/// Maximum chunks to search on the input thread for one row.
 const NEAR: u64 = 32;
-/// The same where a filter knows the rows: only the events of an open call are searched for.
+/// Same with a filter, which knows the rows: only the events of an open call are searched.
 const NEAR_FILTERED: u64 = 4;
-/// Lanes; later agents share the last one.
+/// Maximum lanes; later agents share the last one.
 pub(crate) const LANES: usize = 6;
 
 #[derive(Debug, Clone, Default)]
@@ -71,12 +71,12 @@ impl Rows {
         }
     }
 
-    /// Tells whether no filter hides an event, or the call that it belongs to.
+    /// Returns true if no filter hides an event, or its call.
     pub(super) fn lists(&self, seq: Seq, call: Option<Seq>) -> bool {
         self.filter.as_ref().is_none_or(|rows| rows.lists(seq, call))
     }
 
-    /// Finds the next row in a direction that is `wanted`; without a leash only where the input thread may look.
+    /// Finds the next row in a direction that is `wanted`; without a leash only as far as the input thread may search.
     pub(crate) fn next(
         &self,
         past: &SessionHistory,
@@ -139,7 +139,7 @@ impl TimelineRow {
     fn columns(&self) -> usize {
         match self.open {
             Some(_) => columns(&self.text) + columns(&self.end) + 7,
-            // What is no call is mostly told by its beginning.
+            // The beginning of an event's text mostly suffices.
             None => (columns(&self.text) + 19).min(EVENT_MAX),
         }
     }
@@ -150,9 +150,9 @@ const EVENT_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct VisibleRows {
     pub(crate) height: usize,
-    /// Columns of the widest row that was shown.
+    /// Columns of the widest row shown so far.
     pub(crate) widest: usize,
-    /// The wheel has moved the rows away from the cursor.
+    /// True if the wheel has moved the rows away from the cursor.
     rolled: bool,
     top: Seq,
     pub(crate) rows: Vec<TimelineRow>,
@@ -182,7 +182,7 @@ impl VisibleRows {
             None if self.top == cursor => 0,
             None => height.saturating_sub(margin + 1),
         };
-        // Where the cursor is near the top, rows above it come into sight; no line is left empty below the last row.
+        // If the cursor is near the top, rows above it become visible; no line is left empty below the last row.
         let first = first.max(margin).max(height.saturating_sub(1 + below.len())).min(above.len());
         below.truncate(height.saturating_sub(first + 1));
         let seqs: Vec<Seq> = above[..first].iter().rev().copied().chain([cursor]).chain(below).collect();
@@ -202,7 +202,7 @@ impl VisibleRows {
         Ok(())
     }
 
-    /// Shows the rows as the wheel has left them; false if they are where the cursor is.
+    /// Shows the rows where the wheel has left them; false if it has not moved them.
     pub(super) fn show_rolled(&mut self, past: &SessionHistory, rows: &Rows) -> Result<bool, Failure> {
         if !self.rolled {
             return Ok(false);
@@ -218,7 +218,7 @@ impl VisibleRows {
         Ok(true)
     }
 
-    /// Moves the rows by one, unless the last is in sight.
+    /// Moves the rows by one, unless the last one is visible.
     pub(super) fn roll(&mut self, past: &SessionHistory, rows: &Rows, way: Direction) -> Result<(), Failure> {
         let edge = if way == Direction::Back { self.rows.first() } else { self.rows.last() };
         let Some(edge) = edge.map(|row| row.seq) else { return Ok(()) };
@@ -235,7 +235,7 @@ impl VisibleRows {
         self.rolled = false;
     }
 
-    /// Forgets where it was, for other rows.
+    /// Resets the position, for other rows.
     pub(super) fn forget(&mut self) {
         (self.top, self.rolled) = (0, false);
     }
@@ -283,7 +283,7 @@ fn ending(past: &SessionHistory, call: Seq) -> Result<(String, Tone), Failure> {
         Some(outcome) => (format!("{} {}", outcome.ending, text::duration(outcome.micros)), outcome.tone),
         None if end.is_known && past.is_running() => (past.unfinished().to_owned(), Tone::Noted),
         None if end.is_known => (past.unfinished().to_owned(), Tone::Odd),
-        // It is further away than is searched for a row; the view of the call shows it.
+        // Its end is beyond the search for a row; the view of the call shows it.
         None => ("...".to_owned(), Tone::Dim),
     })
 }

@@ -45,7 +45,7 @@ impl HistoryPosition {
     }
 }
 
-/// The choices of a person about the contents of the panes.
+/// A person's choices for the contents of the panes.
 #[derive(Clone, Default)]
 pub(crate) struct ViewChoice {
     pub(crate) selected: Option<EntryPath>,

@@ -1,4 +1,4 @@
-//! Conditions: where a run stops.
+//! The conditions at which a run stops.
 
 use std::sync::Arc;
 
@@ -33,15 +33,15 @@ enum Test {
 const FORMS: &str = "path GLOB, kind KIND, agent NAME, tool NAME, failed, /REGEX/, or a predicate over a slice";
 
 impl StopCondition {
-    /// Reads a condition; a predicate in it is over the slices that the registry knows.
+    /// Parses a condition; a predicate may use the slices that the registry knows.
     ///
     /// # Errors
-    /// [`ConditionError`] with the forms that there are.
+    /// [`ConditionError`] with the valid forms.
     pub fn read(text: &str, registry: &Registry) -> Result<Arc<Self>, ConditionError> {
         let text = text.trim();
         let (word, rest) = text.split_once(char::is_whitespace).map_or((text, ""), |(word, rest)| (word, rest.trim()));
         let named = |what: &str| match rest {
-            "" => Err(ConditionError::new(format!("say which {what}: {word} NAME"))),
+            "" => Err(ConditionError::new(format!("name the {what}: {word} NAME"))),
             rest => Ok(rest.to_owned()),
         };
         let test = match word {
@@ -65,25 +65,25 @@ impl StopCondition {
         Ok(Arc::new(Self { text: text.to_owned(), test }))
     }
 
-    /// Returns it as it was written.
+    /// Returns the condition's source text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Tells whether it is about states, and not about events by themselves.
+    /// Returns true if the condition tests states rather than single events.
     pub fn needs_state(&self) -> bool {
         matches!(self.test, Test::State(_))
     }
 
     pub(super) fn holds(&self, state: &State) -> bool {
         match &self.test {
-            // A slice without a JSON form holds nothing.
+            // A slice without a JSON form meets no predicate.
             Test::State(predicate) => predicate.holds(state).unwrap_or(false),
             _ => false,
         }
     }
 
-    /// Tells whether an event meets it; none meets one about states.
+    /// Returns true if an event meets the condition; false for conditions over states.
     pub fn is_met(&self, session: &Session, event: &EventRef<'_>) -> bool {
         match &self.test {
             Test::Path(glob) => path_of(event).is_some_and(|path| glob.fits(&path)),
@@ -97,10 +97,10 @@ impl StopCondition {
     }
 }
 
-/// Tells whether an event changes what is at a path, or the path to it.
+/// Returns true if an event changes the entry at a path, an entry below it, or a parent of it.
 pub fn touches(event: &EventRef<'_>, path: &EntryPath) -> bool {
     path_of(event).is_some_and(|changed| {
-        // A removal takes what is below with it, and so does what takes a directory's place.
+        // A removal also removes everything below, and so does a file that replaces a directory.
         changed == *path || changed.is_below(path) || path.is_below(&changed) && !makes_directory(event)
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::engine::error::{Diagnostic, ErrorKind};
 
-/// A condition that can't be understood.
+/// A malformed condition.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{text}")]
 pub struct ConditionError {

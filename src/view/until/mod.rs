@@ -1,4 +1,4 @@
-//! Runs through a history to the next event that is wanted, or to the next state.
+//! Runs through a history to the next event or state that meets a condition.
 
 mod condition;
 mod error;
@@ -18,18 +18,18 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::state::State;
 
-/// Events that are read at once where a run goes back.
+/// Events to read at once while a run goes backward.
 const STRETCH: u64 = 256;
 
-/// A run through a session's history: forward from after `from` up to `end`, or back from before it down to `end`.
+/// A run through a session's history: forward from after `from` to `end`, or backward from before `from` to `end`.
 pub struct HistoryRun<'a> {
     /// The session, which is only read.
     pub session: &'a Session,
-    /// The position that it leaves.
+    /// The position where it starts, exclusive.
     pub from: Seq,
-    /// The last position that it looks at.
+    /// The last position to test.
     pub end: Seq,
-    /// Hears where it is, and tells whether it goes on.
+    /// Receives the run's position; returns true to continue.
     pub goes_on: &'a dyn Fn(Seq) -> bool,
 }
 
@@ -42,11 +42,11 @@ pub struct Sought {
     pub because: String,
 }
 
-/// A test of an event, with the reason why it is met.
+/// A test of an event; it returns the reason if the event meets it.
 pub type EventTest<'a> = &'a dyn Fn(&EventRef<'_>) -> Option<String>;
 
 impl HistoryRun<'_> {
-    /// Finds the next event that meets one of the conditions, or at which one over states becomes true.
+    /// Finds the next event that meets one of the conditions, or at which a condition over states becomes true.
     pub fn to_stop(&self, conditions: &[Arc<StopCondition>]) -> Result<Option<Sought>, SessionError> {
         match conditions.iter().any(|condition| condition.needs_state()) {
             true => self.by_state(conditions),
@@ -89,7 +89,7 @@ impl HistoryRun<'_> {
         if self.from < self.end {
             return StatePass::begin(self, self.from, conditions)?.next(self.end);
         }
-        // Each stretch is twice as long as the one after it: what has to be folded before it is not folded too often.
+        // Each stretch is twice as long as the last one, so that earlier events are not folded too often.
         let (first, mut until, mut length) = (self.end.max(1) - 1, self.from.saturating_sub(1), STRETCH);
         while until > first && (self.goes_on)(until) {
             let before = until.saturating_sub(length).max(first);

@@ -13,7 +13,7 @@ use crate::view::path_of;
 
 const CONTENT_MAX: usize = 8 << 20;
 
-/// A regular expression and its field: `path:RE`, `content:RE`, `event:RE`, or all of them.
+/// A regular expression and its field: `path:RE`, `content:RE`, `event:RE`, or `RE` for all fields.
 #[derive(Debug)]
 pub struct SearchQuery {
     matcher: Regex,
@@ -29,17 +29,17 @@ enum SearchField {
 }
 
 impl SearchQuery {
-    /// Reads an expression; its case counts where it has capital letters.
+    /// Parses an expression; it is case-sensitive if it has capital letters.
     ///
     /// # Errors
-    /// [`ConditionError`] with what is wrong about it.
+    /// [`ConditionError`] if it is empty or invalid.
     pub fn read(search: &str) -> Result<Self, ConditionError> {
         let places =
             [("path:", SearchField::Paths), ("content:", SearchField::Contents), ("event:", SearchField::Events)];
         let named = places.into_iter().find_map(|(prefix, place)| Some((search.strip_prefix(prefix)?, place)));
         let (pattern, place) = named.unwrap_or((search, SearchField::Anywhere));
         if pattern.is_empty() {
-            return Err(ConditionError::new("give a regular expression"));
+            return Err(ConditionError::new("the regular expression is missing"));
         }
         let matcher = RegexBuilder::new(pattern).case_insensitive(!has_capital(pattern)).multi_line(true).build();
         let matcher = matcher.map_err(|error| ConditionError::pattern("pattern", regex_error(&error)))?;
@@ -50,7 +50,7 @@ impl SearchQuery {
         self.matcher.is_match(bytes)
     }
 
-    /// Tells whether an event, its path or a content of it matches.
+    /// Returns true if an event, its path or one of its contents matches.
     pub fn is_met(&self, session: &Session, event: &EventRef<'_>) -> bool {
         let wants = |place| self.place == SearchField::Anywhere || self.place == place;
         let by_path = || path_of(event).is_some_and(|path| self.matches(path.rooted().as_bytes()));
@@ -64,12 +64,12 @@ impl SearchQuery {
             || wants(SearchField::Contents) && contents(event).iter().any(|digest| self.is_in(session, digest))
     }
 
-    /// Tells whether a text of an event matches, unescaped; long texts are read from their contents.
+    /// Returns true if a text in an event matches, unescaped; long texts are read from their contents.
     fn is_said(&self, session: &Session, event: &Value) -> bool {
         let mut waiting = vec![event];
         while let Some(value) = waiting.pop() {
             let matches = match value {
-                // What names a content is no text.
+                // A digest is not text.
                 Value::String(text) => text.parse::<Digest>().is_err() && self.matches(text.as_bytes()),
                 Value::Array(items) => {
                     waiting.extend(items);

@@ -142,7 +142,7 @@ fn contradicting_commits_stay_until_their_session_is_named() {
     assert_eq!(report.contradictions.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [touched], "{report:?}");
     assert!(report.repaired.is_empty(), "{report:?}");
     let problems = LocalStore::fsck(copy.path(), false).unwrap().problems;
-    assert!(problems[0].what.contains(&format!("event {first} is there twice")), "{problems:?}");
+    assert!(problems[0].what.contains(&format!("event {first} occurs twice")), "{problems:?}");
     let dropped = LocalStore::repair(copy.path(), &[session(77), touched]).unwrap();
     assert_eq!(dropped.repaired.len(), 1, "{dropped:?}");
     open(copy.path());

@@ -213,7 +213,7 @@ fn undo_walks_back_and_redo_forward_naming_each_call() {
     }
     assert!(undo(&repository, &[]).ends_with("[exit 0]"));
     let nothing = undo(&repository, &[]);
-    assert!(nothing.contains("there is nothing to undo") && nothing.ends_with("[exit 3]"), "{nothing}");
+    assert!(nothing.contains("nothing to undo") && nothing.ends_with("[exit 3]"), "{nothing}");
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn undo_takes_external_changes_back_by_name_only() {
     let repository = Repository::with(&[("a.txt", "one\n")]);
     repository.write("a.txt", "mine\n");
     let hint = undo(&repository, &[]);
-    assert!(hint.contains("`undo --external` takes back what changed outside of any call"), "{hint}");
+    assert!(hint.contains("`undo --external` reverts changes from outside of calls"), "{hint}");
     assert!(hint.ends_with("[exit 3]"), "{hint}");
     let undone = undo(&repository, &["--external"]);
     assert!(undone.starts_with("undoes what changed outside of any call, event "), "{undone}");
@@ -240,7 +240,7 @@ fn revert_brings_paths_back_and_removes_nothing() {
     repository.write("src/new.txt", "new\n");
     repository.write("c.txt", "changed\n");
     let revert = |paths: &[&str]| repository.program.run(&[&["revert", "repo", "--at", &at, "-y"], paths].concat());
-    assert!(revert(&["nothing"]).contains("nothing was not there at"), "a path that was not there is refused");
+    assert!(revert(&["nothing"]).contains("nothing did not exist at"), "a path that did not exist is refused");
     assert!(revert(&["src"]).ends_with("[exit 0]"));
     let files = ["src/a.txt", "src/b.txt", "src/new.txt", "c.txt"].map(|path| repository.read(path));
     assert_eq!(files, ["one\n", "two\n", "new\n", "changed\n"]);
@@ -287,7 +287,7 @@ fn undo_names_what_was_kept_by_digest_only() {
     let store = fs::read(repository.program.data().join("journal/00000001.seg")).unwrap_or_default();
     assert!(!store.windows(9).any(|window| window == b"PASSWORD="), "no secret is in the store");
     let told = undo(&repository, &[]);
-    assert!(told.contains("left     .env  its contents before were not kept"), "{told}");
+    assert!(told.contains("left     .env  its earlier contents were not stored"), "{told}");
     assert!(told.ends_with("[exit 1]"), "{told}");
     assert_eq!((repository.read(".env"), repository.read("a.txt")), ("PASSWORD=2\n".into(), "one\n".into()));
 }
@@ -317,7 +317,7 @@ fn undo_keeps_a_new_file_that_nothing_could_bring_back() {
         repository.write("a.txt", "two\n");
     });
     let told = undo(&repository, &[]);
-    assert!(told.contains("left     .env  its present contents were not kept"), "{told}");
+    assert!(told.contains("left     .env  its current contents were not stored"), "{told}");
     assert!(told.ends_with("[exit 1]"), "{told}");
     assert_eq!((repository.read(".env"), repository.read("a.txt")), ("PASSWORD=2\n".into(), "one\n".into()));
 }

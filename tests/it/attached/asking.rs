@@ -41,7 +41,7 @@ fn call_that_was_allowed_is_undone_and_what_changed_before_is_not() {
     done["duration_ms"] = json!(3000);
     repository.claude("PostToolUse", done);
     let undone = repository.program.run(&["undo", "repo", "--yes"]);
-    assert!(undone.contains("left     mine.txt  a person may have changed it meanwhile"), "{undone}");
+    assert!(undone.contains("left     mine.txt  a person may have changed it;"), "{undone}");
     assert!(undone.ends_with("[exit 1]"), "{undone}");
     assert_eq!((repository.read("a.txt"), repository.read("b.txt")), ("one\n".to_owned(), "two\n".to_owned()));
     assert!(repository.has("mine.txt"));
@@ -68,7 +68,7 @@ fn edit_that_was_allowed_is_undone_if_it_alone_changed_the_file() {
         gemini(&repository, "AfterTool", "replace", answer);
     }
     let left = repository.program.run(&["undo", "repo", "--yes"]);
-    assert!(left.contains("left     b.txt  a person may have changed it meanwhile"), "{left}");
+    assert!(left.contains("left     b.txt  a person may have changed it;"), "{left}");
     assert_eq!(repository.read("b.txt"), "x\nEDIT\nz\nthe person's\n");
     let call = runs(&repository).ended[0].call.to_string();
     repository.program.printed(&["undo", "repo", "--call", &call, "--yes"]);
@@ -97,7 +97,7 @@ fn answer_to_a_question_ends_the_doubt_of_a_call() {
     repository.write("a.txt", "by the call\n");
     hook("tool.execute.after", call, json!({ "title": "x", "output": "", "metadata": { "exit": 0 } }));
     let undone = repository.program.run(&["undo", "repo", "--yes"]);
-    assert!(undone.contains("left     mine.txt  a person may have changed it meanwhile"), "{undone}");
+    assert!(undone.contains("left     mine.txt  a person may have changed it;"), "{undone}");
     assert_eq!((repository.read("a.txt"), repository.read("mine.txt")), ("one\n".into(), "the person's\n".into()));
 }
 
@@ -119,7 +119,7 @@ fn command_that_was_allowed_stays_in_doubt_if_nothing_tells_when_it_began() {
     // It is named, and no earlier call is undone in its place.
     let left = repository.program.run(&["undo", "repo", "--yes"]);
     assert!(left.starts_with("undoes #") && left.contains(" bash x by copilot"), "{left}");
-    assert!(left.contains("left     a.txt  a person may have changed it meanwhile"), "{left}");
+    assert!(left.contains("left     a.txt  a person may have changed it;"), "{left}");
     repository.program.printed(&["undo", "repo", "--overwrite", "--yes"]);
     assert_eq!(repository.read("a.txt"), "one\n");
 }
@@ -185,6 +185,6 @@ fn owner_that_ends_during_a_question_leaves_all_changes_in_doubt() {
     repository.write("a.txt", "one\nthe person's\nby the call\n");
     end(&repository);
     let undone = repository.program.run(&["undo", "repo", "--yes"]);
-    assert!(undone.contains("left     a.txt  a person may have changed it meanwhile"), "{undone}");
+    assert!(undone.contains("left     a.txt  a person may have changed it;"), "{undone}");
     assert_eq!(repository.read("a.txt"), "one\nthe person's\nby the call\n");
 }

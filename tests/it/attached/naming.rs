@@ -70,7 +70,7 @@ fn run_selects_what_belongs_to_it() {
     let log = here(&repository, &["log", "--run", "last"]);
     assert!(log.contains("RunPrompted") && log.contains("a.txt") && !log.contains("b.txt"), "{log}");
     assert_eq!(here(&repository, &["diff", "--run", "s1", "--name-only"]), "a.txt\n[exit 0]");
-    assert!(here(&repository, &["diff", "--run", "s2"]).contains("there is no run s2"));
+    assert!(here(&repository, &["diff", "--run", "s2"]).contains("run s2 not found"));
     let found = here(&repository, &["bisect", "--run", "s1", "--backend", "host", "--", "grep", "-q", "two", "a.txt"]);
     assert!(found.contains("the first bad change is event"), "{found}");
     let undone = here(&repository, &["rewind", "--run", "last", "-y"]);
@@ -85,7 +85,7 @@ fn run_selects_what_belongs_to_it() {
 fn rewind_of_an_attached_session_is_an_undo() {
     let repository = with_run();
     let asked = here(&repository, &["rewind", "--to", "4"]);
-    assert!(asked.contains("there is no terminal to ask on"), "{asked}");
+    assert!(asked.contains("no terminal to ask on"), "{asked}");
     assert!(here(&repository, &["rewind", "--to", "4", "--yes"]).ends_with("[exit 0]"));
     assert_eq!(
         (repository.read("a.txt"), repository.read("src/b.txt")),

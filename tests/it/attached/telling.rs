@@ -36,7 +36,7 @@ fn undo_passes_over_calls_in_doubt_and_names_them_once() {
     let passed = &planned["passed"][0];
     assert_eq!((&passed["subject"], &passed["left"][0]["reason"]), (&json!("t3"), &json!("doubtful")));
     let first = undo(&repository, &[]);
-    assert!(first.starts_with(&format!("passes over #{} Bash t3 by claude", passed["call"])), "{first}");
+    assert!(first.starts_with(&format!("skips #{} Bash t3 by claude", passed["call"])), "{first}");
     assert!(first.contains("left     mine.txt") && first.ends_with("[exit 1]"), "{first}");
     assert_eq!((repository.read("a.txt"), repository.read("b.txt")), ("by the first\n".into(), "two\n".into()));
     let second = undo(&repository, &[]);

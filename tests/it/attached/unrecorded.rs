@@ -66,7 +66,7 @@ fn moved_and_uncovered_ignored_files_stay() {
         ("precious, too\n".into(), "build\n".into())
     );
     assert!(undo(&repository, &["--overwrite"]).contains("gone     out/product"));
-    assert!(undo(&repository, &[]).contains("nothing to undo: no call changed files that is not undone"));
+    assert!(undo(&repository, &[]).contains("nothing to undo: each call that changed files is undone"));
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn directories_with_unrecorded_entries_stay_and_are_named() {
     });
     let undone = undo(&repository, &[]);
     for path in ["moved", "a.txt"] {
-        assert!(undone.contains(&format!("left     {path}  it has entries that are not recorded\n")), "{undone}");
+        assert!(undone.contains(&format!("left     {path}  it has unrecorded entries\n")), "{undone}");
     }
     assert_eq!(repository.read("sub/b.txt"), "two\n");
     assert!(repository.has("moved/build/product") && !repository.has("moved/b.txt"));
@@ -175,7 +175,7 @@ fn undo_names_what_a_call_changed_before_it_shut_the_directory() {
     let undone = run(&["undo", "--yes"], &Value::Null);
     assert!(undone.ends_with("[exit 1]"), "{undone}");
     for path in ["d/f.txt", "d/g.txt"] {
-        assert!(undone.contains(&format!("left     {path}  a person may have changed it meanwhile")), "{undone}");
+        assert!(undone.contains(&format!("left     {path}  a person may have changed it;")), "{undone}");
     }
     let advice = undone.split("--call ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
     let forced = run(&["undo", "--call", advice, "--overwrite", "--yes"], &Value::Null);

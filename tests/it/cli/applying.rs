@@ -200,8 +200,8 @@ fn apply_with_conflicts_changes_nothing_until_decided() {
     assert_snapshot!(program.run(&["apply", "kid"]), @"
     conflict  src/gone  dir: file 13 B [id]  session: nothing                 changed here, removed by the child
     conflict  t.txt     dir: file 13 B [id]  session: file 12 B [id]  both changed the same lines
-    error: 2 conflicts to be decided; nothing was changed in [dir]/mine
-    hint: choose with --take PATH for the session's side or --keep PATH for the directory's, which also decide for all below
+    error: 2 conflicts to resolve; nothing was changed in [dir]/mine
+    hint: choose the session's side with --take PATH, or the directory's with --keep PATH, for a file or a directory
     [exit 1]
     ");
     let told = program.output(&["--json", "apply", "kid"]);
@@ -302,9 +302,9 @@ fn dir_that_can_not_be_used_is_refused_with_reason() {
             assert!(told.contains("data directory is there") && !told.contains("panicked"), "{told}");
         }
     }
-    assert!(run(&["--dir", &above]).contains("--dir is for --backend host or container"));
-    assert!(run(&["--backend", "memory", "--dir", &above]).contains("--dir is for --backend host or container"));
-    assert!(run(&["--backend", "host", "--dir", &above, "--copy-on-write"]).contains("is for --backend container"));
+    assert!(run(&["--dir", &above]).contains("--dir requires --backend host or container"));
+    assert!(run(&["--backend", "memory", "--dir", &above]).contains("--dir requires --backend host or container"));
+    assert!(run(&["--backend", "host", "--dir", &above, "--copy-on-write"]).contains("requires --backend container"));
     assert!(run(&["--backend", "podman", "--copy-on-write"]).contains("--dir"));
     let (mine, mounted) = (program.path("theirs").to_string_lossy().into_owned(), program.file("theirs/a", "x"));
     let copied = ["--backend", "podman", "--dir", &mine, "--copy-on-write", "--mount", &mounted.replace("/a", "")];
@@ -322,7 +322,7 @@ fn apply_without_a_directory_is_refused_with_advice() {
         assert!(!told.ends_with("[exit 0]"), "{arguments:?}: {told}");
         told
     };
-    assert!(refused(&["own"]).contains("its changes are there already"));
+    assert!(refused(&["own"]).contains("its changes are already there"));
     let write = r#"{"tool": "write_file", "params": {"file_path": "a", "content": "x"}}"#;
     program.printed(&["run", &program.file("m.jsonl", write), "--session", "mem"]);
     assert!(refused(&["mem"]).contains("did not begin from a directory"));

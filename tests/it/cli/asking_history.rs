@@ -236,7 +236,7 @@ fn history_of_path_follows_renames() {
     [exit 0]
     ");
     assert_snapshot!(program.run(&["history", "w", "nothing"]), @"
-    error: there was no /nothing at any moment up to position 32
+    error: /nothing did not exist at any position up to 32
     hint: `foldspace ls SESSION -R` lists the files
     [exit 3]
     ");

@@ -48,13 +48,13 @@ impl Program {
 fn exec_tty_needs_a_terminal() {
     let program = Program::new().with_files_on_host(&[]);
     insta::assert_snapshot!(program.run(&["exec", "work", "-t", "--", "true"]), @"
-    error: --tty needs a terminal as standard input, which is none here
-    hint: leave out --tty; --stdin passes on what is piped in
+    error: --tty needs a terminal as standard input
+    hint: leave out --tty; --stdin forwards piped input
     [exit 2]
     ");
     insta::assert_snapshot!(program.run(&["show", "work", "1", "--play"]), @"
-    error: there is no recording: the command had no terminal
-    hint: `foldspace exec -t` gives a command one
+    error: no recording: the command had no terminal
+    hint: `foldspace exec -t` runs a command in one
     [exit 1]
     ");
     let told = program.run(&["show", "work", "1", "--speed", "2"]);

@@ -124,9 +124,9 @@ fn bisect_probe_lacks_files_never_kept() {
     let found = program.bisected(&["--good", &good], &["--sh", "--", build]);
     assert_eq!(found["first_bad"].as_u64().unwrap(), program.json(&["history", "bug", "n"])[3]["seq"], "{found}");
     let told = program.run(&["bisect", "bug", "--good", &good, "--", "test", "-e", "out"]);
-    assert!(told.contains("note: 1 entry could not be made again in the probes, such as /out"), "{told}");
+    assert!(told.contains("note: failed to recreate 1 entry in the probes, such as /out"), "{told}");
     let told = program.run(&["bisect", "bug", "--good", &big.to_string(), "--", "test", "-e", "out"]);
-    assert!(told.contains("the probe had not all that was there then: 1 entry could not be made again"), "{told}");
+    assert!(told.contains("the probe is incomplete: failed to recreate 1 entry"), "{told}");
 }
 
 #[test]
@@ -153,10 +153,10 @@ fn bisect_with_skips_names_a_range() {
     assert_eq!(bad, [28, 29, 30, 31, 32, 33].map(|call| 3 * call), "{found}");
     assert_eq!((&found["first_bad"], &found["good"]), (&Value::Null, &json!(81)));
     let told = program.run(&["bisect", "bug", "--sh", "--", &skip(28)]);
-    assert!(told.contains("the first bad change is one of 84, 87, 90, 93, 96, 99: those before"), "{told}");
+    assert!(told.contains("the first bad change is one of 84, 87, 90, 93, 96, 99: all but the last"), "{told}");
     // Where nobody can tell at an end, that is told.
     let told = program.run(&["bisect", "bug", "--", "sh", "-c", "exit 125"]);
-    assert!(told.contains("error: position 1 is not good: the command ends with 125, it can't tell"), "{told}");
+    assert!(told.contains("error: position 1 is not good: the command exited with 125, which skips it"), "{told}");
     let all = "n=$(ls | grep -c state); test $n = 0 || test $n = 40 || exit 125; ! grep -qs BUG *.txt";
     let found = program.bisected(&["--jobs", "4"], &["--sh", "--", all]);
     assert_eq!(found["bad"].as_array().unwrap().len(), 40);
@@ -179,41 +179,41 @@ fn bisect_wrong_arguments_are_refused() {
     assert_snapshot!(told(&["--", "true"]), @"
          1  good  exit 0 in [duration]
        121  good  exit 0 in [duration]
-    error: position 121 is not bad: the command succeeds
-    hint: --bad says where it fails
+    error: position 121 is not bad: the command succeeded
+    hint: set a bad position with --bad
     [exit 1]
     ");
     assert_snapshot!(told(&["--", "sh", "-c", "echo why >&2; exit 3"]), @"
          1  bad   exit 3 in [duration]
-    error: position 1 is not good: the command ends with 3
-    hint: --good says where all is well
+    error: position 1 is not good: the command exited with 3
+    hint: set a good position with --good
       why
     [exit 1]
     ");
     assert_snapshot!(told(&["--good", "9", "--bad", "9", "--", "true"]), @"
     error: the good position, 9, must be before the bad one, 9
-    hint: --good and --bad say where to search
+    hint: --good and --bad set the range
     [exit 2]
     ");
     assert_snapshot!(told(&["--good", "9", "--bad", "10", "--", "true"]), @"
-    error: no file changed between 9 and 10, so nothing there can have made the command fail
+    error: no file changed between 9 and 10, so the command fails for another reason
     hint: `foldspace log --path '**'` shows what changed when
     [exit 3]
     ");
     assert_snapshot!(told(&["--", "no-such-program"]), @"
          1  bad   exit 127 in [duration]
-    error: the command can't be run at position 1: the command ends with 127
-    hint: is the program there, in the probe?
+    error: the command can't be run at position 1: the command exited with 127
+    hint: does the program exist in the probe?
       no-such-program: not found
     [exit 1]
     ");
     assert_snapshot!(told(&["--", "sh", "-c", "exit 200"]), @"
-    error: the search was given up at position 1: the command ends with 200, and codes of 128 and more mean that
+    error: the search was aborted at position 1: the command exited with 200, and exit codes from 128 mean abort
     hint: exit code 125 skips a position
     [exit 1]
     ");
     assert_snapshot!(told(&["--", "rm", "-rf", "/"]), @"
-    error: the command is not allowed: it would remove everything below /, a system directory, the home directory or what is above the workspace: rm -rf /
+    error: the command is not allowed: it would remove everything below /, a system directory, the home directory or a directory above the workspace: rm -rf /
     [exit 1]
     ");
     assert_snapshot!(told(&["--timeout", "0.01", "--", "true"]), @"
@@ -257,7 +257,7 @@ fn bisect_of_predicate_needs_no_workspace() {
        115  does not hold
        116  holds
 
-    the first position at which it holds is event 116
+    the predicate first holds at event 116
     116  [time]  #116 write_file state-39.txt
 
     7 looks, and 2 at the ends, for 121 events between 0 and 121
@@ -265,16 +265,16 @@ fn bisect_of_predicate_needs_no_workspace() {
     ");
     assert_snapshot!(program.run(&["bisect", "bug", "--slice", "Usage.calls > 100"]), @"
     error: the predicate does not hold at position 121
-    hint: it must hold at the bad position and not at the good one; --good and --bad say which they are; where it came and went, `foldspace replay SESSION --until PREDICATE` finds the first place
+    hint: it must hold at the bad position and not at the good one; set them with --good and --bad; if it changed more than once, `foldspace replay SESSION --until PREDICATE` finds the first change
     [exit 1]
     ");
     assert_snapshot!(program.run(&["bisect", "bug", "--slice", "Usage.events > 0", "--good", "5"]), @"
-    error: the predicate holds already at position 5
-    hint: it must hold at the bad position and not at the good one; --good and --bad say which they are
+    error: the predicate already holds at position 5
+    hint: it must hold at the bad position and not at the good one; set them with --good and --bad
     [exit 1]
     ");
     let told = program.run(&["bisect", "bug", "--slice", "Usag.calls > 1"]);
-    let begin = "error: the predicate can't be understood at character 1: there is no slice \"Usag\" (did you mean Usage?); there are ";
+    let begin = "error: invalid predicate at character 1: unknown slice \"Usag\" (did you mean Usage?); slices: ";
     assert!(told.starts_with(begin) && told.contains("VirtualFileSystem") && told.ends_with("[exit 2]"), "{told}");
 }
 

@@ -171,7 +171,7 @@ fn ways_back_name_what_is_not_as_it_was() {
     let budget = ["--keep-file-bytes", "1000", "--backend", "host"];
     program.printed(&[&["run", &script, "--yes", "--session", "work"], &budget[..]].concat());
     let at = program.json_lines(&["log", "work", "--calls"])[0]["finished"].to_string();
-    let lines = "left     big\nnot as it was: 1 entry, which can't be made again\n";
+    let lines = "left     big\nnot as it was: 1 entry, which can't be recreated\n";
     let copied = program.run(&["materialise", "work", "--at", &at, "copy"]);
     assert!(copied.contains(&format!(" to copy\n{lines}")) && copied.ends_with("[exit 1]"), "{copied}");
     let copied = program.output(&["--json", "materialise", "work", "--at", &at, "other"]).stdout;

@@ -101,7 +101,7 @@ fn exec_exit_code_is_the_commands() {
     ");
     assert_snapshot!(program.run(&["exec", "work", "--timeout", "1", "--", "sh", "-c", "echo begun; sleep 60"]), @"
     begun
-    note: it took longer than --timeout allows and was ended
+    note: the command exceeded --timeout and was ended
     [exit 124]
     ");
     assert_snapshot!(program.fed(&["exec", "work", "-i", "--", "tr", "a-z", "A-Z"], b"loud\n"), @"
@@ -118,7 +118,7 @@ fn exec_exit_code_is_the_commands() {
 fn exec_wrong_arguments_are_refused() {
     let program = Program::with_host();
     assert_snapshot!(program.run(&["exec", "work", "--", "rm", "-rf", "/"]), @"
-    error: the command is not allowed: it would remove everything below /, a system directory, the home directory or what is above the workspace: rm -rf /
+    error: the command is not allowed: it would remove everything below /, a system directory, the home directory or a directory above the workspace: rm -rf /
     [exit 1]
     ");
     assert_snapshot!(program.run(&["exec", "work", "--cwd", "none", "--", "ls"]), @r#"
@@ -144,7 +144,7 @@ fn exec_wrong_arguments_are_refused() {
     [exit 2]
     ");
     assert_snapshot!(program.run(&["exec", "work", "-e", "x", "--", "ls"]), @"
-    error: invalid value 'x' for '--env <NAME=VALUE>': give it as NAME=VALUE
+    error: invalid value 'x' for '--env <NAME=VALUE>': expected NAME=VALUE
 
     For more information, try '--help'.
     [exit 2]
@@ -156,12 +156,12 @@ fn exec_on_memory_is_refused() {
     let program = Program::with_story();
     assert_snapshot!(program.run(&["exec", "story", "--", "ls"]), @"
     error: the memory workspace of story has no shell
-    hint: begin a session with `foldspace run --backend host` or `--backend container`
+    hint: start a session with `foldspace run --backend host` or `--backend container`
     [exit 2]
     ");
     assert_snapshot!(program.run(&["shell", "story"]), @"
     error: the memory workspace of story has no shell
-    hint: begin a session with `foldspace run --backend host` or `--backend container`
+    hint: start a session with `foldspace run --backend host` or `--backend container`
     [exit 2]
     ");
 }
@@ -172,7 +172,7 @@ fn run_asks_about_script_commands() {
     let script = program.file("ask.jsonl", r#"{"tool": "shell_execute", "params": {"command": "touch x && make"}}"#);
     assert_snapshot!(program.run(&["run", &script, "--backend", "host"]), @"
         2  error      shell_execute  touch x && make  ( [duration])
-           the command is not allowed: nothing allows make or touch, and there is nobody to ask; allow what is missing (--allow PROGRAM), or have every question answered with yes (--yes)
+           the command is not allowed: nothing allows make or touch, and there is nobody to ask; allow the program (--allow PROGRAM), or answer every question with yes (--yes)
            line 1 of [dir]/ask.jsonl
 
     session ask ([id])
@@ -257,7 +257,7 @@ fn materialise_writes_files_of_any_moment() {
     assert_eq!(std::fs::read(program.path("out/a.txt")).unwrap(), b"one\nzwei\nthree\n");
     assert_eq!(std::fs::read(program.path("out/src/main.rs")).unwrap(), b"fn main() {}\n");
     assert_snapshot!(program.run(&["materialise", "story", &target]), @"
-    error: [dir]/out is not empty; give a directory that is empty or not there
+    error: [dir]/out is not empty; use an empty or new directory
     [exit 2]
     ");
 }
@@ -298,7 +298,7 @@ fn run_in_own_directory_keeps_its_files() {
     ");
     assert_snapshot!(program.run(&["run", &script, "--session", "own", "--backend", "memory"]), @"
     error: session own began with another workspace, on host
-    hint: go on with it without --backend and what belongs to it, or begin another session
+    hint: leave out --backend and its options to continue it, or start another session
     [exit 2]
     ");
     assert_snapshot!(program.run(&["run", &script, "--backend", "host", "--dir", "/nowhere/at/all"]), @"
@@ -306,7 +306,7 @@ fn run_in_own_directory_keeps_its_files() {
     [exit 3]
     ");
     assert_snapshot!(program.run(&["run", &script, "--backend", "memory", "--dir", &program.path("mine").to_string_lossy()]), @"
-    error: --dir is for --backend host or container
+    error: --dir requires --backend host or container
     [exit 2]
     ");
 }
@@ -401,17 +401,17 @@ fn podman_options_that_are_wrong_are_refused() {
     [exit 2]
     ");
     assert_snapshot!(refused(&["--backend", "podman", "--idle-seconds", "soon"]), @"
-    error: invalid value 'soon' for '--idle-seconds <SECS>': give a number of whole seconds, or 0 for never
+    error: invalid value 'soon' for '--idle-seconds <SECS>': expected whole seconds, or 0 for never
 
     For more information, try '--help'.
     [exit 2]
     ");
     assert_snapshot!(refused(&["--backend", "host", "--tmp", "16"]), @"
-    error: --tmp is for --backend container
+    error: --tmp requires --backend container
     [exit 2]
     ");
     assert_snapshot!(refused(&["--overlay", "never"]), @"
-    error: --overlay is for --backend container
+    error: --overlay requires --backend container
     [exit 2]
     ");
 }

@@ -54,15 +54,15 @@ fn help_names_every_command_and_exit_code() {
     let codes = help.split_once("Exit codes:\n").unwrap().1;
     assert_snapshot!(format!("codes:\n{codes}"), @"
     codes:
-        0  all went well
-        1  a call failed; verify, fsck, doctor or materialise has a fault to tell, rerun a difference,
-        merge a conflict; grep or bisect found nothing
-        2  the command, the script or the position is not right
+        0  success
+        1  a call failed; verify, fsck, doctor or materialise found a problem; rerun found
+        differences; merge conflicted; grep or bisect found nothing
+        2  usage error: invalid command, script or position
         3  no such session, path, event or store
-        4  another process has the store
+        4  another process owns the store
         5  the store or the file to import is damaged
         6  the operating system or the container engine refused
-      130  stopped by Ctrl-C, or told to end
+      130  stopped by Ctrl-C or SIGTERM
     ");
 }
 

@@ -55,8 +55,8 @@ fn program_without_command_shows_latest_sessions() {
 fn run_says_when_its_session_goes_on() {
     let program = Program::with_story();
     let script = program.file("more.jsonl", r#"{"tool": "ls"}"#);
-    assert!(!program.run(&["run", &script, "--session", "new"]).contains("goes on"));
-    assert!(program.run(&["run", &script, "--session", "new"]).contains("note: session new goes on after 3 events"));
+    assert!(!program.run(&["run", &script, "--session", "new"]).contains("continues"));
+    assert!(program.run(&["run", &script, "--session", "new"]).contains("note: session new continues after 3 events"));
 }
 
 #[test]

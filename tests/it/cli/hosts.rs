@@ -109,7 +109,7 @@ fn session_is_used_from_each_host_and_moved() {
     let status = other.program.json(&["status"]);
     assert_eq!((status["host"]["name"].as_str(), status["host"]["at"].as_str()), (Some("other"), Some(&*other.at)));
     let unknown = one.program.run(&["move", "shared", "nowhere"]);
-    assert!(unknown.contains(r#"no host "nowhere" is there"#), "{unknown}");
+    assert!(unknown.contains(r#"host "nowhere" not found"#), "{unknown}");
 }
 
 #[test]
@@ -184,14 +184,14 @@ fn second_host_of_a_name_is_refused() {
     let mut second = Program::new();
     second.engine = first.program.engine.clone();
     let refused = second.run(&["serve"]);
-    assert!(refused.contains("has a host one already, in another process"), "{refused}");
+    assert!(refused.contains("already has a host one, in another process"), "{refused}");
 }
 
 #[test]
 fn store_that_can_not_be_shared_is_refused_with_the_reason() {
     let program = Program::with_story();
     for (arguments, reason) in [
-        (&["--store", "nats://127.0.0.1", "sessions"][..], "has a store of its own"),
+        (&["--store", "nats://127.0.0.1", "sessions"][..], "already has a local store"),
         (&["--store", "http://x", "--data", "new", "sessions"], "its scheme is neither nats nor tls"),
         (&["--store", "nats://a?stream=a b", "--data", "new", "sessions"], "letters, digits"),
         (&["--store", "nats://127.0.0.1:1", "--data", "unreached", "serve"], "can't be reached"),
@@ -204,7 +204,7 @@ fn store_that_can_not_be_shared_is_refused_with_the_reason() {
     let other = program.run(&["--store", "nats://127.0.0.1:2", "--data", "unreached", "sessions"]);
     assert!(other.contains("is a copy of the store nats://127.0.0.1:1, not of nats://127.0.0.1:2"), "{other}");
     let named = program.run(&["--data", "unreached", "serve", "--host", "a b"]);
-    assert!(named.contains("is no name of a host"), "{named}");
+    assert!(named.contains("invalid host name"), "{named}");
     let reached = program.run(&["--data", "unreached", "serve", "--at", "ftp://x"]);
-    assert!(reached.contains("is no URL of a host"), "{reached}");
+    assert!(reached.contains("invalid host URL"), "{reached}");
 }

@@ -213,7 +213,7 @@ fn state_lists_and_shows_slices() {
     ");
     assert!(program.run(&["state", "story", "usage"]).contains("entries written"));
     assert_snapshot!(program.run(&["state", "story", "nonsense"]), @r#"
-    error: there is no slice "nonsense"
+    error: unknown slice "nonsense"
     hint: there are VirtualFileSystem, ToolCalls, Usage, Mounts, Commands, Allowances, PodmanWorkspace, Children, Merges, Annotations, AgentRuns, GitWorktree
     [exit 3]
     "#);
@@ -237,8 +237,8 @@ fn ls_and_cat_read_files_of_any_moment() {
     [exit 0]
     ");
     assert_snapshot!(program.run(&["ls", "story", "nothing"]), @"
-    error: there is no /nothing at position 15
-    hint: `foldspace ls SESSION -R` lists the files; --at shows another moment
+    error: /nothing does not exist at position 15
+    hint: `foldspace ls SESSION -R` lists the files; --at selects another position
     [exit 3]
     ");
     assert_snapshot!(program.run(&["cat", "story", "a.txt", "/src/main.rs", "--before", "8"]), @"
@@ -344,12 +344,12 @@ fn diff_prints_patches() {
     [exit 0]
     ");
     assert_snapshot!(program.run(&["diff", "story", "..", "nothing"]), @"
-    error: there is no /nothing at 1 or 15
+    error: /nothing exists neither at 1 nor at 15
     hint: `foldspace ls SESSION -R` lists the files
     [exit 3]
     ");
     assert_snapshot!(program.run(&["diff", "story", "5"]), @"
-    error: invalid value '5' for '[A..B]': give two positions as A..B; either may be left out, as in A.. or ..B
+    error: invalid value '5' for '[A..B]': expected two positions as A..B; either may be left out, as in A.. or ..B
 
     For more information, try '--help'.
     [exit 2]
@@ -380,7 +380,7 @@ fn tools_print_their_parameters() {
     }
     assert!(program.printed(&["tools", "rm"]).contains("\"$schema\""));
     assert_snapshot!(program.run(&["tools", "nothing"]), @r#"
-    error: there is no tool "nothing"
+    error: unknown tool "nothing"
     hint: there are edit_file, env, evaluate_python, execute_script, glob, grep, ls, read_file, rm, shell_execute, which, write_file
     [exit 3]
     "#);

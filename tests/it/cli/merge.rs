@@ -62,7 +62,7 @@ fn merge_combines_changes_of_both() {
     );
     let head = head(&program, "main");
     assert_snapshot!(program.run(&["merge", "worker"]), @"
-    nothing to merge: worker has changed no file since 15
+    nothing to merge: worker has not changed any files since 15
     [exit 0]
     ");
     assert_eq!(super::merge::head(&program, "main"), head);
@@ -76,16 +76,16 @@ fn merge_conflicts_are_shown_and_resolved() {
     assert_snapshot!(program.run(&["merge", "worker"]), @"
     conflict  a.txt      here: file 13 B [id]  child: file 15 B [id]  both changed the same lines
     conflict  old/b.txt  here: file 7 B [id]   child: nothing                 changed here, removed by the child
-    error: 2 conflicts to be decided; nothing was merged into main
-    hint: choose with --ours PATH or --theirs PATH, which also decide for all below; `foldspace cat` shows a file of either session
+    error: 2 conflicts to resolve; nothing was merged into main
+    hint: choose with --ours PATH or --theirs PATH, for a file or a directory; `foldspace cat` shows a file of either session
     [exit 1]
     ");
     assert_snapshot!(program.run(&["merge", "worker", "--ours", "old", "--theirs", "n"]), @"
     conflict  a.txt      here: file 13 B [id]  child: file 15 B [id]  both changed the same lines
     ours      old/b.txt  here: file 7 B [id]   child: nothing                 changed here, removed by the child
-    note: /n: nothing is in conflict there, so nothing was chosen
-    error: 1 conflict to be decided; nothing was merged into main
-    hint: choose with --ours PATH or --theirs PATH, which also decide for all below; `foldspace cat` shows a file of either session
+    note: /n: no conflict there to resolve
+    error: 1 conflict to resolve; nothing was merged into main
+    hint: choose with --ours PATH or --theirs PATH, for a file or a directory; `foldspace cat` shows a file of either session
     [exit 1]
     ");
     assert_snapshot!(program.run(&["merge", "worker", "--ours", "/", "--theirs", "a.txt"]), @"
@@ -119,15 +119,15 @@ fn merge_dry_run_with_conflict_lists_the_rest() {
     let program =
         program(own, "sed -i s/3/theirs/ a.txt; echo n > n; mkdir -p .git; echo 2 > .git/index; echo 2 > m.pyc");
     assert_snapshot!(program.run(&["merge", "worker", "--dry-run"]), @"
-    conflict  .git/index  here: file 2 B [id]   child: file 2 B [id]   both made it, with other contents
+    conflict  .git/index  here: file 2 B [id]   child: file 2 B [id]   both created it, with different contents
     conflict  a.txt       here: file 13 B [id]  child: file 15 B [id]  both changed the same lines
 
-    what else would be merged, once that is decided:
+    also to be merged, once the conflicts are resolved:
     added  n  from 15
-    note: /m.pyc: generated, and changed on both sides; it stays as it is here
-    note: git makes these again: --ours .git/index
-    error: 2 conflicts to be decided; nothing was merged into main
-    hint: choose with --ours PATH or --theirs PATH, which also decide for all below; `foldspace cat` shows a file of either session
+    note: /m.pyc: generated, and changed on both sides; the parent's version stays
+    note: git regenerates these: --ours .git/index
+    error: 2 conflicts to resolve; nothing was merged into main
+    hint: choose with --ours PATH or --theirs PATH, for a file or a directory; `foldspace cat` shows a file of either session
     [exit 1]
     ");
     assert!(!program.run(&["merge", "worker"]).contains("added"), "nothing is merged");
@@ -141,7 +141,7 @@ fn merge_takes_globs_and_refuses_what_fits_nothing() {
     let program = program(&made("1"), &made("2"));
     let refused = program.run(&["merge", "worker", "--ours", "l", "--theirs", "*.htm"]);
     assert_snapshot!(refused, @"
-    error: no entry of either side fits `*.htm`; correct this path or glob, or leave it out
+    error: no entry of either side matches `*.htm`; correct this path or glob, or omit it
     [exit 2]
     ");
     let invalid = program.run(&["merge", "worker", "--generated", "r/{"]);
@@ -195,18 +195,18 @@ fn merge_json_tells_the_same() {
 fn merge_wrong_arguments_are_refused() {
     let program = program("true", "echo n > n");
     assert_snapshot!(program.run(&["merge", "main"]), @"
-    error: session main began by itself: it has no parent
+    error: session main has no parent
     hint: `foldspace clone` makes children; `foldspace tree` shows them
     [exit 2]
     ");
     assert_snapshot!(program.run(&["merge", "main", "--into", "worker"]), @"
-    error: session main does not come from session worker, so there is nothing to merge it by
-    hint: `foldspace tree` shows what comes from what
+    error: session main does not descend from session worker: they share no base to merge from
+    hint: `foldspace tree` shows parents and children
     [exit 2]
     ");
     assert_snapshot!(program.run(&["merge", "worker", "--into", "worker"]), @"
-    error: session worker can't be merged into itself: what is done in it, by whoever shares it, is there already
-    hint: `foldspace tree` shows what comes from what
+    error: session worker can't be merged into itself: agents that share a session share its changes
+    hint: `foldspace tree` shows parents and children
     [exit 2]
     ");
     assert_snapshot!(program.run(&["merge", "worker", "--ours", "a", "--theirs", "/a"]), @"
@@ -223,14 +223,14 @@ fn merge_wrong_arguments_are_refused() {
     [exit 3]
     "#);
     assert_snapshot!(program.run(&["merge", "main", "--into", "main"]), @"
-    error: session main can't be merged into itself: what is done in it, by whoever shares it, is there already
-    hint: `foldspace tree` shows what comes from what
+    error: session main can't be merged into itself: agents that share a session share its changes
+    hint: `foldspace tree` shows parents and children
     [exit 2]
     ");
     program.printed(&["remove", "main", "--yes"]);
     assert_snapshot!(program.run(&["merge", "worker"]), @"
     error: the parent of worker, main, was removed
-    hint: say with --into into which session further up it is to be merged
+    hint: name another ancestor to merge into with --into
     [exit 3]
     ");
 }

@@ -44,7 +44,7 @@ fn rewind_into_a_commit_names_nearest_positions() {
     let before = held(&program);
     for arguments in [&["--to", "4"][..], &["--to", "4", "--force"], &["--to", "4", "--force", "--dry-run"]] {
         allow_duplicates!(assert_snapshot!(program.run(&[&["rewind", "own"], arguments].concat()), @"
-        error: position 4 is inside what was recorded at once; go to 1 or to 5
+        error: position 4 is inside a commit; use 1 or 5
         hint: --to 1 is before it, --to 5 after it; `--at` shows files there, too
         [exit 3]
         "));
@@ -66,11 +66,11 @@ fn rewind_before_the_start_keeps_own_directory() {
     let before = held(&program);
     for to in ["1", "0"] {
         allow_duplicates!(assert_snapshot!(program.run(&["rewind", "own", "--to", to]), @"
-        error: 4 entries would be removed that the directory held before the session began; nothing was done:
+        error: 4 entries would be removed that the directory had before the session began; nothing was done:
           .git
           src
           and 2 entries below
-        hint: --force removes that; `foldspace rewind own --to 11` brings it back
+        hint: --force removes them; `foldspace rewind own --to 11` restores them
         [exit 1]
         "));
     }
@@ -101,7 +101,7 @@ fn clone_into_a_commit_begins_before_it() {
     let program = with_files();
     assert_snapshot!(program.run(&["clone", "own", "--at", "4", "--name", "kid"]), @"
     session kid ([id]) is own as of event 1
-    note: event 4 is inside what was recorded at once, so the fork begins before that, after event 1
+    note: event 4 is inside a commit, so the fork starts before it, after event 1
     [exit 0]
     ");
     assert_eq!(program.printed(&["ls", "kid", "-R"]), "");

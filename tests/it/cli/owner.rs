@@ -29,7 +29,7 @@ fn data_that_is_a_file_is_refused() {
     let file = program.file("store", "text");
     for line in [&["sessions"][..], &["log", "x"], &["status"], &["run", "-"]] {
         let told = program.run(&[&["--data", &file], line].concat());
-        assert!(told.contains("is no directory, so no store can be there") && told.ends_with("[exit 2]"), "{told}");
+        assert!(told.contains("is not a directory") && told.ends_with("[exit 2]"), "{told}");
     }
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "text");
 }
@@ -38,7 +38,7 @@ fn data_that_is_a_file_is_refused() {
 fn owner_is_started_once_and_has_nothing_of_its_starter() {
     let program = Program::new().through_owner();
     let looked = program.run(&["sessions"]);
-    assert!(looked.contains("there is no store") && program.owners().is_empty(), "{looked}");
+    assert!(looked.contains("no store found") && program.owners().is_empty(), "{looked}");
     // Its end closes the pipe: the owner does not have it.
     program.printed(&["run", &program.file("box.jsonl", ""), "--backend", "host"]);
     let owners = program.owners();
@@ -187,7 +187,7 @@ fn owner_of_another_version_ends_once_it_is_unused() {
     stream.write_all(head.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 409") && answer.contains("is another version"), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 409") && answer.contains("a different version"), "{answer}");
     assert!(answer.contains("`foldspace stop` ends it now"), "{answer}");
     assert_eq!(program.owners(), first, "it is used");
     drop(slow);
@@ -237,7 +237,7 @@ fn store_of_program_that_serves_nobody_is_busy() {
     let refused = program.run(&["run", &script, "--session", "story"]);
     let own = format!("process {}", std::process::id());
     assert!(refused.contains(&own) && refused.ends_with("[exit 4]"), "{refused}");
-    assert!(program.printed(&["status"]).contains("has the store, and serves nobody"));
+    assert!(program.printed(&["status"]).contains("has the store, and accepts no clients"));
     assert!(program.printed(&["ls", "story"]).contains("src/"));
     sessions.close();
 }
@@ -255,7 +255,7 @@ fn socket_left_behind_is_no_owner() {
     program.printed(&["stop"]);
     std::fs::write(&socket, "a person's file").unwrap();
     let refused = program.run(&["exec", "box", "--", "true"]);
-    assert!(refused.contains("something else is at that path"), "{refused}");
+    assert!(refused.contains("another file is at that path"), "{refused}");
     assert_eq!(std::fs::read(&socket).unwrap(), b"a person's file");
     std::fs::remove_file(socket).unwrap();
 }

@@ -56,7 +56,7 @@ fn position_for_fork_names_allowed_seqs() {
     let program = Program::with_story();
     assert_snapshot!(program.run(&["clone", "story", "--at", "0"]), @"
     error: a fork has at least the first event of its session
-    hint: the earliest is --at 1
+    hint: the earliest position is --at 1
     [exit 3]
     ");
     assert_snapshot!(program.run(&["what-if", "story", "--script", "-"]), @"
@@ -85,7 +85,7 @@ fn position_that_is_none_is_refused() {
     [exit 3]
     ");
     assert_snapshot!(program.run(&["ls", "story", "--at", "-99"]), @"
-    error: there is nothing 99 events ago: the session has 15
+    error: 99 events ago is before the first event: the session has 15 events
     [exit 3]
     ");
     assert_snapshot!(program.run(&["ls", "story", "--before", "1"]), @"

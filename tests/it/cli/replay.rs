@@ -16,8 +16,8 @@ use crate::rig::{Program, Running, eventually};
 fn replay_without_terminal_prints_hint() {
     let program = Program::with_story();
     assert_snapshot!(program.run(&["replay", "story"]), @"
-    error: the debugger needs a terminal, and there is none
-    hint: say what to do: --step N, --until CONDITION, --show WHAT; --help has all
+    error: the debugger needs a terminal
+    hint: without one, use --step N, --until CONDITION, --show WHAT; see --help
     [exit 2]
     ");
 }
@@ -44,13 +44,13 @@ fn replay_reports_missing_things() {
     let program = Program::with_story();
     for (wrong, code, words) in [
         (&["--diff", "1..99"][..], 3, "the session has no position 99"),
-        (&["--diff", "-99.."], 3, "there is nothing 99 events ago: the session has 15"),
+        (&["--diff", "-99.."], 3, "99 events ago is before the first event: the session has 15 events"),
         (&["--diff", "story@99..1"], 3, "the session has no position 99"),
         (&["--diff", "story@x..1"], 2, "no position: story@x; give NAME@SEQ, such as story@15"),
-        (&["--show", "file", "nope"], 3, "there is no /nope at position 15"),
+        (&["--show", "file", "nope"], 3, "/nope does not exist at position 15"),
         (&["--show", "nope"], 2, "--show can't show \"nope\""),
         (&["--search", "("], 2, "the pattern can't be understood: unclosed group"),
-        (&["--until", "Usage.calls matches \"(\""], 2, "this is no regular expression: unclosed group;"),
+        (&["--until", "Usage.calls matches \"(\""], 2, "invalid regular expression: unclosed group;"),
         (&["--until", ""], 2, "a value is required for '--until <CONDITION>'"),
         (&["--search", ""], 2, "a value is required for '--search <REGEX>'"),
         (&["--changes", ""], 2, "a value is required for '--changes <PATH>'"),
@@ -255,7 +255,7 @@ fn replay_asks_before_it_forks_or_rewinds() {
     assert!(!debugger.is_raw());
     debugger.type_in("y\n");
     debugger.wait_for("is story as of event 10", 1);
-    debugger.wait_for("Enter leads back", 1);
+    debugger.wait_for("press Enter to return", 1);
     debugger.type_in("\n");
     see(&debugger, "done: ");
     assert!(debugger.is_raw());
@@ -275,7 +275,7 @@ fn replay_asks_before_it_forks_or_rewinds() {
     debugger.type_in("y\n");
     debugger.wait_for("is back at 10", 1);
     // What is typed before is thrown away.
-    debugger.wait_for("Enter leads back", 2);
+    debugger.wait_for("press Enter to return", 2);
     debugger.type_in("\n");
     see(&debugger, " of 18");
     debugger.type_in("q");
@@ -327,7 +327,7 @@ fn replay_without_name_asks_which_session() {
     none.type_in("\u{1b}");
     assert_eq!(none.end(), 130);
     let told = program.run(&["replay"]);
-    assert!(told.starts_with("error: no session is named, and there are 2"), "{told}");
+    assert!(told.starts_with("error: no session named: the store has 2"), "{told}");
 }
 
 #[test]

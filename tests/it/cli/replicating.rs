@@ -66,7 +66,7 @@ fn serve_copies_to_a_server_that_fails_and_recovers() {
         write(&serving, &format!("{fault:?}"));
         if !matches!(fault, Fault::Slow(_)) {
             eventually("the status tells", || replication(&serving)["problem"].is_string());
-            assert!(program.printed(&["status"]).contains("it is tried again"));
+            assert!(program.printed(&["status"]).contains("; retrying"));
             let figures = serving.ask("GET", "/metrics", None).1;
             assert!(figures.as_str().unwrap().contains("\nfoldspace_replication_failing 1\n"));
             s3.set(Fault::None);
@@ -110,11 +110,11 @@ fn failures_of_the_storage_are_named() {
     let program = Program::with_story();
     insta::assert_snapshot!(output(&program, &s3, &["replicate", "--once", "--to", "s3://nowhere/x"]), @r"
     error: can't list pieces in s3://nowhere/x: 404 Not Found: NoSuchBucket: The specified bucket does not exist
-    hint: AWS_ENDPOINT, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY say how S3 is reached, SSL_CERT_FILE which certificates are trusted
+    hint: AWS_ENDPOINT, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY configure S3, SSL_CERT_FILE names trusted certificates
     [exit 6]
     ");
     insta::assert_snapshot!(output(&program, &s3, &["restore", "--from", "s3://bucket/nothing", "--data", "there"]), @r"
-    error: there is no copy in s3://bucket/nothing
+    error: no copy found in s3://bucket/nothing
     [exit 3]
     ");
     for (name, value) in [("AWS_ENDPOINT", "host:9000"), ("AWS_REGION", "a b"), ("AWS_ACCESS_KEY_ID", "key\n")] {
@@ -123,14 +123,14 @@ fn failures_of_the_storage_are_named() {
         assert!(said.contains(&format!("copy: {name} ")) && said.ends_with("[exit 2]"), "{said}");
     }
     insta::assert_snapshot!(output(&program, &s3, &["replicate", "--once", "--to", "s3://b b/x"]), @r"
-    error: s3://b b/x can't be used for a copy: the name of a bucket has letters, digits, dots and hyphens
-    hint: AWS_ENDPOINT, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY say how S3 is reached, SSL_CERT_FILE which certificates are trusted
+    error: can't use s3://b b/x for a copy: a bucket name consists of letters, digits, dots and hyphens
+    hint: AWS_ENDPOINT, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY configure S3, SSL_CERT_FILE names trusted certificates
     [exit 2]
     ");
     let within = format!("file://{}", program.data().join("copy").display());
     insta::assert_snapshot!(program.run(&["replicate", "--once", "--to", &within]), @r"
-    error: file://[dir]/data/copy can't be used for a copy: it is in the data directory, and would be lost with it
-    hint: give s3://BUCKET/PREFIX, or file:///DIRECTORY
+    error: can't use file://[dir]/data/copy for a copy: it is in the data directory, and would be lost with it
+    hint: use s3://BUCKET/PREFIX or file:///DIRECTORY
     [exit 2]
     ");
     std::fs::write(program.path("full"), "").unwrap();
@@ -167,17 +167,17 @@ fn restore_names_what_is_wrong() {
     let place = program.path("restored").to_string_lossy().into_owned();
     let restore = |arguments: &[&str]| program.run(&[&["restore", "--data", &place][..], arguments].concat());
     insta::assert_snapshot!(program.run(&["restore", "--from", &to]), @r#"
-    error: [dir]/data has a store already
-    hint: give a directory without one: --data DIR
+    error: [dir]/data already has a store
+    hint: choose another directory: --data DIR
     [exit 2]
     "#);
     insta::assert_snapshot!(restore(&["--from", &nowhere]), @r#"
-    error: there is no copy in file://[dir]/nowhere
+    error: no copy found in file://[dir]/nowhere
     [exit 3]
     "#);
     insta::assert_snapshot!(restore(&["--from", "ftp://host/x"]), @r#"
-    error: ftp://host/x can't be used for a copy: it is neither s3:// nor file:///
-    hint: give s3://BUCKET/PREFIX, or file:///DIRECTORY
+    error: can't use ftp://host/x for a copy: it is neither s3:// nor file:///
+    hint: use s3://BUCKET/PREFIX or file:///DIRECTORY
     [exit 2]
     "#);
     insta::assert_snapshot!(restore(&["--from", &to, "--at", "2001-01-01T00:00:00Z"]), @r#"
@@ -185,7 +185,7 @@ fn restore_names_what_is_wrong() {
     [exit 3]
     "#);
     insta::assert_snapshot!(restore(&["--from", &to, "--at", "tomorrow"]), @r#"
-    error: invalid value 'tomorrow' for '--at <TIME>': give a moment, as 2025-01-31T[time]Z, or how long ago, as 10m
+    error: invalid value 'tomorrow' for '--at <TIME>': expected a time, such as 2025-01-31T[time]Z, or an age, such as 10m
 
     For more information, try '--help'.
     [exit 2]
@@ -194,8 +194,8 @@ fn restore_names_what_is_wrong() {
     let whole = std::fs::read(&piece).unwrap();
     std::fs::write(&piece, &whole[1..]).unwrap();
     insta::assert_snapshot!(restore(&["--from", &to]), @r#"
-    error: the copy in file://[dir]/copy is damaged: segment 1: 00000001-00000001 does not fit its digest
-    hint: where its store still is: delete the copy, then run `foldspace replicate` again
+    error: the copy in file://[dir]/copy is damaged: segment 1: 00000001-00000001 does not match its digest
+    hint: if the store still exists, delete the copy, then run `foldspace replicate` again
     [exit 5]
     "#);
     std::fs::write(&piece, &whole).unwrap();

@@ -98,7 +98,7 @@ fn rerun_on_other_backend_reports_differences() {
        13    10  same      read_file   missing
        15    12  same      edit_file   in
 
-    files at the end, from the recorded session's to these:
+    differences of the files at the end, from recorded to rerun:
     shown above with their calls: out
 
     5 calls: 1 diverged; 1 entry differs
@@ -193,8 +193,8 @@ fn rerun_wrong_arguments_run_nothing() {
         ("", "EOF"),
         ("{\"texts\": 1}", "invalid type"),
         ("{\"text\": []}", "unknown field `text`"),
-        ("{\"texts\": [{\"pattern\": \"(\", \"replace\": \"\"}]}", "the pattern \"(\" is not right"),
-        ("{\"ignore_paths\": [\"a{\"]}", "the pattern \"a{\" is not right"),
+        ("{\"texts\": [{\"pattern\": \"(\", \"replace\": \"\"}]}", "invalid pattern \"(\""),
+        ("{\"ignore_paths\": [\"a{\"]}", "invalid pattern \"a{\""),
     ] {
         let told = program.run(&["rerun", "work", "--rules", &rules(text)]);
         assert!(told.contains(words) && told.ends_with("[exit 2]"), "{text}: {told}");

@@ -50,7 +50,7 @@ fn rewind_in_memory_goes_back_and_forth() {
     assert_eq!(program.printed(&["cat", "story", "a.txt"]), "one\ntwo\nthree\n");
     assert_eq!(program.printed(&["ls", "story", "-R"]), "a.txt\n");
     assert_snapshot!(program.run(&["rewind", "story", "--to", "4"]), @"
-    session story is as it was at 4; there is nothing to do
+    nothing to do: session story is already as it was at 4
     [exit 0]
     ");
     assert!(program.run(&["rewind", "story", "--to", "15"]).ends_with("[exit 0]"));
@@ -96,7 +96,7 @@ fn rewind_over_drift_needs_force() {
     assert_snapshot!(program.run(&["rewind", "work", "--to", &to]), @"
     error: 1 entry changed in the workspace outside of any call; nothing was done:
       c
-    hint: --force records that first, so that it can be had again; or make a call, which records it, too
+    hint: --force records these changes first, so that they can be restored; any call records them, too
     [exit 1]
     ");
     let output = program.output(&["--json", "rewind", "work", "--to", &to]);

@@ -74,7 +74,7 @@ fn run_stops_at_unexpected_failure() {
            line 1 of [dir]/wrong.jsonl
 
     session wrong ([id])
-      calls    5: 0 ok, 1 went wrong, 4 not made; stopped at line 1, --keep-going goes on
+      calls    5: 0 ok, 1 went wrong, 4 not made; stopped at line 1, --keep-going continues
       events   3
       files    0 in 0 directories, 0 B
       time [duration]
@@ -129,7 +129,7 @@ fn run_checks_script_first() {
     [exit 2]
     "#);
     assert_snapshot!(run(b"# \xff\n"), @r#"
-    error: line 1 of [dir]/bad.jsonl: it is not UTF-8: byte 3 of it makes no sense
+    error: line 1 of [dir]/bad.jsonl: not UTF-8: byte 3 is invalid
     hint: a line is one JSON object: {"tool": ..., "params": {...}}; nothing was run
     [exit 2]
     "#);
@@ -139,12 +139,12 @@ fn run_checks_script_first() {
     [exit 2]
     "#);
     assert_snapshot!(run(&[b"{\"tool\": \"".as_slice(), &[b'x'; 9 << 20]].concat()), @r#"
-    error: line 1 of [dir]/bad.jsonl: it has more than 8.0 MiB
+    error: line 1 of [dir]/bad.jsonl: longer than 8.0 MiB
     hint: a line is one JSON object: {"tool": ..., "params": {...}}; nothing was run
     [exit 2]
     "#);
     assert_snapshot!(program.run(&["run", "nothing.jsonl"]), @"
-    error: there is no file nothing.jsonl
+    error: no such file: nothing.jsonl
     [exit 3]
     ");
     assert_snapshot!(program.run(&["run", "."]), @"
@@ -217,7 +217,7 @@ fn run_mount_is_copied_once_from_allowed_root() {
       foldspace log m --calls
       foldspace diff m 3..
       foldspace ls m -R --at 3
-    note: session m goes on after 3 events
+    note: session m continues after 3 events
     note: the workspace is not new; the mounts were not copied again
     [exit 0]
     ");
@@ -270,7 +270,7 @@ fn run_mount_roots_come_from_environment() {
     ");
     assert!(fenced(&["--mount", "fence/b"]).ends_with("[exit 0]"));
     assert_snapshot!(fenced(&["--mount", "tree", "--allow-root", "tree"]), @"
-    error: FOLDSPACE_MOUNT_ROOTS says what may be mounted; --allow-root can't
+    error: --allow-root can't be combined with FOLDSPACE_MOUNT_ROOTS
     hint: leave out --allow-root, or unset FOLDSPACE_MOUNT_ROOTS
     [exit 2]
     ");
@@ -304,7 +304,7 @@ fn run_without_writable_data_fails() {
     let program = Program::new();
     let (script, file) = (program.file("s.jsonl", STORY), program.file("a-file", ""));
     assert_snapshot!(program.run(&["--data", &file, "run", &script]), @"
-    error: [dir]/a-file is no directory, so no store can be there
+    error: [dir]/a-file is not a directory
     hint: --data or FOLDSPACE_DATA names the directory of the store
     [exit 2]
     ");

@@ -91,7 +91,7 @@ fn serve_tcp_token_is_private() {
     let told = serving.line();
     let path = program.data().join("http.token");
     let token = std::fs::read_to_string(&path).unwrap();
-    assert_eq!(told, format!("its token is in {}", path.display()), "it may be a journal that others read");
+    assert_eq!(told, format!("the token is in {}", path.display()), "it may be a journal that others read");
     assert_eq!(token.trim().len(), 64);
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let get =

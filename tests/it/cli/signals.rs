@@ -37,8 +37,8 @@ fn exec_output_to_full_device_fails() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let output = program.command(&["exec", "work", "--", "echo", "hello"]).stdout(full).output().unwrap();
     assert_snapshot!(told(&output), @"
-    error: can't write what the command printed: No space left on device (os error 28)
-    hint: the command has run and is recorded; `foldspace show` has what was kept of its output
+    error: failed to write the command's output: No space left on device (os error 28)
+    hint: the command has run and is recorded; `foldspace show` has the recorded output
     [exit 6]
     ");
     assert_eq!(program.json_lines(&["log", "work", "--calls"])[0]["status"], "ok");

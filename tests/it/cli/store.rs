@@ -10,8 +10,8 @@ use crate::rig::{Program, told};
 fn read_commands_create_no_store() {
     let program = Program::new();
     assert_snapshot!(program.run(&["sessions"]), @"
-    error: there is no store in [dir]/data
-    hint: `foldspace run` makes one; --data or FOLDSPACE_DATA says where
+    error: no store found in [dir]/data
+    hint: `foldspace run` creates one; --data or FOLDSPACE_DATA names its directory
     [exit 3]
     ");
     for arguments in [
@@ -48,8 +48,8 @@ fn data_directory_follows_option_and_environment() {
     assert!(program.path("it's here/journal").is_dir());
     assert!(told.contains(r"--data 'it'\''s here' log s --calls"), "{told}");
     assert_snapshot!(run(&[("XDG_DATA_HOME", "not/absolute")], &[]), @"
-    error: there is no place for data: neither HOME nor XDG_DATA_HOME is set
-    hint: say where with --data DIR or FOLDSPACE_DATA
+    error: no data directory: neither HOME nor XDG_DATA_HOME is set
+    hint: name one with --data DIR or FOLDSPACE_DATA
     [exit 2]
     ");
 }
@@ -70,7 +70,7 @@ fn export_and_import_round_trip() {
     ");
     assert!(there(&["log", "story"]) == program.run(&["log", "story"]), "the history is the same");
     let inside = there(&["rewind", "story", "--to", "3"]);
-    assert!(inside.contains("position 3 is inside what was recorded at once; go to 2 or to 4"), "{inside}");
+    assert!(inside.contains("position 3 is inside a commit; use 2 or 4"), "{inside}");
     assert_eq!(inside, program.run(&["rewind", "story", "--to", "3"]));
     assert!(there(&["diff", "story", ".."]) == program.run(&["diff", "story", ".."]));
     assert!(there(&["import", "story.fold"]).ends_with("[exit 0]"), "once more is no harm");
@@ -78,12 +78,12 @@ fn export_and_import_round_trip() {
     assert!(there(&["rewind", "story", "--to", "7"]).ends_with("[exit 0]"));
     program.printed(&["export", "story", "longer.fold"]);
     assert_snapshot!(there(&["import", "longer.fold"]), @"
-    error: session [session] is here already and has another history from event 16 on
-    hint: nothing was changed; `foldspace remove` what is here, or import into another store (--data)
+    error: session [session] exists already, with another history from event 16 on
+    hint: nothing was changed; `foldspace remove` the existing session, or import into another store (--data)
     [exit 1]
     ");
     let renamed = there(&["import", "story.fold", "--name", "tale"]);
-    assert!(renamed.contains("note: the session was here already and is called story"), "{renamed}");
+    assert!(renamed.contains("note: the session already exists and is called story"), "{renamed}");
     let other = |arguments: &[&str]| program.run(&[&["--data", "other"], arguments].concat());
     assert_snapshot!(other(&["import", "story.fold", "--name", "tale"]), @"
     tale: 15 events, 3 contents, 2.0 KiB read, 15 events were new
@@ -109,7 +109,7 @@ fn import_of_other_file_is_refused() {
         assert!(program.run(&["--data", "there", "import", bad]).ends_with("[exit 5]"), "{bad}");
     }
     assert_snapshot!(program.run(&["import", "nothing.fold"]), @"
-    error: there is no file nothing.fold
+    error: no such file: nothing.fold
     [exit 3]
     ");
     assert_snapshot!(program.run(&["export", "story", "no/such/place"]), @"
@@ -122,7 +122,7 @@ fn import_of_other_file_is_refused() {
     ");
     program.printed(&["--data", "taken", "run", &program.file("story.jsonl", "")]);
     assert_snapshot!(program.run(&["--data", "taken", "import", "story.fold"]), @r#"
-    error: there is a session called "story" already
+    error: a session called "story" exists already
     hint: give it another name with --name
     [exit 2]
     "#);
@@ -184,7 +184,7 @@ fn gc_frees_space_of_removed_session() {
     let program = Program::with_story();
     program.printed(&["run", &program.file("other.jsonl", "")]);
     assert_snapshot!(program.run(&["remove", "story"]), @"
-    error: there is no terminal to ask on: remove session story ([id]) with its 15 events for good?
+    error: no terminal to ask on: remove session story ([id]) with its 15 events for good?
     hint: --yes removes it without asking
     [exit 2]
     ");
@@ -230,14 +230,14 @@ fn remove_names_children() {
     let program = Program::with_story();
     program.printed(&["clone", "story", "--name", "one"]);
     assert_snapshot!(program.run(&["remove", "story"]), @"
-    error: there is no terminal to ask on: remove session story ([id]) with its 16 events for good? (its child one stays, and keeps its past)
+    error: no terminal to ask on: remove session story ([id]) with its 16 events for good? (its child one remains, with its history)
     hint: --yes removes it without asking
     [exit 2]
     ");
     program.printed(&["clone", "story", "--name", "two", "--isolation", "full"]);
     assert_snapshot!(program.run(&["remove", "story", "--yes"]), @"
     removed story ([id]), 17 events; `gc` frees its space
-    its children one and two stay, and keep their past
+    its children one and two remain, with their history
     [exit 0]
     ");
     program.printed(&["clone", "one", "--name", "three"]);

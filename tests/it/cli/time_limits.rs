@@ -37,9 +37,12 @@ fn shell_timeout_ends_a_line_and_says_so() {
     let program = Program::with_host_session();
     let lines = b"echo one; sleep 60; echo two\necho next\n";
     let typed = program.fed(&["shell", "work", "--timeout", "1"], lines);
-    assert_eq!(typed, "one\nnext\nit took longer than --timeout allows and was ended\n[exit 0]");
+    assert_eq!(typed, "one\nnext\nthe command exceeded --timeout and was ended\n[exit 0]");
     let refused = program.fed(&["shell", "work", "--timeout", "0"], lines);
-    assert!(refused.contains("give a number of seconds from 1 to 86400") && refused.ends_with("[exit 2]"), "{refused}");
+    assert!(
+        refused.contains("expected a number of seconds from 1 to 86400") && refused.ends_with("[exit 2]"),
+        "{refused}"
+    );
 }
 
 #[test]

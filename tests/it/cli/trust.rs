@@ -37,11 +37,11 @@ fn session_of_newer_program_is_not_opened() {
     let script = program.file("more.jsonl", r#"{"tool": "ls"}"#);
     for refused in [&["exec", name, "--", "ls"][..], &["shell", name], &["run", &script, "--session", name]] {
         let told = program.run(refused);
-        assert!(told.contains("how session") && told.ends_with("[exit 5]"), "{refused:?}: {told}");
+        assert!(told.contains("the first event of session") && told.ends_with("[exit 5]"), "{refused:?}: {told}");
     }
     assert_eq!(program.json_lines(&["log", name]).len(), 1, "nothing was added to it");
     let removed = program.run(&["remove", name, "--yes"]);
-    assert!(removed.contains("its files are left") && removed.ends_with("[exit 0]"), "{removed}");
+    assert!(removed.contains("its files remain") && removed.ends_with("[exit 0]"), "{removed}");
 }
 
 #[test]
@@ -79,12 +79,12 @@ fn imported_session_gets_no_host_access() {
     let there = |arguments: &[&str]| program.run(&[&["--data", "there", "import"], arguments].concat());
     assert_snapshot!(there(&["own.fold"]), @"
     error: the session was not imported: its workspace would use the directory [dir]/mine
-    hint: if you know where the file is from, --trust-workspace takes it
+    hint: if you trust the file's source, --trust-workspace accepts it
     [exit 2]
     ");
     assert_snapshot!(there(&["box.fold"]), @"
     error: the session was not imported: its workspace would use the engine at tcp://evil:1, the network, root of a user namespace, pulling the image evil
-    hint: if you know where the file is from, --trust-workspace takes it
+    hint: if you trust the file's source, --trust-workspace accepts it
     [exit 2]
     ");
     assert_snapshot!(program.run(&["--data", "there", "sessions"]), @"
@@ -122,7 +122,7 @@ fn remove_takes_session_and_files_or_neither() {
     let Some(disk) = crate::rig::Disk::over(&own.join("files"), 1) else { return };
     assert_snapshot!(program.run(&["remove", "s", "--yes"]), @"
     error: the host workspace failed: cannot remove [dir]/data/workspaces/[session]: Device or resource busy (os error 16)
-    hint: `foldspace doctor` tells what works here
+    hint: `foldspace doctor` shows what works here
     [exit 6]
     ");
     assert!(program.printed(&["sessions"]).contains('s'));
@@ -132,7 +132,7 @@ fn remove_takes_session_and_files_or_neither() {
     std::fs::create_dir(&own).unwrap();
     let told = program.run(&["gc", "--engine", "unix:///nowhere.sock"]);
     assert!(told.contains("has files of a removed session") && own.exists(), "{told}");
-    assert!(told.contains("note: containers were not looked for: ") && told.ends_with("[exit 0]"), "{told}");
+    assert!(told.contains("note: containers were not checked: ") && told.ends_with("[exit 0]"), "{told}");
 }
 
 #[test]

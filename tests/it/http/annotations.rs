@@ -35,7 +35,7 @@ async fn scores_and_tags_are_events_that_rewinds_keep() {
     assert_eq!((&rewards[0]["score"], &rewards[0]["agent"], &rewards[0]["at"]), (&json!(0.5), &json!("judge"), &first));
     assert_eq!(ask(&server, "GET", "box/tags", None).await.1, json!({ "good": first }));
     let (status, missing) = ask(&server, "GET", "box/files?at=tag:bad", None).await;
-    assert_eq!((status, missing["detail"].as_str().unwrap().contains("there are good")), (404, true), "{missing}");
+    assert_eq!((status, missing["detail"].as_str().unwrap().contains("its tags are good")), (404, true), "{missing}");
     assert_eq!(ask(&server, "DELETE", "box/tags/good", None).await.0, 204);
     assert_eq!(ask(&server, "DELETE", "box/tags/good", None).await.0, 404);
     for wrong in [

@@ -148,7 +148,7 @@ async fn call_takes_what_linux_takes_unless_it_asks_for_less() {
     assert!(long["text"].as_str().unwrap().contains("Linux takes at most 131071"), "{long}");
     let bounded = CallRequest { command_chars: Some(4_096), ..shell(&command(4_097)) };
     let long = outcome(bounded).await;
-    assert!(long["text"].as_str().unwrap().contains("give it to execute_script"), "{long}");
+    assert!(long["text"].as_str().unwrap().contains("use execute_script"), "{long}");
     let body = json!({ "command": command(131_071), "auto_confirm": true });
     let process = served.ask("POST", "/v1/sessions/demo/processes", Some(&body)).await;
     assert_eq!(process.status, 201, "{process:?}");

@@ -43,7 +43,7 @@ async fn rerun_without_difference_leaves_nothing() {
     assert_eq!(taken(put.await).await.status, 200);
     let done = rerun(&served, json!({})).await.json();
     assert_eq!((&done["same"], &done["skipped"], &done["calls"]), (&json!(true), &json!(1), &json!(3)), "{done}");
-    assert_eq!(done["differing"][0]["reason"], "a client changed the files itself");
+    assert_eq!(done["differing"][0]["reason"], "a client changed the files directly");
     let listed = served.ask("GET", "/v1/sessions", None).await.json();
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["events"]), (1, &json!(10)));
 }
@@ -95,7 +95,7 @@ async fn rerun_on_the_host_runs_what_is_allowed() {
     let wait = format!("/v1/sessions/demo/processes/{}/wait", started["process"]);
     assert_eq!(served.ask("POST", &wait, Some(&json!({}))).await.json()["exit_code"], 0);
     let done = rerun(&served, json!({ "auto_confirm": true })).await.json();
-    assert_eq!((&done["same"], &done["differing"][0]["reason"]), (&json!(true), &json!("it ran on in the background")));
+    assert_eq!((&done["same"], &done["differing"][0]["reason"]), (&json!(true), &json!("it ran in the background")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,8 +105,8 @@ async fn rerun_refuses_what_it_can_not_do() {
     served.write("demo", "a.txt").await;
     let directory = served.directory.path().to_str().unwrap();
     for (body, status, word) in [
-        (json!({ "backend": "host", "options": { "directory": directory } }), 422, "leave out directory"),
-        (json!({ "options": { "network": true } }), 422, "options are those of a backend"),
+        (json!({ "backend": "host", "options": { "directory": directory } }), 422, "omit `directory`"),
+        (json!({ "options": { "network": true } }), 422, "options need a backend"),
         (json!({ "backend": "cloud" }), 422, "cloud"),
         (json!({ "rules": { "texts": [{ "pattern": "(", "replace": "" }] } }), 422, "pattern"),
         (json!({ "until": 1000 }), 404, "1000"),

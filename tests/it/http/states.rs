@@ -54,7 +54,7 @@ async fn state_and_files_are_served_at_any_seq() {
     let file = get("/files/dir/b%20c.txt".into()).await;
     assert_eq!((file.header("content-disposition"), &file.body[..]), ("attachment", &b"one\n"[..]));
     let missing = get(format!("/files/dir/b%20c.txt?at={first}")).await;
-    assert_eq!((missing.status, &missing.json()["detail"]), (404, &json!("there is no /dir/b c.txt there")));
+    assert_eq!((missing.status, &missing.json()["detail"]), (404, &json!("/dir/b c.txt does not exist there")));
     let directory = get("/files/dir".into()).await;
     assert_eq!((directory.status, &directory.json()["kind"]), (409, &json!("refused")));
     let accept = [("accept", "application/json")];

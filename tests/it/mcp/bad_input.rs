@@ -71,7 +71,7 @@ fn message_over_the_limit_is_refused() {
     client.input = Some(input);
     let answer = client.next();
     assert_eq!(code(&answer).0, -32600);
-    assert!(answer["error"]["message"].as_str().unwrap().contains("at most 8388608 bytes"), "{answer}");
+    assert!(answer["error"]["message"].as_str().unwrap().contains("the limit is 8388608 bytes"), "{answer}");
     let big = client.failed("write_file", super::write("a", &"x".repeat(2 << 20)));
     assert!(big.contains("at most 1048576 are allowed"), "{big}");
     let nested = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
@@ -92,7 +92,7 @@ fn request_id_in_flight_is_refused() {
     let id = client.request("tools/call", json!({ "name": "shell_execute", "arguments": { "command": "touch x" } }));
     client.wait_for(|message| message["method"] == "elicitation/create");
     client.say(&json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }));
-    assert_eq!(client.answer(id)["error"]["message"], "a request with that id is in flight already");
+    assert_eq!(client.answer(id)["error"]["message"], "a request with this id is already in flight");
 }
 
 /// Hostile lines of a client.

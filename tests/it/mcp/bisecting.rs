@@ -70,7 +70,7 @@ fn session_bisect_runs_nothing_without_shell() {
     client.done("write_file", write("a.txt", "one\n"));
     let own = json!({ "command": program.touch()["command"] });
     let refused = client.failed("session_bisect", own);
-    assert!(refused.contains("in-memory is in memory, where no command can be run"), "{refused}");
+    assert!(refused.contains("in-memory is in memory, where no command can run"), "{refused}");
     let refused = client.failed("session_bisect", program.touch());
     assert!(refused.contains("session s works on the machine itself"), "{refused}");
     assert!(!program.mark().exists());

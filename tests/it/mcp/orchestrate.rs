@@ -70,7 +70,7 @@ fn session_clone_can_be_merged() {
     assert_eq!((&merged["outcome"], &merged["into_name"]), (&json!("merged"), &json!("s")));
     assert_eq!(client.done("session_merge", json!({ "child": "worker" }))["outcome"], "nothing");
     let nothing = client.failed("session_merge", json!({ "child": "s" }));
-    assert!(nothing.contains("it has no parent to be merged into"), "{nothing}");
+    assert!(nothing.contains("has no parent to merge into"), "{nothing}");
 }
 
 #[test]
@@ -112,9 +112,9 @@ fn session_rewind_forced_records_drift() {
     let mut client = program.on_host(&["--tools", "files,sessions"]);
     client.done("write_file", json!({ "file_path": "new.txt", "content": "new" }));
     let told = client.failed("session_rewind", json!({ "to": 1, "force": true }));
-    assert!(told.contains("1 entry that was there before the session began would be removed: /own.txt"), "{told}");
+    assert!(told.contains("1 entry that predates the session would be removed: /own.txt"), "{told}");
     let told = client.failed("session_rewind", json!({ "to": 2, "force": true }));
-    assert!(told.contains("inside what was recorded at once; go to 1 or to 3"), "{told}");
+    assert!(told.contains("inside a commit; use 1 or 3"), "{told}");
     assert!(mine.join("own.txt").exists() && mine.join("new.txt").exists());
     let cloned = client.done("session_clone", json!({ "at": 2, "name": "kid" }));
     assert_eq!((&cloned["at"], &cloned["asked"]), (&json!(1), &json!(2)));
@@ -134,9 +134,9 @@ fn session_tools_refuse_wrong_parameters() {
         ("session_log", json!({ "what": 1 }), "unknown field `what`"),
         ("session_state", json!({ "slice": "Nope" }), "there are VirtualFileSystem"),
         ("session_state", json!({ "at": -999 }), "999"),
-        ("session_state", json!({ "slice": "Usage", "pointer": "x" }), "there is nothing at x"),
+        ("session_state", json!({ "slice": "Usage", "pointer": "x" }), "no value at x"),
         ("session_diff", json!({ "path": "../x" }), "are not allowed"),
-        ("session_clone", json!({ "isolation": "shared" }), "give an agent"),
+        ("session_clone", json!({ "isolation": "shared" }), "needs an agent"),
         ("session_clone", json!({ "isolation": "full", "at": 2 }), "only a fork begins in the past"),
         ("session_clone", json!({ "tools": ["nope"] }), "there is no tool \"nope\""),
         ("session_clone", json!({ "name": "../x" }), "letters, digits"),
@@ -176,7 +176,7 @@ fn session_cancel_passes_the_call_that_it_ends() {
     let mut client = program.on_host(&["--tools", "all", "--yes", "--session", "s"]);
     assert_eq!(client.done("session_cancel", json!({}))["calls"], json!([]), "nothing is in flight");
     let missing = client.failed("session_cancel", json!({ "call": 99 }));
-    assert!(missing.contains("no call 99 is in flight"), "{missing}");
+    assert!(missing.contains("call 99 is not in flight"), "{missing}");
     let arguments = json!({ "command": "touch begun; sleep 1000" });
     let command = client.request("tools/call", json!({ "name": "shell_execute", "arguments": arguments }));
     crate::rig::eventually("it has begun", || program.files().join("begun").exists());

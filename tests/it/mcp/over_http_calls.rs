@@ -155,7 +155,7 @@ async fn connection_query_is_obeyed_or_refused() {
     let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
     for (query, hint) in [
         ("session=lgp", "--session team"),
-        ("sesion=team", "there are session, agent and tools"),
+        ("sesion=team", "use session, agent and tools"),
         ("session=", "no value"),
         ("tools=sessions", "--tools sessions"),
         ("tools=nothing", "no group of tools"),

@@ -84,15 +84,15 @@ fn resource_too_long_is_cut_or_refused() {
         assert_eq!(error["code"], -32602, "{uri}: {error}");
         error["message"].as_str().unwrap().to_owned()
     };
-    assert!(refused(&mut client, "foldspace://s/files/").contains("a resource at most 4194304; the tool ls"));
-    assert!(refused(&mut client, "foldspace://s/state/VirtualFileSystem").contains("a resource at most 4194304"));
+    assert!(refused(&mut client, "foldspace://s/files/").contains("the limit is 4194304; the tool ls"));
+    assert!(refused(&mut client, "foldspace://s/state/VirtualFileSystem").contains("the limit is 4194304"));
     for uri in ["foldspace://s/log?from=1&limit=1000", "foldspace://s/log?limit=1000"] {
         let log = read(&mut client, uri);
         assert!(log["text"].as_str().unwrap().len() <= 4 << 20, "{uri}");
     }
     let long = format!("foldspace://s/log?limit={}", "0".repeat(20_000));
     let error = client.ask("resources/subscribe", json!({ "uri": long }))["error"].clone();
-    assert!(error["message"].as_str().unwrap().contains("at most 16384 are allowed"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("the limit is 16384"), "{error}");
 }
 
 #[test]

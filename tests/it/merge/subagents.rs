@@ -76,7 +76,7 @@ fn subagent_failure_leaves_other_results() {
     };
     assert!(words(&fails.outcome).starts_with("failed: there is no tool"), "{:?}", fails.outcome);
     assert_eq!(words(&panics.outcome), "panicked: the callback of 2 panics");
-    assert!(words(&unnamed.outcome).starts_with("not started: there is a session called"), "{:?}", unnamed.outcome);
+    assert!(words(&unnamed.outcome).starts_with("not started: a session called"), "{:?}", unnamed.outcome);
     assert_eq!(last.outcome, SubagentOutcome::Done { result: json!(2) });
     assert_eq!((merge_of(first), merge_of(last)), (MergeOutcome::Merged, MergeOutcome::Merged));
     assert!([fails, panics, unnamed].iter().all(|result| result.merge.is_none()));

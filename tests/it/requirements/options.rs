@@ -110,9 +110,9 @@ fn row_17_session_options_are_given_by_flags_and_over_http() {
     assert!(other.contains("began with another workspace"), "{other}");
     for (flags, words) in [
         (&["--backend", "host", "--env", "NOT_SET_ANYWHERE"][..], "NOT_SET_ANYWHERE is not set here"),
-        (&["--backend", "memory", "--workdir", "a"], "--workdir is for a backend that runs commands"),
+        (&["--backend", "memory", "--workdir", "a"], "--workdir requires a backend that runs commands"),
         (&["--backend", "host", "--env", "A B=\u{e9}", "--env", "=1"], "environment: name"),
-        (&["--backend", "host", "--name-prefix", "x"], "--name-prefix is for --backend container"),
+        (&["--backend", "host", "--name-prefix", "x"], "--name-prefix requires --backend container"),
         (&["--backend", "host", "--output-bytes", "10"], "1024..=1048576"),
     ] {
         let refused = program.run(&[&["run", &script, "--session", "new"][..], flags].concat());

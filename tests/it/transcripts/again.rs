@@ -142,7 +142,7 @@ fn base_may_be_a_commit_and_is_told_by_what_there_is() {
     let status = git(&["status", "--short", "--untracked-files=no"]);
     let import = |more: &[&str]| program.run(&[&["import", &transcript, "--re-run"], more].concat());
     let ambiguous = import(&["--base", "base", "--backend", "host"]);
-    assert!(ambiguous.contains("say --base ./base or --base commit:base"), "{ambiguous}");
+    assert!(ambiguous.contains("use --base ./base or --base commit:base"), "{ambiguous}");
     let made = import(&["--base", "commit:base", "--backend", "host", "--yes", "--keep", "kept"]);
     assert!(made.contains("kept as session kept"), "{made}");
     assert_eq!(program.printed(&["cat", "kept", "base/calc.py", "--at", "5"]), "return a - b\n");
@@ -161,12 +161,12 @@ fn base_may_be_a_commit_and_is_told_by_what_there_is() {
     git(&["config", "--unset", "core.fsmonitor"]);
 
     let refused = [
-        (&["--base", "nothing", "--backend", "host"][..], "there is no directory, and no commit here, nothing"),
-        (&["--base", "commit:nothing", "--backend", "host"], "the git repository here has no"),
-        (&["--base", "image:x", "--backend", "host"], "is for --backend container"),
-        (&["--base", "HEAD"], "the transcript does not say where its commands can run"),
+        (&["--base", "nothing", "--backend", "host"][..], "no such directory, and no such commit here: nothing"),
+        (&["--base", "commit:nothing", "--backend", "host"], "no such commit in the git repository here"),
+        (&["--base", "image:x", "--backend", "host"], "requires --backend container"),
+        (&["--base", "HEAD"], "no backend given for the transcript's commands"),
         (&["--backend", "host"], "--base"),
-        (&["--base", "HEAD", "--backend", "host", "--keep", "kept"], "there is a session called"),
+        (&["--base", "HEAD", "--backend", "host", "--keep", "kept"], "a session called"),
     ];
     for (arguments, reason) in refused {
         let told = import(arguments);

@@ -114,7 +114,7 @@ fn import_of_too_many_runs_or_too_long_ids_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs");
     std::fs::write(&path, "# aider chat started at 2026-01-01 00:00:00\n".repeat(50_001)).unwrap();
-    assert_eq!(refused(&[&path]), "there are more than 50000 runs; import fewer at once");
+    assert_eq!(refused(&[&path]), "more than 50000 runs; import fewer at once");
     let long = format!(r#"{{"type":"session_meta","payload":{{"id":"{}"}}}}"#, "x".repeat(5000));
     std::fs::write(&path, long + "\n").unwrap();
     assert_eq!(refused(&[&path]), "a name, an id or a directory of a run has more than 4096 bytes; shorten it");

@@ -116,7 +116,7 @@ fn decoded(text: &str) -> Option<String> {
 fn exact_export_tells_of_secrets_and_masks_none() {
     let program = with_secrets();
     let told = program.run(&["export", "s", "s.fold"]);
-    assert!(told.contains("what looks like secrets") && told.contains("AWS key"), "{told}");
+    assert!(told.contains("likely secrets, unmasked") && told.contains("AWS key"), "{told}");
     let refused = program.run(&["export", "s", "masked.fold", "--mask", "x"]);
     assert!(refused.contains("a file for `import` is exact") && refused.ends_with("[exit 2]"), "{refused}");
     assert!(!program.path("masked.fold").exists());

@@ -221,12 +221,12 @@ fn unknown_format_is_refused_by_name() {
     let qwen = json!({ "sessionId": "s", "type": "user", "uuid": "u", "parentUuid": null, "version": "1", "cwd": "/a",
         "isSidechain": false, "timestamp": "2026-01-01T00:00:00Z", "message": { "role": "user", "parts": [] } });
     let twice = |line: &Value| format!("{line}\n{line}\n");
-    let unknown = "its format is unknown; known are Claude Code, Codex CLI,";
+    let unknown = "unknown format; supported formats are Claude Code, Codex CLI,";
     let refused = [
         (twice(&json!({ "a": 1 })), unknown),
         (json!({ "a": 1 }).to_string(), unknown),
         ("{\"a\": 1}\nno JSON\n".to_owned(), unknown),
-        ("no JSON\n".to_owned(), "it is no JSON"),
+        ("no JSON\n".to_owned(), "the file is not valid JSON"),
         (twice(&converted), unknown),
         (twice(&qwen), unknown),
         (json!([{ "ts": 1, "type": "say", "say": "text" }]).to_string(), unknown),

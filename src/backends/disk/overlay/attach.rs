@@ -1,4 +1,4 @@
-//! Putting a mount into the mount namespace of a running container, and taking it away.
+//! Attaches mounts in the mount namespace of a running container, and detaches them.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,12 +13,12 @@ use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_sp
 use crate::backends::disk::beneath::context;
 use crate::backends::disk::entries::mount_id;
 
-/// The kernel with all that overlays are made of here: the youngest is the copy of a mount that is attached nowhere.
+/// The minimum kernel for overlays. The newest feature used is the copy of a detached mount.
 pub(super) const NEEDED: &str = "Linux 6.15 or newer";
 
 #[derive(Debug)]
 pub(in crate::backends::disk) struct MountPoint {
-    /// A handle of the process, so that no other process with its number is meant later.
+    /// A handle of the process, in case its pid is reused.
     process: OwnedFd,
     pub(super) pid: i32,
     pub(super) at: PathBuf,
@@ -32,7 +32,7 @@ impl MountPoint {
         Self::attach_whole(pid, at, &clone)
     }
 
-    /// Mounts a detached mount itself on top of `at`, as the process sees it.
+    /// Mounts a whole detached mount on top of `at`, as the process sees it.
     pub(in crate::backends::disk) fn attach_whole(pid: i32, at: &Path, mount: &OwnedFd) -> io::Result<Self> {
         let failed = |error| context("attach the files at", &shown(at, pid))(error);
         let number = Pid::from_raw(pid).ok_or_else(|| failed(Errno::SRCH))?;
@@ -46,12 +46,12 @@ impl MountPoint {
         Ok(Self { process, pid, at: at.to_owned(), mount: id })
     }
 
-    /// Tries whether a detached mount could be attached, for which the kernel has to be [`NEEDED`].
+    /// Checks that a detached mount could be attached, which needs a kernel of [`NEEDED`].
     pub(super) fn can_attach(mount: BorrowedFd<'_>, directory: &str) -> io::Result<()> {
-        clone(mount, directory).map(drop).map_err(context("make a second mount of", directory))
+        clone(mount, directory).map(drop).map_err(context("create a second mount of", directory))
     }
 
-    /// Replaces the mount that is there; what lies below is never seen. Gives false when the process is gone.
+    /// Replaces the mount; the files below it never show. Returns false if the process has ended.
     pub(super) fn replace(&mut self, mount: BorrowedFd<'_>, directory: &str) -> io::Result<bool> {
         let failed = |error| context("replace the files at", &shown(&self.at, self.pid))(error);
         let clone = clone(mount, directory).map_err(failed)?;
@@ -80,7 +80,7 @@ impl MountPoint {
         self.pid
     }
 
-    /// Takes away what was attached. It is no error when the process is gone, or something else is there.
+    /// Detaches the mount. It is no error if the process has ended, or another mount is there.
     pub(in crate::backends::disk) fn detach(self) -> io::Result<()> {
         let take = || if mount_id(open(&self.at)?)? == self.mount { take_off(&self.at) } else { Ok(()) };
         match within(self.process.as_fd(), take)? {
@@ -94,7 +94,7 @@ fn shown(at: &Path, pid: i32) -> String {
     format!("{} of process {pid}", at.display())
 }
 
-/// A second mount of the same files, attached nowhere.
+/// Creates a detached second mount of the same files.
 fn clone(mount: BorrowedFd<'_>, directory: &str) -> Result<OwnedFd, Errno> {
     open_tree(mount, directory, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
 }
@@ -113,7 +113,7 @@ fn open(at: &Path) -> Result<OwnedFd, Errno> {
     openat2(CWD, at, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
-/// Does something in the mount namespace of a process, in a thread that ends with it.
+/// Runs work in the mount namespace of a process, in its own thread.
 fn within<T: Send>(
     process: BorrowedFd<'_>,
     work: impl FnOnce() -> Result<T, Errno> + Send,
@@ -124,11 +124,11 @@ fn within<T: Send>(
             move_into_thread_name_spaces(process, ThreadNameSpaceType::MOUNT)?;
             work()
         })?;
-        thread.join().map_err(|_| io::Error::other("the thread that mounts has ended early"))
+        thread.join().map_err(|_| io::Error::other("the mount thread panicked"))
     })
 }
 
-/// Only a thread whose working directory is its own can change its mount namespace.
+/// A thread can only change its mount namespace if its working directory is not shared.
 #[expect(unsafe_code, reason = "the call is unsafe for other flags than this one")]
 fn leave_shared_directory() -> Result<(), Errno> {
     // SAFETY: the table of open files stays shared; only root, working directory and umask are copied.

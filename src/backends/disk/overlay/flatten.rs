@@ -1,4 +1,4 @@
-//! Making one layer out of many.
+//! Merges many layers into one.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,13 +14,13 @@ use crate::backends::disk::tree::DirTree;
 use crate::backends::{FileId, Observed};
 use crate::engine::path::EntryPath;
 
-/// Copies all that a tree shows into an empty directory: the journal lacks contents over the budget.
+/// Copies all entries of a tree into an empty directory: the journal lacks contents over the budget.
 pub(super) fn flatten(tree: &DirTree, into: &OwnedFd) -> io::Result<()> {
     let mut found = Vec::new();
     let closed = tree.walk(&EntryPath::root(), &mut |path, entry| found.push((path, entry.kind)))?;
-    // What is too deep is not kept, but what may not be read is in the layers that would be removed.
+    // Entries with too long paths are never stored, but unreadable ones exist only in the layers to be removed.
     if let Some(closed) = closed.iter().find(|path| path.as_bytes().len() <= PATH_BYTES_MAX) {
-        let words = format!("{} can't be read, so the layers that it is in are needed", closed.rooted());
+        let words = format!("{} can't be read, so its layers are still needed", closed.rooted());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, words));
     }
     let mut linked: BTreeMap<FileId, EntryPath> = BTreeMap::new();
@@ -49,7 +49,7 @@ pub(super) fn flatten(tree: &DirTree, into: &OwnedFd) -> io::Result<()> {
             Observed::Symlink { .. } | Observed::Special(_) => copy_other(&from, &stat, &to, path.name())?,
         }
     }
-    // What is made in a directory moves its times.
+    // New entries in a directory change its times.
     for (path, stat) in directories.iter().rev() {
         let from = open_directory(tree.root.as_fd(), path.as_bytes(), OFlags::RDONLY)?;
         let to = open_directory(into.as_fd(), path.as_bytes(), OFlags::RDONLY)?;

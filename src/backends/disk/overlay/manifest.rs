@@ -10,20 +10,20 @@ use crate::backends::disk::beneath::{context, open_in};
 use crate::engine::path::EntryPath;
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Paths named in a manifest; where they are more, all counts as dirty.
+/// The maximum number of paths in a manifest; with more of them everything counts as dirty.
 const DIRTY_MAX: usize = 4096;
 
-/// The name of a layer in the pool: that of the overlay that has made it, a dot and a number.
+/// The name of a layer in the pool: the overlay that created it, a dot and a number.
 pub(super) type LayerId = String;
 
-/// The layers of an overlay, and what is known of its files.
+/// The layers of an overlay, and the known state of its files.
 ///
-/// Encoded, it is the start of the machine since which the layers are whole, then their names, the lowest first, a line
-/// each. In that of a fork follow a zero byte and the paths, each with a zero byte behind it.
+/// Encoded, it is the boot id since which the layers are complete, then their names, the lowest first, one per line. A
+/// fork's manifest continues with a zero byte and the dirty paths, each followed by a zero byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Manifest {
     pub(super) layers: Vec<LayerId>,
-    /// The paths that may be otherwise than the history says; none where that is not known.
+    /// The paths that may differ from the history; `None` if unknown.
     pub(super) dirty: Option<Vec<DirtyPath>>,
 }
 
@@ -35,13 +35,13 @@ pub(super) fn own_number(id: &LayerId, overlay: &str) -> Option<u32> {
     id.strip_prefix(overlay)?.strip_prefix('.')?.parse().ok()
 }
 
-/// Tells whether a text can be the name of a layer, and leads nowhere else.
+/// Returns true if a text is a valid layer name, which leads nowhere else.
 pub(super) fn is_layer_id(text: &str) -> bool {
     let is_name = |text: &str| !text.is_empty() && !text.starts_with('.') && !text.contains(['/', '\0', '\n']);
     text.rsplit_once('.').is_some_and(|(overlay, number)| is_name(overlay) && number.parse::<u32>().is_ok())
 }
 
-/// Reads a line of the manifest of `own`. Earlier programs wrote `NUMBER` for own layers, `OVERLAY/NUMBER` for others'.
+/// Parses a line of the manifest of `own`. Earlier programs wrote `NUMBER` for own layers, `OVERLAY/NUMBER` for others.
 fn parse_layer(line: &str, own: &str) -> Option<LayerId> {
     let id = match (line.rsplit_once('/'), line.parse()) {
         (Some((overlay, number)), _) => layer_id(overlay, number.parse().ok()?),
@@ -73,12 +73,12 @@ impl Manifest {
         text
     }
 
-    /// Decodes the manifest of `own`; none of another start of the machine than `boot`, or of another program.
+    /// Decodes the manifest of `own`; `None` for another boot than `boot`, or another program's manifest.
     pub(super) fn decode(bytes: &[u8], own: &str, boot: &[u8]) -> Option<Self> {
         Self::read(bytes.strip_prefix(boot)?, own)
     }
 
-    /// Gives the layers in one, whenever it was written; none where it can't be read.
+    /// Returns the layers in a manifest of any boot; `None` if it can't be read.
     pub(super) fn layers_in(bytes: &[u8], own: &str) -> Option<Vec<LayerId>> {
         let after = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |end| end + 1);
         Some(Self::read(&bytes[after..], own)?.layers)
@@ -99,7 +99,7 @@ impl Manifest {
     }
 }
 
-/// Identifies this start of the machine.
+/// Returns an identifier of this boot of the machine.
 pub(in crate::backends::disk) fn boot_id() -> io::Result<Vec<u8>> {
     let mut id = Vec::new();
     let file = open_in(CWD, BOOT_ID, OFlags::RDONLY).map_err(context("open", BOOT_ID))?;

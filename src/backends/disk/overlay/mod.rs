@@ -1,4 +1,4 @@
-//! A session's files in an overlay, whose small upper layer is what has changed.
+//! A session's files in an overlay, with the changes in a small upper layer.
 
 mod attach;
 mod flatten;

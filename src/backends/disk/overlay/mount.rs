@@ -1,4 +1,4 @@
-//! Mounts of overlays that are attached nowhere: only a handle holds them.
+//! Detached overlay mounts: they exist only by a handle.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -12,12 +12,12 @@ use rustix::mount::{
 
 use crate::backends::disk::dir_xattrs::Forms;
 
-/// The attributes in which an overlay keeps its own notes about entries.
+/// The kind of extended attributes in which an overlay stores metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Notes {
-    /// In attributes that only the machine's root may write.
+    /// Attributes that only the machine's root may write.
     Trusted,
-    /// In attributes that any owner may write, as a user namespace needs it.
+    /// Attributes that any owner may write, as needed in a user namespace.
     User,
 }
 
@@ -52,7 +52,7 @@ impl Notes {
     }
 }
 
-/// Mounts an overlay. It is gone when the last handle in it is closed, and the last place where it was attached.
+/// Mounts an overlay. It exists until its last handle is closed and its last attached mount is removed.
 pub(super) fn mount(layers: &Layers<'_>, notes: Notes) -> io::Result<OwnedFd> {
     let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|error| failure("open", error, None))?;
     let configured = configure(&context, layers, notes).and_then(|()| fsconfig_create(&context));
@@ -75,11 +75,11 @@ fn configure(context: &OwnedFd, layers: &Layers<'_>, notes: Notes) -> Result<(),
         Notes::Trusted => fsconfig_set_string(context, "redirect_dir", "on")?,
         Notes::User => fsconfig_set_flag(context, "userxattr")?,
     }
-    // Nothing is synced: the journal holds every content.
+    // Nothing is synced: the journal has every content.
     fsconfig_set_flag(context, "volatile")
 }
 
-/// The error with what the kernel has to say about it.
+/// Returns the error with the kernel's explanation.
 fn failure(what: &str, error: Errno, context: Option<&OwnedFd>) -> io::Error {
     let mut said = Vec::new();
     let mut buffer = [0; 1024];

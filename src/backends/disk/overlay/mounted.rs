@@ -1,4 +1,4 @@
-//! An overlay that is mounted, where only this process reaches it.
+//! A mounted overlay that only this process can access.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,7 +27,7 @@ pub(super) struct Mounted {
 }
 
 impl Mounted {
-    /// Puts an empty layer on top of these, the lowest first, mounts all and makes them the overlay's layers.
+    /// Puts an empty layer on top of these, the lowest first, mounts them all and commits them to the manifest.
     pub(super) fn new(
         dir: &OverlayDir,
         lower: &[LayerId],
@@ -36,7 +36,7 @@ impl Mounted {
     ) -> io::Result<Self> {
         let pool = dir.pool()?;
         let _kept = pool.keep()?;
-        let work = subdirectory(&dir.make()?, WORK).map_err(failed("make", &dir.root().join(WORK)))?;
+        let work = subdirectory(&dir.make()?, WORK).map_err(failed("create", &dir.root().join(WORK)))?;
         let notes = Notes::on(work.as_fd());
         let last = lower.iter().filter_map(|id| own_number(id, dir.name())).max();
         let upper = pool.add(dir.name(), last.map_or(0, |last| last + 1), notes)?;
@@ -53,7 +53,7 @@ impl Mounted {
         mounted.inspect_err(|_| pool.discard(&id))
     }
 
-    /// Opens the files of the upper layer; none before anything has changed.
+    /// Opens the files of the upper layer; `None` before the first change.
     pub(super) fn changed(&self) -> Result<Option<BorrowedFd<'_>>, Errno> {
         if let Some(directory) = self.changed.get() {
             return Ok(Some(directory.as_fd()));
@@ -62,12 +62,12 @@ impl Mounted {
         Ok(made.map(|directory| self.changed.get_or_init(|| directory).as_fd()))
     }
 
-    /// Lets go of the mount, and removes what the kernel kept for it.
+    /// Releases the mount, and removes the kernel's working directory.
     pub(super) fn unmount(self) {
         let Self { tree, mount, upper, work, changed, .. } = self;
         drop((tree, mount, changed));
         if let Err(error) = remove_all(work.as_fd(), upper.id.as_bytes()) {
-            tracing::debug!(%error, id = upper.id, "an old working directory stays");
+            tracing::debug!(%error, id = upper.id, "failed to remove an old working directory");
         }
     }
 }
@@ -82,11 +82,11 @@ fn mount_layers(
 ) -> io::Result<OwnedFd> {
     let shown = dir.root().join(WORK).join(&upper.id);
     remove_all(work.as_fd(), upper.id.as_bytes()).map_err(failed("remove", &shown))?;
-    make_directory(work, upper.id.as_str(), PRIVATE).map_err(failed("make", &shown))?;
+    make_directory(work, upper.id.as_str(), PRIVATE).map_err(failed("create", &shown))?;
     let work = open_in(work, upper.id.as_str(), OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed("open", &shown))?;
     let mut opened = Vec::new();
     for id in lower.iter().rev() {
-        let gone = || io::Error::other("the layers that it shares are gone; open the session again");
+        let gone = || io::Error::other("the layers that it shares are gone; reopen the session");
         opened.push(dir.layer(pool, id)?.ok_or_else(gone)?);
     }
     let lower: Vec<BorrowedFd<'_>> = opened.iter().map(AsFd::as_fd).collect();

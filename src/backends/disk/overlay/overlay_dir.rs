@@ -1,4 +1,4 @@
-//! The directory of one overlay, among others that name layers of the same pool.
+//! The directory of an overlay, and its siblings with layers in the same pool.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,21 +19,21 @@ use crate::backends::disk::listing::names;
 use crate::backends::disk::remove::remove_all;
 
 const LIST: &str = "list";
-/// The manifest that is to replace it, or that it has replaced.
+/// The manifest that will replace it, or the one it has replaced.
 const NEXT_LIST: &str = "list.next";
 pub(super) const WORK: &str = "work";
-/// Locked by the process that has the overlay, or removes it.
+/// Locked by the process that uses or removes the overlay.
 const LOCK: &str = "lock";
-/// Names the store that the overlay belongs to. Processes that have the overlay may write there.
+/// The store that the overlay belongs to. Processes that use the overlay may write it.
 const NOTE: &str = "store";
-/// The directory of a pool, beside those of the overlays.
+/// The directory of the pool, next to those of the overlays.
 const POOL: &str = "layers";
-/// Names that earlier programs have left: an overlay's own layers by their numbers, and their users.
+/// Names used by earlier programs: an overlay's own layers by their numbers, and their users.
 const OLD_LAYERS: &str = "layers";
 const OLD_USERS: &str = "users";
 const OLD_GONE: &str = "gone";
 
-/// The place of an overlay: `all/name/within`. The layers of all overlays lie in one pool in `all`.
+/// The place of an overlay: `all/name/within`. The layers of all overlays are in one pool in `all`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OverlayDir {
     all: PathBuf,
@@ -62,7 +62,7 @@ impl OverlayDir {
         if self.within.as_os_str().is_empty() { self.home() } else { self.home().join(&self.within) }
     }
 
-    /// Opens the pool, which is made where it is not there yet.
+    /// Opens the pool, and creates it if missing.
     pub(super) fn pool(&self) -> io::Result<LayerPool> {
         LayerPool::open(&self.all.join(POOL))
     }
@@ -71,7 +71,7 @@ impl OverlayDir {
         self.home().join(NOTE)
     }
 
-    /// Makes its directory, and those above it.
+    /// Creates its directory, with parents.
     pub(super) fn make(&self) -> io::Result<OwnedFd> {
         let root = self.root();
         make_private(&root)?;
@@ -82,18 +82,18 @@ impl OverlayDir {
         self.root().join(LIST).exists()
     }
 
-    /// Reads its manifest; none where there is none, or one of an earlier start of the machine.
+    /// Reads its manifest; `None` if it is missing or from an earlier boot.
     pub(super) fn manifest(&self) -> io::Result<Option<Manifest>> {
         let Some(bytes) = self.read_manifest()? else { return Ok(None) };
         Ok(Manifest::decode(&bytes, &self.name, &boot_id()?))
     }
 
-    /// Gives the layers that its manifest names, whenever that was written.
+    /// Returns the layers in its manifest of any boot.
     pub(super) fn named_layers(&self) -> io::Result<Vec<LayerId>> {
         let Some(bytes) = self.read_manifest()? else { return Ok(Vec::new()) };
         Manifest::layers_in(&bytes, &self.name).ok_or_else(|| {
             let path = self.root().join(LIST);
-            io::Error::new(io::ErrorKind::InvalidData, format!("{} is no list of layers; remove it", path.display()))
+            io::Error::new(io::ErrorKind::InvalidData, format!("{} is not a list of layers; remove it", path.display()))
         })
     }
 
@@ -107,32 +107,32 @@ impl OverlayDir {
         Ok(Some(bytes))
     }
 
-    /// Replaces its manifest: all of it counts from then on, or none.
+    /// Replaces its manifest atomically.
     pub(super) fn commit(&self, manifest: &Manifest) -> io::Result<()> {
         let root = self.root();
         let top = self.make()?;
         let bytes = manifest.encode(&boot_id()?);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&top, NEXT_LIST, flags, Mode::RUSR | Mode::WUSR);
-        let mut file = File::from(file.map_err(failed("make", &root.join(NEXT_LIST)))?);
+        let mut file = File::from(file.map_err(failed("create", &root.join(NEXT_LIST)))?);
         step()?;
         file.write_all(&bytes)?;
         file.set_len(u64::try_from(bytes.len()).unwrap_or(u64::MAX))?;
         step()?;
-        // Both change places: to remove the file that was there takes longer.
+        // An exchange is faster than removing the previous file.
         let replaced = match renameat_with(&top, NEXT_LIST, &top, LIST, RenameFlags::EXCHANGE) {
-            // There is none yet, or the file system can't.
+            // There is none yet, or the file system can't exchange.
             Err(Errno::NOENT | Errno::INVAL | Errno::NOSYS) => rustix::fs::renameat(&top, NEXT_LIST, &top, LIST),
             other => other,
         };
         replaced.map_err(failed("replace", &root.join(LIST)))
     }
 
-    /// Removes its manifest and work directory, which leaves it no files. Gives the layers that it had.
+    /// Removes its manifest and work directory, and thus its files. Returns its layers.
     pub(super) fn reset(&self) -> io::Result<Vec<LayerId>> {
         let root = self.root();
         let mut layers = self.adopt_old_layers()?;
-        // What a damaged one names, a collection of all layers finds.
+        // If the manifest is damaged, collecting all layers finds them.
         layers.extend(self.named_layers().unwrap_or_default());
         let top = match open_in(CWD, root.as_path(), OFlags::RDONLY | OFlags::DIRECTORY) {
             // A plain directory, or nothing.
@@ -143,8 +143,8 @@ impl OverlayDir {
         Ok(layers)
     }
 
-    /// Moves the layers that earlier programs kept here into the pool, and removes their notes of who used them. Lists
-    /// that name them there are read as naming them in the pool. Gives the layers that were moved.
+    /// Moves the layers of earlier programs into the pool, and removes their lists of users. Manifests with the old
+    /// names are read with the new ones. Returns the moved layers.
     pub(super) fn adopt_old_layers(&self) -> io::Result<Vec<LayerId>> {
         let root = self.root();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -169,31 +169,31 @@ impl OverlayDir {
         if let Some(layer) = pool.layer(id)? {
             return Ok(Some(layer));
         }
-        // One of an overlay that was not opened since an earlier program has left it.
+        // A layer of an overlay that was not opened since an earlier program used it.
         let Some((owner, _)) = id.rsplit_once('.') else { return Ok(None) };
         self.named(owner).adopt_old_layers()?;
         pool.layer(id)
     }
 
-    /// Locks the overlay while the file is open; none where another has it, or there is no directory.
+    /// Locks the overlay while the file is open; `None` if another process has the lock or the directory is missing.
     pub(crate) fn try_hold(&self) -> io::Result<Option<File>> {
         lock_file(&self.home().join(LOCK), OFlags::CREATE)
     }
 
-    /// Removes the overlay, also one that is open; layers that other manifests name stay.
+    /// Removes the overlay, even an open one; layers in other manifests stay.
     pub(crate) fn remove(&self) -> io::Result<()> {
         let _held = self.try_hold()?;
         self.remove_held()
     }
 
-    /// The same for a caller that holds it.
+    /// Removes the overlay for a caller that holds its lock.
     pub(crate) fn remove_held(&self) -> io::Result<()> {
         let layers = self.reset()?;
         self.clear()?;
         if layers.is_empty() { Ok(()) } else { self.collect(Some(&layers)) }
     }
 
-    /// Removes those of these layers, or of all, that no manifest names.
+    /// Removes those of the given layers, or of all, that are in no manifest.
     pub(super) fn collect(&self, layers: Option<&[LayerId]>) -> io::Result<()> {
         self.pool()?.collect(layers, || {
             let all = open_in(CWD, self.all.join(".").as_path(), OFlags::RDONLY | OFlags::DIRECTORY);
@@ -207,7 +207,7 @@ impl OverlayDir {
         })
     }
 
-    /// Removes what interrupted processes left of overlays and layers, each overlay `within` its directory. Gives the
+    /// Removes the remains of interrupted processes: overlays, each `within` its directory, and layers. Returns the
     /// failures.
     pub(crate) fn sweep(all: &Path, within: &str) -> Vec<io::Error> {
         let Ok(directory) = open_in(CWD, all.join(".").as_path(), OFlags::RDONLY | OFlags::DIRECTORY) else {
@@ -222,11 +222,11 @@ impl OverlayDir {
         errors
     }
 
-    /// Removes an overlay that an earlier program has removed but for layers that others used.
+    /// Removes an overlay that an earlier program removed except for its shared layers.
     fn finish_removal(&self) -> io::Result<()> {
         let is_gone = || self.root().join(OLD_GONE).exists();
         match if is_gone() { self.try_hold()? } else { None } {
-            // Another process may have used it in between.
+            // Another process may have used it since.
             Some(_held) if is_gone() => self.remove_held(),
             _ => Ok(()),
         }
@@ -244,20 +244,20 @@ impl OverlayDir {
                 remove_in(&handle, &home, [OsStr::from_bytes(name)])?;
             }
         }
-        // Last: without them a killed process would leave files of no known owner, in which others could begin.
+        // Last: without them a killed process would leave files without a known owner, among which others could start.
         for name in [NOTE, LOCK] {
             let removed = step().and_then(|()| vanished(unlinkat(&handle, name, AtFlags::empty())));
             removed.map_err(failed("remove", &home.join(name)))?;
         }
         match rustix::fs::rmdir(&home) {
-            // Another process has begun there.
+            // Another process has started to use it.
             Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
             Err(error) => Err(failed("remove", &home)(error)),
         }
     }
 }
 
-/// Removes entries right in a directory, with all below them.
+/// Removes direct entries of a directory, with everything below them.
 fn remove_in(directory: &OwnedFd, path: &Path, names: impl IntoIterator<Item = impl AsRef<OsStr>>) -> io::Result<()> {
     for name in names {
         let removed = step().and_then(|()| remove_all(directory.as_fd(), name.as_ref().as_bytes()));

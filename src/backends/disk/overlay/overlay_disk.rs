@@ -1,4 +1,4 @@
-//! A session's files in an overlay that is mounted when something is first done in it.
+//! A session's files in an overlay that is mounted on first use.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -28,7 +28,7 @@ use crate::backends::disk::workspace_disk::{SealError, WorkspaceDisk};
 use crate::backends::{BackendError, DirtyPath, FileChange, Observed};
 use crate::engine::path::EntryPath;
 
-/// Limits of what is copied up so that names of one file stay together: names besides the first ones, and bytes of files.
+/// Limits of copying files up to join their names: number of names besides the first ones, and bytes of the files.
 const JOINED_MAX: usize = 1024;
 const JOINED_BYTES_MAX: u64 = 64 << 20;
 
@@ -36,10 +36,10 @@ const JOINED_BYTES_MAX: u64 = 64 << 20;
 pub(crate) struct OverlayOptions {
     pub(crate) backend: &'static str,
     pub(crate) dir: OverlayDir,
-    /// The user and group of the entries that are made through [`DirTree`].
+    /// The user and group of the entries made through [`DirTree`].
     pub(crate) owner: Option<(u32, u32)>,
     pub(crate) seal_above: usize,
-    /// Layers above which they are made one. The kernel takes 500.
+    /// The number of layers above which they are merged. The kernel's limit is 500.
     pub(crate) flatten_above: usize,
 }
 
@@ -49,22 +49,22 @@ impl OverlayOptions {
     }
 }
 
-/// An overlay, mounted where only this process reaches it, and where it was attached. A fork has only its manifest
-/// until something is done in it. Nothing is synced: after a crash of the machine the journal fills it again.
+/// An overlay, mounted only for this process and where it was attached. A fork has only its manifest until its first
+/// use. Nothing is synced: after a crash of the machine the journal populates it again.
 #[derive(Debug)]
 pub(crate) struct OverlayDisk {
     pub(in crate::backends::disk) options: OverlayOptions,
     /// The layers below the upper one, the lowest first.
     lower: Vec<LayerId>,
-    /// An upper layer of an earlier process. It goes when the manifest does not name it any more.
+    /// An earlier process's upper layer, removed when it is no longer in the manifest.
     empty: Option<LayerId>,
     mounted: OnceLock<Mounted>,
-    /// Those of the upper layer. Dirty paths of layers that are sealed by now are carried along.
+    /// Files of the upper layer. The dirty paths of sealed layers are carried.
     known: KnownFiles,
     pub(in crate::backends::disk) places: Vec<MountPoint>,
-    /// Removes what is not needed any more.
+    /// Removes unneeded layers.
     removing: Option<JoinHandle<()>>,
-    /// Entries that the upper layer has only because names of files were joined, at most; `None` before that was tried.
+    /// The maximum number of entries that are in the upper layer only to join names; `None` before joining was tried.
     joined: Option<usize>,
 }
 
@@ -75,8 +75,7 @@ struct Replaced {
 }
 
 impl OverlayDisk {
-    /// Makes an overlay anew. `fill` puts the first files, which are known, into the lowest layer, a plain directory as
-    /// yet.
+    /// Creates an overlay. `fill` writes the first files, which are known, into the lowest layer, not mounted yet.
     pub(crate) fn create(
         options: OverlayOptions,
         fill: impl FnOnce(&DirTree) -> Result<(), BackendError>,
@@ -102,8 +101,8 @@ impl OverlayDisk {
         Ok(Self::of(options, vec![base.id], Vec::new()))
     }
 
-    /// Opens an overlay: an earlier process's, all dirty, or a fork, as dirty as its parent was. None when there is
-    /// none, or when the machine has started since: its disk may lack something.
+    /// Opens an overlay: an earlier process's, all dirty, or a fork, as dirty as its parent was. `None` if it is
+    /// missing or from an earlier boot: its disk may then be incomplete.
     pub(crate) fn open(options: OverlayOptions) -> io::Result<Option<Self>> {
         let dir = &options.dir;
         let Some(manifest) = dir.manifest()? else { return Ok(None) };
@@ -116,13 +115,13 @@ impl OverlayDisk {
             let files = layer.map(|layer| open_in(&layer, TREE, OFlags::RDONLY | OFlags::DIRECTORY).map(drop));
             match files {
                 Some(Ok(())) => lower.push(id.clone()),
-                // Nothing was changed in it. While it was the upper one, no other overlay has named it.
+                // Nothing was changed in it. As the upper layer, it is in no other overlay.
                 Some(Err(Errno::NOENT)) if !lower.is_empty() => {
                     let is_upper = manifest.dirty.is_none() && Some(id) == manifest.layers.last();
                     empty = is_upper.then(|| id.clone());
                 }
                 None | Some(Err(Errno::NOENT)) => {
-                    tracing::warn!(id, "a layer is gone, so the files are made again");
+                    tracing::warn!(id, "a layer is gone; populating the files again");
                     return Ok(None);
                 }
                 Some(Err(error)) => return Err(failed("open", &pool.path_of(id))(error)),
@@ -138,7 +137,7 @@ impl OverlayDisk {
         if disk.is_many(disk.lower.len())
             && let Err(error) = disk.seal()
         {
-            tracing::warn!(%error, "the layers stay many");
+            tracing::warn!(%error, "failed to merge the layers");
         }
         Ok(Some(disk))
     }
@@ -164,14 +163,14 @@ impl OverlayDisk {
         Ok(self.mounted.get_or_init(|| mounted))
     }
 
-    /// Makes the upper layer a lower one; where the layers are many, makes one of them. No command may run meanwhile.
+    /// Makes the upper layer a lower one, and merges the layers if there are many. No command may run at the same time.
     pub(crate) fn seal(&mut self) -> Result<(), SealError> {
         let (replaced, placed) = self.put_layer_on()?;
         replaced.remove();
         placed.map_err(SealError::Misplaced)
     }
 
-    /// Seals the upper layer. Gives what is not needed any more, and whether the files are shown where they were.
+    /// Seals the upper layer. Returns the unneeded layers, and the result of attaching the files again.
     fn put_layer_on(&mut self) -> io::Result<(Replaced, io::Result<()>)> {
         self.wait_for_removal();
         let old = self.mounted()?;
@@ -182,17 +181,17 @@ impl OverlayDisk {
         } else {
             layers.push(old.upper.id.clone())
         }
-        // Until the manifest names what is made here.
+        // Until the manifest has the new layers.
         let _kept = self.options.dir.pool()?.keep()?;
         if self.is_many(lower.len()) {
             match self.flattened(old, &lower) {
                 Ok(one) => layers.append(&mut std::mem::replace(&mut lower, vec![one])),
-                Err(error) => tracing::warn!(%error, "the layers stay many"),
+                Err(error) => tracing::warn!(%error, "failed to merge the layers"),
             }
         }
         let mounted = self.mount_above(&lower)?;
         let placed = self.place_again(&mounted);
-        // Nothing is written to the old layer any more.
+        // The old layer is no longer written.
         let late = self.look().map_or_else(|_| vec![DirtyPath::Subtree(EntryPath::root())], |look| look.touched);
         let mut carried = std::mem::take(&mut self.known).carried;
         carried.extend(late);
@@ -201,13 +200,13 @@ impl OverlayDisk {
         Ok((Replaced { dir: self.options.dir.clone(), mounted, layers }, placed))
     }
 
-    /// Makes one layer of what these show, the upper one among them.
+    /// Merges these layers, including the upper one.
     fn flattened(&self, mounted: &Mounted, layers: &[LayerId]) -> io::Result<LayerId> {
         let dir = &self.options.dir;
         let pool = dir.pool()?;
         let last = layers.iter().chain([&mounted.upper.id]).filter_map(|id| own_number(id, dir.name())).max();
         let made = pool.add(dir.name(), last.map_or(0, |last| last + 1), mounted.notes)?;
-        let tree = subdirectory(&made.directory, TREE).map_err(failed("make", &pool.path_of(&made.id)))?;
+        let tree = subdirectory(&made.directory, TREE).map_err(failed("create", &pool.path_of(&made.id)))?;
         flatten(&mounted.tree, &tree).inspect_err(|_| pool.discard(&made.id))?;
         Ok(made.id)
     }
@@ -250,11 +249,11 @@ impl OverlayDisk {
         match mounted.changed() {
             Ok(Some(upper)) => self.known.learn(upper, made, mounted.notes.forms()),
             Ok(None) => {}
-            Err(error) => tracing::debug!(%error, "what was made will be looked at again"),
+            Err(error) => tracing::debug!(%error, "the changes made will be scanned again"),
         }
     }
 
-    /// Returns each name of these files but the first, with the first, if the lower layers have all of them as one file.
+    /// Returns each name of a file but the first, with the first, if the lower layers have all of them as one file.
     fn parted(&self, names: Vec<Vec<EntryPath>>) -> Result<Vec<FileChange>, BackendError> {
         let failed = |error: io::Error| BackendError { backend: self.options.backend, reason: error.to_string() };
         let (mut links, mut bytes) = (Vec::new(), 0);
@@ -305,7 +304,7 @@ impl Replaced {
         if !self.layers.is_empty()
             && let Err(error) = self.dir.collect(Some(&self.layers))
         {
-            tracing::warn!(%error, "layers stay that may not be needed; `foldspace gc` tries again");
+            tracing::warn!(%error, "failed to remove unneeded layers; `foldspace gc` tries again");
         }
     }
 }
@@ -370,7 +369,7 @@ impl WorkspaceDisk for OverlayDisk {
 
     fn join_names(&mut self, names: &dyn Fn() -> Vec<Vec<EntryPath>>) -> Result<(), BackendError> {
         if self.joined.is_none() {
-            // Once for each upper layer, even if it fails.
+            // Once per upper layer, even if it fails.
             self.joined = Some(0);
             let links = self.parted(names())?;
             let parents = links.iter().filter_map(|link| link.path().parent()).collect();
@@ -392,12 +391,12 @@ impl WorkspaceDisk for OverlayDisk {
             && mounted.changed().map_err(io::Error::from)?.is_some()
         {
             let (replaced, placed) = self.put_layer_on()?;
-            // To remove a directory may take longer than all the rest; what is not removed is when it is opened again.
+            // Removing a directory may take longer than the rest; an interrupted removal is completed on opening.
             let thread = std::thread::Builder::new().name("foldspace-layers".to_owned());
             self.removing = thread.spawn(move || replaced.remove()).ok();
             placed.map_err(SealError::Misplaced)?;
         }
-        // Until it has committed that, this overlay names them.
+        // Until the fork's manifest is committed, this overlay's manifest has the layers.
         fork.commit(&Manifest { layers: self.lower.clone(), dirty: Some(self.known.carried.clone()) })?;
         Ok(true)
     }

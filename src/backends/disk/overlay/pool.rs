@@ -1,4 +1,4 @@
-//! The layers of all overlays of one place. A layer that a manifest names below another one never changes.
+//! The layers of all overlays of one place. A layer below another one in a manifest never changes.
 
 use std::collections::BTreeSet;
 use std::ffi::CStr;
@@ -20,13 +20,13 @@ use crate::backends::disk::entries::{PRIVATE, make_directory, make_private, vani
 use crate::backends::disk::listing::names;
 use crate::backends::disk::remove::remove_all;
 
-/// The directory of a layer that holds the session's files.
+/// The directory of a layer with the session's files.
 pub(super) const TREE: &str = "tree";
-/// The one that holds what is made ready or kept for a while. It is never attached.
+/// The directory for staging. It is never attached.
 pub(super) const ASIDE: &str = "aside";
-/// Locked shared while layers are made that no manifest names yet, and alone while those are removed.
+/// Locked shared while new layers are in no manifest yet, and exclusively while such layers are removed.
 const LOCK: &str = "lock";
-/// Begins the name of a layer that is being removed.
+/// The prefix of a layer that is being removed.
 const REMOVED: &str = ".";
 
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl LayerPool {
         layer.map_err(failed("open", &self.path_of(id)))
     }
 
-    /// Keeps layers that no manifest names from being removed, for as long as the file is open.
+    /// Prevents the removal of layers that are in no manifest, while the file is open.
     pub(super) fn keep(&self) -> io::Result<File> {
         self.lock(FlockOperation::LockShared)
     }
@@ -70,14 +70,14 @@ impl LayerPool {
         Ok(file.into())
     }
 
-    /// Makes an empty layer for `name`, which has used the numbers before `from`. Keep it until a manifest names it.
+    /// Creates an empty layer for `name`, which used the numbers before `from`. [`Self::keep`] protects it at first.
     pub(super) fn add(&self, name: &str, from: u32, notes: Notes) -> io::Result<Layer> {
         let mut number = from;
         step()?;
         let id = loop {
             let id = layer_id(name, number);
-            // Others may use one that an overlay of this name has made before it was removed.
-            if make_directory(&self.directory, id.as_str(), PRIVATE).map_err(failed("make", &self.path_of(&id)))? {
+            // Other overlays may share a layer of a removed overlay with this name.
+            if make_directory(&self.directory, id.as_str(), PRIVATE).map_err(failed("create", &self.path_of(&id)))? {
                 break id;
             }
             number += 1;
@@ -85,16 +85,16 @@ impl LayerPool {
         let made = || {
             step()?;
             let directory = open_in(&self.directory, id.as_str(), OFlags::RDONLY | OFlags::DIRECTORY)?;
-            // Hides what is aside in the layers below, which is over and need not be copied up.
+            // Hides the lower layers' staged entries, which are obsolete and need not be copied up.
             let aside = subdirectory(&directory, ASIDE)?;
             fsetxattr(&aside, notes.opaque(), b"y", XattrFlags::empty())?;
             Ok(directory)
         };
-        let directory = made().map_err(failed("make", &self.path_of(&id)))?;
+        let directory = made().map_err(failed("create", &self.path_of(&id)))?;
         Ok(Layer { id, directory })
     }
 
-    /// Takes in a layer from elsewhere. One that is there already, or was taken meanwhile, is no error.
+    /// Moves a layer into the pool. It is no error if it exists already, or was moved by another process.
     pub(super) fn take_in(&self, from: &OwnedFd, name: &CStr, id: &LayerId) -> io::Result<()> {
         let rename = || renameat_with(from, name, &self.directory, id.as_str(), RenameFlags::NOREPLACE);
         match step().and_then(|()| rename()) {
@@ -103,14 +103,14 @@ impl LayerPool {
         }
     }
 
-    /// Removes a layer that only its maker can have named. What can't be removed now, [`LayerPool::collect`] removes.
+    /// Removes a layer that only its maker may have used. If that fails, [`LayerPool::collect`] removes it.
     pub(super) fn discard(&self, id: &LayerId) {
         if let Err(error) = step().and_then(|()| remove_all(self.directory.as_fd(), id.as_bytes())) {
-            tracing::warn!(%error, id, "a layer could not be removed; `foldspace gc` tries again");
+            tracing::warn!(%error, id, "failed to remove a layer; `foldspace gc` tries again");
         }
     }
 
-    /// Removes those of these layers, or of all, that are not among the `named`.
+    /// Removes those of these layers, or of all, that are not in `named`.
     pub(super) fn collect(
         &self,
         layers: Option<&[LayerId]>,
@@ -127,7 +127,7 @@ impl LayerPool {
                 step()?;
                 let rename = || renameat(&self.directory, name, &self.directory, gone.as_str());
                 let renamed = match rename() {
-                    // A killed process has left another one half removed.
+                    // A killed process has left a half-removed layer.
                     Err(Errno::EXIST | Errno::NOTEMPTY) => {
                         remove_all(self.directory.as_fd(), gone.as_bytes()).and_then(|()| rename())
                     }
@@ -139,7 +139,7 @@ impl LayerPool {
                 removed.push(name.to_owned());
             }
         }
-        // To remove the files takes longer than others should wait.
+        // Removing the files takes too long to hold the lock.
         drop(alone);
         let remove = |name: &String| step().and_then(|()| remove_all(self.directory.as_fd(), name.as_bytes()));
         removed.iter().try_for_each(|name| remove(name).map_err(failed("remove", &self.path.join(name))))

@@ -1,4 +1,4 @@
-//! Trying whether overlays work in a directory.
+//! Checks that overlays work in a directory.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -18,7 +18,7 @@ use crate::engine::event::Node;
 use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 
-/// Asks [`supported`], but for a file system on which overlays once worked.
+/// Checks [`supported`] once per file system, until it succeeds.
 pub(crate) fn is_supported(directory: &Path) -> bool {
     static WORKING: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
     let device = rustix::fs::stat(directory).map(|stat| stat.st_dev).ok();
@@ -32,14 +32,14 @@ pub(crate) fn is_supported(directory: &Path) -> bool {
     works
 }
 
-/// Tries to mount an overlay with layers in this directory, and to attach it. Says why not.
+/// Tries to mount and attach an overlay with layers in this directory. The error is the reason that it failed.
 pub(crate) fn supported(directory: &Path) -> Result<(), String> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let root = directory.join(format!(".overlay-probe-{}-{number}", std::process::id()));
     let outcome = attempt(&root);
     if let Err(error) = remove_path(&root) {
-        tracing::debug!(%error, directory = %directory.display(), "what was tried out could not be removed");
+        tracing::debug!(%error, directory = %directory.display(), "failed to remove the probe's files");
     }
     outcome
 }

@@ -1,6 +1,6 @@
-//! Points at which a test cuts off changes of overlays and layers, as the death of a process does.
+//! Points where a test interrupts changes of overlays and layers, like the death of a process.
 
-/// Comes before each change on the disk that a later process finds.
+/// Called before each change on disk that a later process can see.
 #[cfg(not(test))]
 pub(super) fn step() -> Result<(), rustix::io::Errno> {
     Ok(())
@@ -30,8 +30,8 @@ mod testing {
         }
     }
 
-    /// Lets this thread take so many steps, and then no more; without a number as many as it wants. Gives whether the
-    /// steps that it had until now were enough.
+    /// Allows this thread the given number of steps, or any number without one. Returns true if the previous limit was
+    /// not reached.
     pub(in crate::backends::disk) fn cut_after(steps: Option<u32>) -> bool {
         LEFT.replace(steps) != Some(0)
     }

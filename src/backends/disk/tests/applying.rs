@@ -34,10 +34,10 @@ fn delete(at: &str) -> FileChange {
 
 type Change = fn(&mut Rig, &[FileChange]) -> Result<(), BackendError>;
 
-/// The two ways to make changes: all or none, and one by one where nothing else uses the files.
+/// The two ways to make changes: all or none, or one by one if nothing else uses the files.
 const BOTH_WAYS: [Change; 2] = [|rig, changes| rig.disk.apply(changes), |rig, changes| rig.disk.populate(changes)];
 
-/// Runs a test on disks that begin with some files.
+/// Runs a test on disks with some initial files.
 fn both_ways(test: impl Fn(&mut Rig, Change)) {
     for change in BOTH_WAYS {
         on_each_with(&some_files, |rig| test(rig, change));
@@ -73,7 +73,7 @@ fn apply_writes_every_kind() {
         assert!(rig.at("empty/dir").is_dir());
         assert_eq!(fs::read_link(rig.at("to")).unwrap().to_str(), Some("/etc/passwd"));
         assert!(!rig.at("d/e").exists() && rig.at("d/one").exists());
-        assert_eq!(rig.take(), [], "{}: what was applied is known", rig.kind);
+        assert_eq!(rig.take(), [], "{}: applied changes are known", rig.kind);
     });
 }
 
@@ -152,7 +152,7 @@ fn apply_of_mode_leaves_contents_and_times() {
         assert_eq!((mode(rig, "top"), mode(rig, "d")), (0o604, 0o2750));
         assert_eq!(fs::metadata(rig.at("top")).unwrap().modified().unwrap(), before);
         assert_eq!(rig.take(), []);
-        // What fails undoes it.
+        // A failure undoes it.
         let broken = [mode_of("top", 0o777), mode_of("d", 0o777), mode_of("nothing", 0o600)];
         assert!(rig.disk.apply(&broken).is_err());
         assert_eq!((mode(rig, "top"), mode(rig, "d")), (0o604, 0o2750));
@@ -170,7 +170,7 @@ fn apply_replaces_one_kind_by_another() {
         assert_eq!(rig.world().len(), 4);
         assert_eq!(rig.world()[&path("top")], Seen::Link(b"d".to_vec()));
         change(rig, &[directory("d")]).unwrap();
-        assert!(rig.at("d/e").exists(), "a directory that is there stays");
+        assert!(rig.at("d/e").exists(), "an existing directory stays");
         assert_eq!(rig.take(), []);
     });
 }
@@ -205,7 +205,7 @@ fn apply_error_undoes_everything() {
             assert_eq!(kept(rig).unwrap(), top);
         }
         let error = rig.disk.apply(&[file("top/below", "x")]).unwrap_err();
-        assert!(error.to_string().contains("cannot write /top/below: a parent of it is no directory"), "{error}");
+        assert!(error.to_string().contains("cannot write /top/below: a parent is not a directory"), "{error}");
     });
 }
 
@@ -236,7 +236,7 @@ fn lay_out_replaces_link_not_its_target() {
         assert_eq!(fs::read(rig.at("other")).unwrap(), b"top");
         assert_eq!((fs::read(rig.at("top")).unwrap(), fs::read(rig.at("link")).unwrap()), (b"1".into(), b"2".into()));
         let error = rig.disk.populate(&[file("top/below", "x")]).unwrap_err();
-        assert!(error.to_string().contains("cannot write /top/below: a parent of it is no directory"), "{error}");
+        assert!(error.to_string().contains("cannot write /top/below: a parent is not a directory"), "{error}");
         assert!(rig.disk.populate(&[delete("")]).is_err());
     });
 }
@@ -253,7 +253,7 @@ fn scan_reports_changes_to_laid_out_files() {
     });
 }
 
-/// The kernel does not move a directory of a lower layer that has a long path.
+/// The kernel does not move a directory of a lower layer with a long path.
 #[test]
 fn apply_error_restores_directory_with_long_path() {
     let deep = format!("{}/{}/deep", "x".repeat(200), "y".repeat(200));
@@ -280,7 +280,7 @@ fn apply_leaves_nothing_aside() {
     });
 }
 
-/// Somebody turns a parent into a link to a place outside, and back, all the time.
+/// Another thread keeps replacing a parent with a link to a place outside, and back.
 #[test]
 fn apply_through_swapped_link_leads_nowhere() {
     both_ways(|rig, change| {
@@ -325,7 +325,7 @@ fn apply_restores_modification_time() {
         change(rig, &[file("new", "2"), old.clone()]).unwrap();
         let written = |at: &str| fs::metadata(rig.at(at)).unwrap();
         assert_eq!((written("old").mtime(), written("old").mtime_nsec()), (millis / 1000, millis % 1000 * 1_000_000));
-        assert!(written("new").mtime() > millis / 1000, "what is made now is of now");
+        assert!(written("new").mtime() > millis / 1000, "by default the time is now");
     });
 }
 

@@ -1,4 +1,4 @@
-//! The places where things are kept aside, and directories that are put in the place of the one that was opened.
+//! Staging directories, and directories that replace the opened one.
 
 use std::fs;
 use std::path::Path;
@@ -35,7 +35,7 @@ fn aside_is_removed_with_workspace() {
     assert_eq!(entries(top.path()), [".foldspace-project", "project"]);
     drop(workspace);
     let workspace = host(&top.path().join("project"));
-    assert!(workspace.is_blank(), "it was not filled");
+    assert!(workspace.is_blank(), "it was not populated");
     workspace.filled().unwrap();
     drop(workspace);
     assert_eq!(entries(top.path()), ["project"]);
@@ -45,7 +45,7 @@ fn aside_is_removed_with_workspace() {
 #[test]
 fn aside_within_workspace_is_hidden() {
     let top = tempfile::tempdir().unwrap();
-    // With anything before it the name is too long.
+    // Any prefix makes the name too long.
     let root = top.path().join("n".repeat(250));
     let workspace = host(&root);
     assert!(workspace.is_blank());
@@ -108,8 +108,8 @@ fn workspace_replaced_directory_is_refused() {
     for put in others {
         put();
         let replaced = disk.dirty().unwrap_err().to_string();
-        assert!(replaced.contains("files is not the directory any more that was opened"), "{replaced}");
-        assert!(disk.apply(&[file("b")]).unwrap_err().reason.contains("not the directory any more"));
+        assert!(replaced.contains("files is not the directory that was opened"), "{replaced}");
+        assert!(disk.apply(&[file("b")]).unwrap_err().reason.contains("is not the directory that was opened"));
     }
     fs::remove_file(at("files")).unwrap();
     fs::rename(at("old"), at("files")).unwrap();
@@ -134,10 +134,10 @@ fn command_in_replaced_directory_is_refused() {
     };
     assert_eq!(run("cd ..; mv project old; ln -s / project").unwrap().exit_code, 0);
     let error = run("touch made").unwrap_err().to_string();
-    assert!(error.contains("not the directory any more that was opened"), "{error}");
+    assert!(error.contains("is not the directory that was opened"), "{error}");
 }
 
-/// In a namespace of its own, where it may mount.
+/// Runs in its own namespace, where it may mount.
 #[test]
 #[ignore = "disk_tests_pass_in_user_namespace runs it"]
 fn apply_into_other_mount_is_refused() {

@@ -1,4 +1,4 @@
-//! Entries that rules leave out, compared with what git says.
+//! Entries that rules leave out, compared with git's.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,7 +32,7 @@ struct Ruled {
     _aside: tempfile::TempDir,
 }
 
-/// A disk with the rules of its directory; with `below` it is that subdirectory.
+/// A disk with the rules of its directory, or of its subdirectory `below`.
 fn ruled(files: tempfile::TempDir, below: &str, included: &[&str]) -> Ruled {
     let included = included.iter().map(|path| EntryPath::lookup(path).unwrap()).collect();
     recording(files, below, RecordedBeyond { included, ..RecordedBeyond::default() })
@@ -48,7 +48,7 @@ fn recording(files: tempfile::TempDir, below: &str, beyond: RecordedBeyond) -> R
     Ruled { files, disk, _aside: aside }
 }
 
-/// Returns the files that a look finds.
+/// Returns the files that a scan finds.
 fn seen(disk: &OnDisk) -> BTreeSet<String> {
     disk.dirty().unwrap();
     let below = disk.below(&EntryPath::root()).unwrap();
@@ -57,7 +57,7 @@ fn seen(disk: &OnDisk) -> BTreeSet<String> {
     files.map(|(path, _)| path.to_string()).collect()
 }
 
-/// Returns the paths that a look names, once what was written before is old enough to show a change.
+/// Returns the reported paths of a scan, after earlier writes are old enough for changes to show.
 fn named(disk: &OnDisk) -> BTreeSet<String> {
     let dirty = disk.dirty().unwrap();
     for path in &dirty {
@@ -100,7 +100,7 @@ proptest! {
         git(root, &["init", "-q"]);
         fs::write(root.join(".git/info/exclude"), exclude.join("\n")).unwrap();
         let put = |path: &str, text: &str| {
-            // Where a file is, no directory can be.
+            // Fails if a file is in the way.
             let path = root.join(path);
             drop(fs::create_dir_all(path.parent().unwrap()));
             drop(fs::write(path, text));
@@ -152,7 +152,7 @@ fn rules_gone_with_git_are_the_last_known() {
     write(ruled.files.path(), "b.log", "1");
     assert_eq!(named(&ruled.disk), names(&["a"]));
     assert_eq!(ruled.disk.git_place().unwrap(), None);
-    // Those of a later process are what files say.
+    // A later process has only the rules in files.
     let again = IgnoreRules::of(ruled.files.path(), RecordedBeyond::default());
     assert!(again.repository().is_none());
 }
@@ -223,7 +223,7 @@ fn known_entry_stays_when_a_rule_ignores_it_later() {
     write(files, "c", "1");
     fs::remove_file(files.join("b")).unwrap();
     assert_eq!(named(disk), names(&["b", "made/a"]));
-    // A rule that goes shows what it ignored.
+    // Removing a rule shows the entries that it ignored.
     write(files, ".gitignore", "");
     assert!(named(disk).is_superset(&names(&[".gitignore", "c", "made/new"])));
 }
@@ -257,5 +257,5 @@ fn directory_removed_keeps_what_is_left_out() {
     ruled.disk.apply(&[delete("src"), delete("lib")]).unwrap();
     let there = |path: &str| ruled.files.path().join(path).exists();
     assert_eq!(["src/a.o", "src/a.c", "src/deep", "lib"].map(there), [true, false, false, false]);
-    assert!(named(&ruled.disk).contains("src/"), "it is still there, which no one asked for");
+    assert!(named(&ruled.disk).contains("src/"), "it still exists, unexpectedly");
 }

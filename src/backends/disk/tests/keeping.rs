@@ -1,4 +1,4 @@
-//! Knowledge of a disk that is kept for another process.
+//! Scan results stored for another process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ fn all() -> Vec<DirtyPath> {
 struct Place(tempfile::TempDir);
 
 impl Place {
-    /// A directory whose index is kept, and none of whose files is fresh.
+    /// A directory with a stored index and without fresh files.
     fn kept() -> Self {
         let place = Self(unknown(&files).directory);
         tick();
@@ -108,8 +108,8 @@ fn index_kept_in_the_tick_of_a_change_reads_it_again() {
         drop(disk);
         names(&look(&mut place.resumed()), "one")
     };
-    // On a busy machine a tick can pass between the change and the look.
-    assert!((0..50).any(|_| is_read_again()), "a change in the same tick would not show");
+    // On a busy machine a tick can pass between the change and the scan.
+    assert!((0..50).any(|_| is_read_again()), "a change in the same tick does not show");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Processes that end in the midst of a fork, a removal or a collection, and lists that earlier programs have left.
+//! Processes that end during a fork, a removal or a collection, and manifests of earlier programs.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,8 +10,8 @@ use crate::backends::disk::overlay::cut_after;
 use crate::backends::disk::workspace_disk::WorkspaceDisk;
 use crate::testing::eventually;
 
-/// Does something with fresh overlays and ends it after each of its steps, one after the other. What a later process
-/// finds is given to `check`, with whether nothing was cut off.
+/// Runs an action on fresh overlays, interrupted after each of its steps in turn. `check` gets the remains, and true if
+/// nothing was interrupted.
 fn cut_everywhere<T>(prepare: impl Fn(&Family) -> T, act: impl Fn(&Family, T), check: impl Fn(&Family, bool)) {
     for steps in 0.. {
         let Some(family) = Family::new() else { return };
@@ -27,7 +27,7 @@ fn cut_everywhere<T>(prepare: impl Fn(&Family) -> T, act: impl Fn(&Family, T), c
             .filter_map(|name| fs::read_to_string(family.root(name).join("list")).ok())
             .collect();
         for layer in family.layers() {
-            assert!(named.lines().any(|line| line == layer), "after {steps} steps {layer} is left over");
+            assert!(named.lines().any(|line| line == layer), "after {steps} steps {layer} remains");
         }
         if is_whole {
             assert!(steps > 1);
@@ -36,7 +36,7 @@ fn cut_everywhere<T>(prepare: impl Fn(&Family) -> T, act: impl Fn(&Family, T), c
     }
 }
 
-/// A parent with something in its upper layer, and a child.
+/// A parent with changes in its upper layer, and a child.
 fn parent_with_child(family: &Family) -> OverlayDisk {
     let mut parent = family.parent_of(&["child"]);
     fs::write(view(&parent).join("a/one"), "parent's").unwrap();
@@ -74,7 +74,7 @@ fn removal_cut_off_leaves_others_as_they_were() {
         assert!(has(family, "child", "a/one"));
         assert!(!is_whole || !family.home("parent").exists());
         if !is_whole {
-            // Whole, or blank.
+            // Complete or blank.
             has(family, "parent", "parent's");
         }
     });
@@ -118,8 +118,8 @@ fn collection_cut_off_leaves_every_overlay_as_it_was() {
     });
 }
 
-/// Lays overlays out as programs did before there was a pool: each has its own layers by number beside its list, which
-/// names those of others as `OWNER/NUMBER`, and marks in the owner's `users`.
+/// Creates overlays in the layout before the pool: each has its own layers by number next to its list, which refers to
+/// others' as `OWNER/NUMBER`, and marks in the owner's `users`.
 fn lay_out_as_before(family: &Family, names: &[&str]) {
     let pool = family.all().join("layers");
     for name in names {
@@ -174,7 +174,7 @@ fn opening_cut_off_leaves_every_overlay_as_it_was() {
     cut_everywhere(before, child, check);
 }
 
-/// Opens an overlay and does something in it, as far as that goes.
+/// Opens an overlay and mounts it, if possible.
 fn opened(family: &Family, name: &str) -> Option<OverlayDisk> {
     let disk = OverlayDisk::open(family.options(name)).ok().flatten()?;
     disk.tree().is_ok().then_some(disk)
@@ -201,10 +201,10 @@ fn lists_of_earlier_programs_migrate_when_they_are_opened() {
                 (one.into(), "a/b/two".into())
             );
             if name == "grandchild" {
-                assert_eq!(disk.dirty().unwrap(), [], "{first}: what was known stays known");
+                assert_eq!(disk.dirty().unwrap(), [], "{first}: known files stay known");
             }
             drop(disk);
-            // Those that were not opened yet keep their layers.
+            // Overlays that were not opened yet keep their layers.
             family.sweep();
         }
         assert!(["parent", "child", "grandchild"].iter().all(|name| is_migrated(&family.root(name))), "{first}");
@@ -225,9 +225,9 @@ fn overlay_that_an_earlier_program_removed_goes_with_the_next_sweep() {
     fs::write(root.join("gone"), "").unwrap();
     let held = family.dir("parent").try_hold().unwrap().unwrap();
     family.sweep();
-    assert!(root.join("gone").exists(), "somebody may be making it anew");
+    assert!(root.join("gone").exists(), "another process may be creating it again");
     drop(held);
-    // A process that another test starts holds the lock until it runs its program.
+    // A new process of another test inherits the lock until it executes its program.
     eventually("a sweep removes it", || {
         family.sweep();
         !family.home("parent").exists()

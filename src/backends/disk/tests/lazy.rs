@@ -1,4 +1,4 @@
-//! Forked overlays before anything is done in them.
+//! Forked overlays before their first use.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ fn fork_untouched_has_only_a_manifest() {
     child.seal_if_large().unwrap();
     child.detach(1).unwrap();
     assert_eq!(in_directory(&family.root("child")), ["list"]);
-    // A grandchild has it from the parent.
+    // A grandchild shares the parent's layers.
     assert!(child.share("grandchild").unwrap() && !child.share("grandchild").unwrap());
     assert_eq!((in_directory(&family.root("child")), family.layers()), (vec!["list".to_owned()], layers));
     drop(child);
@@ -44,12 +44,12 @@ fn fork_of_dirty_parent_names_it_until_settled() {
     let named = |disk: &mut OverlayDisk| disk.dirty().unwrap().contains(&DirtyPath::Entry(path("a/one")));
     let mut child = family.open("child").unwrap();
     child.mark_clean().unwrap();
-    assert!(named(&mut child), "nobody has looked before that was settled");
+    assert!(named(&mut child), "it was settled before a scan");
     assert!(child.share("grandchild").unwrap() && named(&mut family.open("grandchild").unwrap()));
     child.mark_clean().unwrap();
     assert_eq!(child.dirty().unwrap(), []);
     drop(child);
-    assert!(named(&mut family.open("child").unwrap()), "nothing was recorded, as far as the next one knows");
+    assert!(named(&mut family.open("child").unwrap()), "the next process does not know that it was recorded");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Changes are touched, and nothing of the machine outside is reached.
+//! Scans find all changes, and access nothing outside of the workspace.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -153,7 +153,7 @@ fn scan_does_not_open_special_files() {
         assert_eq!(tree.observe(&path("pipe")).unwrap().unwrap().kind, Observed::Special(Special::Fifo));
         assert_eq!(tree.observe(&path("socket")).unwrap().unwrap().kind, Observed::Special(Special::Socket));
         for name in ["pipe", "socket", ""] {
-            assert!(tree.open(&path(name)).unwrap_err().to_string().contains("no regular file"));
+            assert!(tree.open(&path(name)).unwrap_err().to_string().contains("not a regular file"));
         }
     });
 }
@@ -245,7 +245,7 @@ fn scan_reports_too_deep_directory_unopened() {
         let delete = crate::backends::FileChange::Delete { path: path(&name) };
         let deleted = rig.disk.apply(&[delete]);
         if rig.kind == SEALED && std::env::var_os(IN_NAMESPACE).is_some() {
-            // There it would be taken apart, path by path.
+            // Sealed in a namespace, it would be moved path by path.
             assert!(deleted.is_err());
             return;
         }
@@ -256,7 +256,7 @@ fn scan_reports_too_deep_directory_unopened() {
     });
 }
 
-/// Somebody reacts to what was put in place before it is looked at.
+/// Other processes change made entries before they are first scanned.
 #[test]
 fn scan_reports_changes_before_first_look() {
     let directory = tempfile::tempdir().unwrap();
@@ -294,7 +294,7 @@ fn scan_reports_changes_before_first_look() {
     assert!(!names(&touched, "same") && !names(&touched, "twice/in"), "{touched:?}");
 }
 
-/// The caller of a first look knows of entries that came after it and are in no listing.
+/// The caller of a first scan finds entries that were made after it and are in no listing.
 #[test]
 fn scan_reports_short_lived_file_when_gone() {
     let directory = tempfile::tempdir().unwrap();
@@ -342,5 +342,5 @@ fn scan_of_ten_thousand_files_reports_one_change() {
 fn scan_repeated_reports_same_entries() {
     let (before, after) = (World::new(), World::from([(path("a"), Seen::Directory)]));
     let found = std::panic::catch_unwind(|| assert_covered("", &before, &after, &[]));
-    assert!(found.is_err(), "the suite itself would see an omission");
+    assert!(found.is_err(), "the suite itself detects an omission");
 }

@@ -1,5 +1,5 @@
 //! One suite for every kind of disk.
-#![expect(clippy::disallowed_methods, reason = "the tests do what programs in a workspace do")]
+#![expect(clippy::disallowed_methods, reason = "the tests act as programs in a workspace")]
 
 mod applying;
 mod asides;

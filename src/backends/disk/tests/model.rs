@@ -1,4 +1,4 @@
-//! Random operations: what differs between two walks is always named.
+//! Random operations: every difference between two walks is reported.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -21,7 +21,7 @@ pub(super) enum Act {
     Settle,
 }
 
-/// Few paths, so that operations meet.
+/// Few paths, so that operations collide.
 pub(super) const PATHS: [&str; 12] =
     ["a", "b", "a/a", "a/b", "b/a", "b/b", "a/a/a", "a/a/b", "b/a/a", "b/b/b", "c", "c/c"];
 
@@ -40,7 +40,7 @@ pub(super) fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// Does what can be done; the rest fails as it would for any program.
+/// Performs an action; impossible ones fail, as for any program.
 pub(super) fn perform(top: &Path, act: &Act) {
     let at = |path: &usize| top.join(PATHS[*path]);
     let is_link = |path: &Path| path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
@@ -77,7 +77,7 @@ proptest! {
     fn scan_reports_random_changes(acts in proptest::collection::vec(act(), 1..60)) {
         on_each_with(&begin, |rig| {
             for step in acts.split(|act| matches!(act, Act::Settle)) {
-                // The other names of a file are not told of; watching.rs has what holds then.
+                // The kernel does not report the other names of a file; see watching.rs.
                 let is_told = |act: &&Act| rig.kind != WATCHED || !matches!(act, Act::Hard(..));
                 let step: Vec<&Act> = step.iter().filter(is_told).collect();
                 rig.watch(|top| step.iter().for_each(|act| perform(top, act)));

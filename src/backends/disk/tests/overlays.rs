@@ -1,4 +1,4 @@
-//! Things that only overlays do: sealing, squashing, and showing their files in a container.
+//! Tests of overlays only: sealing, merging, and showing their files in a container.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -129,7 +129,7 @@ fn squash_keeps_renamed_directory() {
 #[test]
 fn squash_keeps_owners() {
     if !rustix::process::geteuid().is_root() {
-        return skip("owners take root");
+        return skip("owners need root");
     }
     let directory = tempfile::tempdir().unwrap();
     let mut options = OverlayOptions::new("overlay", OverlayDir::new(&directory.path().join("layered"), "own", ""));
@@ -184,7 +184,7 @@ fn overlay_reopened_often_has_few_layers() {
         assert!(count("layers") <= 8 && count("own/work") == 1, "{round}: {} layers", count("layers"));
     }
     for _ in 0..3 {
-        // Nothing is done in it, so that it is not even mounted.
+        // It is not used, so it is not even mounted.
         assert!(!open().dirty().unwrap().is_empty());
     }
     let before = world(&open());
@@ -192,7 +192,7 @@ fn overlay_reopened_often_has_few_layers() {
     let layers = count("layers");
     for _ in 0..3 {
         assert_eq!(world(&open()), before);
-        assert!(count("layers") <= layers, "who changes nothing leaves no layer");
+        assert!(count("layers") <= layers, "without changes no layer remains");
     }
 }
 
@@ -203,7 +203,7 @@ fn overlay_layers_outside_manifest_stay_gone() {
     let before = world(&disk);
     let options = disk.options.clone();
     drop(disk);
-    // As a merged layer that could not be removed, above all others.
+    // Like a merged layer that could not be removed, above all others.
     let stray = directory.path().join("layered/layers/own.7");
     fs::create_dir_all(stray.join("tree")).unwrap();
     fs::write(stray.join("tree/ghost"), "").unwrap();
@@ -214,7 +214,7 @@ fn overlay_layers_outside_manifest_stay_gone() {
     assert_eq!(world(&disk), before);
     drop(disk);
     fs::remove_dir_all(directory.path().join("layered/layers/own.1")).unwrap();
-    assert!(OverlayDisk::open(options).unwrap().is_none(), "without the marks of what was deleted it would be back");
+    assert!(OverlayDisk::open(options).unwrap().is_none(), "without the deletion marks, deleted files would return");
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn overlay_unsupported_names_the_reason() {
     assert!(reason.contains("/proc"), "{reason}");
 }
 
-/// A process with mounts of its own, as a container has.
+/// A process with its own mounts, like a container's.
 struct Container(Child);
 
 impl Container {
@@ -249,7 +249,7 @@ impl Container {
         let container = Self(child);
         let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).unwrap();
         let command = || fs::read(format!("/proc/{}/cmdline", container.pid())).unwrap();
-        eventually("a process has mounts of its own", || command().starts_with(b"sleep"));
+        eventually("a process has its own mounts", || command().starts_with(b"sleep"));
         assert_ne!(namespace("self"), namespace(&container.pid().to_string()));
         container
     }
@@ -262,7 +262,7 @@ impl Container {
         PathBuf::from(format!("/proc/{}/root", self.pid())).join(at.strip_prefix("/").unwrap())
     }
 
-    /// The mounts at a path, as the process sees them.
+    /// Returns the number of mounts at a path, as seen by the process.
     fn mounts(&self, at: &Path) -> usize {
         let mounts = fs::read_to_string(format!("/proc/{}/mountinfo", self.pid())).unwrap();
         mounts.lines().filter(|line| line.split(' ').nth(4) == at.to_str()).count()
@@ -347,7 +347,7 @@ fn overlay_forgets_gone_container() {
     assert!(error.contains(&format!("of process {pid}")), "{error}");
 }
 
-/// The whole suite again, as a user who may mount in a namespace of its own only.
+/// Runs the whole suite again, as a user who may mount only in their own namespace.
 #[test]
 fn disk_tests_pass_in_user_namespace() {
     let inside = |args: &[&str]| {
@@ -355,7 +355,7 @@ fn disk_tests_pass_in_user_namespace() {
         command.args(["--user", "--map-root-user", "--mount"]).args(args).env(IN_NAMESPACE, "1").output()
     };
     if !inside(&["true"]).is_ok_and(|output| output.status.success()) {
-        return skip("no user namespace can be made");
+        return skip("user namespaces are not available");
     }
     let program = std::env::current_exe().unwrap();
     let mut suite = vec![program.to_str().unwrap(), "backends::disk::tests", "--nocapture", "--include-ignored"];

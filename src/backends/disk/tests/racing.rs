@@ -1,4 +1,4 @@
-//! Files that others change between a look and the finding out of what is there.
+//! Files that others change between a scan and the reads of its findings.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::backends::disk::locked::OnDisk;
 use crate::backends::{ChangeDetector, DirtyPath, Observed};
 use crate::engine::path::EntryPath;
 
-/// Two directories that have nothing in common but the names in them.
+/// Two directories that only have their names in common.
 fn pair(top: &Path) {
     for (directory, text) in [("one", "of one"), ("two", "of the other")] {
         fs::create_dir_all(top.join(directory).join("sub")).unwrap();
@@ -26,7 +26,7 @@ fn exchange(top: &Path) {
     renameat_with(CWD, top.join("one"), CWD, top.join("two"), RenameFlags::EXCHANGE).unwrap();
 }
 
-/// Takes up what is at these places, as whoever looked does.
+/// Reads the reported places, as a caller does.
 fn take_up(disk: &OnDisk, touched: &[DirtyPath], known: &mut World) {
     for one in touched {
         let at = named(one);
@@ -58,7 +58,7 @@ fn seen(disk: &OnDisk, path: &EntryPath, observed: Observed) -> Option<Seen> {
         Observed::Special(_) => Seen::Other,
         Observed::File { mode, .. } => {
             let mut bytes = Vec::new();
-            // When it is gone, that is what was found.
+            // If it is gone, that is a finding.
             let file = disk.open(path).or_else(|_| disk.observe(path).map(|_| None));
             file.unwrap()?.read_to_end(&mut bytes).unwrap();
             Seen::File { bytes, executable: mode.is_executable() }
@@ -66,7 +66,7 @@ fn seen(disk: &OnDisk, path: &EntryPath, observed: Observed) -> Option<Seen> {
     })
 }
 
-/// A look, and what comes of it; between both something may happen.
+/// Scans and reads the findings; `meanwhile` runs in between.
 fn look(disk: &OnDisk, known: &mut World, meanwhile: impl FnOnce()) -> Vec<DirtyPath> {
     let touched = disk.dirty().unwrap();
     meanwhile();
@@ -89,13 +89,13 @@ fn on_capture(rig: &mut Rig, test: impl Fn(&OnDisk, &Path, &mut World)) {
     test(&rig.capture(), &top, &mut known);
 }
 
-/// Of an overlay no directory can be moved that is in a lower layer.
+/// Created here, because an overlay's directory in a lower layer can't be moved.
 fn make_pair(disk: &OnDisk, top: &Path, known: &mut World) {
     pair(top);
     still(disk, known);
 }
 
-/// Looks until nothing was changed in the moment of the look.
+/// Scans until no entry changed in the tick of the scan.
 fn still(disk: &OnDisk, known: &mut World) {
     look(disk, known, || {});
     tick();
@@ -116,7 +116,7 @@ fn scan_reports_dir_moved_during_scan() {
             assert!(names(&touched, place) || names(&touched, "one") && names(&touched, "two"), "{touched:?}");
         }
         exchange(top);
-        // Now all is as it was at that look.
+        // Now everything is as it was during that scan.
         look(disk, known, || {});
         assert_eq!(*known, world(top));
     });
@@ -134,7 +134,7 @@ impl Drop for Ends<'_> {
 fn scan_reports_dir_away_during_scan_on_return() {
     on_each_capture(&|_| {}, |disk, top, known| {
         make_pair(disk, top, known);
-        // Another directory, with entries of which no look sees that they are new there.
+        // Another directory, with entries that a scan can't recognise as new.
         fs::create_dir(top.join("other")).unwrap();
         fs::rename(top.join("one/sub"), top.join("other/sub")).unwrap();
         for file in ["a", "b"] {
@@ -156,7 +156,7 @@ fn scan_with_busy_file_reports_only_it() {
     let busy = |top: &Path| fs::write(top.join("one/a"), "written all the time").unwrap();
     let mut rig = unknown(&pair);
     let (top, disk, mut known) = (rig.view(), rig.capture(), World::new());
-    // Nothing else has changed in the moment of the look.
+    // Nothing else has changed in the tick of the scan.
     tick();
     assert_eq!(look(&disk, &mut known, || busy(&top)), [DirtyPath::Subtree(EntryPath::root())]);
     for _ in 0..3 {
@@ -200,7 +200,7 @@ fn scan_settles_flickering_file() {
         for round in 0..30 {
             let done = AtomicBool::new(false);
             std::thread::scope(|scope| {
-                // Also when a look fails: else the thread would be waited for without end.
+                // Also if a scan fails, because joining the thread would block forever.
                 let ends = Ends(&done);
                 let flickering = scope.spawn(|| {
                     while !done.load(Ordering::Relaxed) {
@@ -208,7 +208,7 @@ fn scan_settles_flickering_file() {
                     }
                 });
                 for step in 0..4 {
-                    // Through one of both, whichever it is by then.
+                    // Either directory may be at that path by then.
                     drop(fs::write(top.join("one/a"), format!("{round} {step}")));
                     drop(fs::write(top.join("two/sub/c"), format!("{round} {step}.")));
                     look(disk, known, || {});
@@ -246,7 +246,7 @@ fn scan_without_writers_settles_at_once() {
     });
 }
 
-/// Somebody changes files all the time. In the end a caller that looked at what was named knows all.
+/// Another thread keeps changing files. In the end, a caller that read all reported places knows the final state.
 #[test]
 fn scan_loses_no_change_made_meanwhile() {
     on_each_capture(&pair, |disk, top, known| {

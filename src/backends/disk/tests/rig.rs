@@ -1,4 +1,4 @@
-//! Disks of every kind, and what two independent walks see of them.
+//! Disks of every kind, and their contents as two independent walks see them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,15 +15,15 @@ use crate::backends::{BackendError, DirtyPath, FileChange};
 use crate::engine::path::EntryPath;
 use crate::testing::{eventually, skip};
 
-/// A disk in a directory of its own.
+/// A disk in its own directory.
 pub(super) struct Rig {
     pub(super) kind: &'static str,
     pub(super) disk: Box<dyn WorkspaceDisk>,
-    /// Outside of the disk: what nothing may reach.
+    /// Outside of the disk, and out of reach.
     pub(super) directory: tempfile::TempDir,
 }
 
-/// An entry as a walk sees it.
+/// An entry as seen by a walk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Seen {
     File { bytes: Vec<u8>, executable: bool },
@@ -34,14 +34,14 @@ pub(super) enum Seen {
 
 pub(super) type World = BTreeMap<EntryPath, Seen>;
 
-/// Runs a test on an empty disk of each kind that this machine can have.
+/// Runs a test on an empty disk of each kind that this machine supports.
 pub(super) fn on_each(test: impl Fn(&mut Rig)) {
     for mut rig in rigs(&|_| {}) {
         test(&mut rig);
     }
 }
 
-/// Runs a test on disks that begin with these files, known: an overlay has them in a lower layer.
+/// Runs a test on disks with these initial, known files: an overlay has them in a lower layer.
 pub(super) fn on_each_with(fill: &dyn Fn(&Path), test: impl Fn(&mut Rig)) {
     for mut rig in rigs(fill) {
         test(&mut rig);
@@ -59,9 +59,9 @@ fn rigs(fill: &dyn Fn(&Path)) -> Vec<Rig> {
     rigs
 }
 
-/// A plain directory of whose changes the kernel tells.
+/// A plain directory with kernel reports of changes.
 pub(super) const WATCHED: &str = "plain, watched";
-/// An overlay whose upper layer is sealed whenever it is settled.
+/// An overlay that seals its upper layer whenever it is settled.
 pub(super) const SEALED: &str = "overlay, sealed each time";
 pub(super) const IN_NAMESPACE: &str = "FOLDSPACE_TEST_IN_USER_NAMESPACE";
 
@@ -102,12 +102,12 @@ impl WorkspaceDisk for Sealing {
     }
 }
 
-/// None where this machine mounts no overlay, which in CI is a failure.
+/// `None` if this machine can't mount overlays, which is a failure in CI.
 pub(super) fn new_overlay(fill: &dyn Fn(&Path)) -> Option<(OverlayDisk, tempfile::TempDir)> {
     overlay_in(tempfile::tempdir().unwrap(), fill)
 }
 
-/// In memory where that can be: sealing makes many directories.
+/// In memory if possible, because sealing creates many directories.
 fn fast_overlay(fill: &dyn Fn(&Path)) -> Option<(OverlayDisk, tempfile::TempDir)> {
     let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     overlay_in(directory, fill).or_else(|| new_overlay(fill))
@@ -133,7 +133,7 @@ pub(super) fn plain(fill: &dyn Fn(&Path)) -> Rig {
     rig
 }
 
-/// A plain directory of which nothing is known yet.
+/// A plain directory with an empty index.
 pub(super) fn unknown(fill: &dyn Fn(&Path)) -> Rig {
     let directory = tempfile::tempdir().unwrap();
     let files = directory.path().join("files");
@@ -144,13 +144,13 @@ pub(super) fn unknown(fill: &dyn Fn(&Path)) -> Rig {
     Rig { kind: "plain", disk: Box::new(disk), directory }
 }
 
-/// The disk of a directory that is there already.
+/// The disk of an existing directory.
 pub(super) fn plain_in(directory: &Path, options: PlainOptions) -> PlainDisk {
     let tree = DirTree::beneath("host", &directory.join("files"), &directory.join("aside"), None).unwrap();
     PlainDisk::with_options(tree, options).unwrap()
 }
 
-/// A disk that is watched, and nothing of which is fresh; none where inotify is used up.
+/// A watched disk without fresh files; `None` if inotify is exhausted.
 pub(super) fn watched(fill: &dyn Fn(&Path)) -> Option<(PlainDisk, tempfile::TempDir)> {
     let directory = unknown(fill).directory;
     let mut disk = plain_in(directory.path(), PlainOptions { may_watch: true, ..PlainOptions::default() });
@@ -167,7 +167,7 @@ pub(super) fn watched(fill: &dyn Fn(&Path)) -> Option<(PlainDisk, tempfile::Temp
 }
 
 impl Rig {
-    /// The files as any program sees them.
+    /// The path of the files for any program.
     pub(super) fn view(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.disk.tree().unwrap().root.as_raw_fd()))
     }
@@ -176,19 +176,19 @@ impl Rig {
         self.view().join(path)
     }
 
-    /// The disk as workspaces have it; this rig has another one from then on, beside the directory.
+    /// Returns the disk as workspaces use it; this rig gets a new one in its place.
     pub(super) fn capture(&mut self) -> OnDisk {
         OnDisk::new(self.kind, std::mem::replace(&mut self.disk, plain(&|_| {}).disk))
     }
 
-    /// Gives what is touched now; the disk knows it afterwards.
+    /// Returns the dirty paths and settles them.
     pub(super) fn take(&mut self) -> Vec<DirtyPath> {
         let touched = self.disk.dirty().unwrap();
         self.disk.mark_clean().unwrap();
         touched
     }
 
-    /// Settles until nothing is fresh any more.
+    /// Settles until nothing is fresh.
     pub(super) fn rest(&mut self) {
         eventually("nothing is touched any more", || self.take().is_empty());
     }
@@ -197,7 +197,7 @@ impl Rig {
         world(&self.view())
     }
 
-    /// Does something and checks that what is touched covers it. Gives what was touched.
+    /// Runs an action and checks that the dirty paths cover its changes. Returns the dirty paths.
     pub(super) fn watch(&mut self, act: impl FnOnce(&Path)) -> Vec<DirtyPath> {
         let before = self.world();
         act(&self.view());
@@ -212,8 +212,8 @@ impl Rig {
     }
 }
 
-/// Lets the clock of files tick a few times, so that what changes next has another time than what has changed so far.
-/// One tick is not enough: a file that was looked at may have a finer time, ahead of that clock.
+/// Waits for a few ticks of the file clock, so that later changes have another time than earlier ones. One tick is not
+/// enough: a file that was read may have a finer time, ahead of that clock.
 pub(super) fn tick() {
     let now = || rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
     for _ in 0..5 {
@@ -244,14 +244,14 @@ pub(super) fn assert_covered(kind: &str, before: &World, after: &World, touched:
         });
         assert!(
             covered,
-            "{kind}: {path} was {:?} and is {:?}, but only {touched:?} were named",
+            "{kind}: {path} was {:?} and is {:?}, but only {touched:?} were reported",
             before.get(path),
             after.get(path)
         );
     }
 }
 
-/// Gives the contents of a directory.
+/// Lists a directory.
 pub(super) fn world(top: &Path) -> World {
     let mut world = World::new();
     walk(top, &EntryPath::root(), &mut world);

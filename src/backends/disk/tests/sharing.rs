@@ -1,4 +1,4 @@
-//! Overlays that share their layers: what either sees of the other, and what is left of them.
+//! Overlays that share their layers: the isolation between them, and their remains.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -13,16 +13,16 @@ use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 use crate::testing::eventually;
 
-/// Path of an overlay's manifest in its directory.
+/// The path of an overlay's manifest in its directory.
 const WITHIN: &str = "layers/overlay";
 
-/// Overlays beside each other.
+/// Sibling overlays.
 pub(super) struct Family {
     directory: tempfile::TempDir,
 }
 
 impl Family {
-    /// None where this machine mounts no overlay.
+    /// `None` if this machine can't mount overlays.
     pub(super) fn new() -> Option<Self> {
         let (_, directory) = new_overlay(&|_| {})?;
         Some(Self { directory })
@@ -48,7 +48,7 @@ impl Family {
         OverlayDisk::create(self.options(name), fill).unwrap()
     }
 
-    /// The disk `parent` after it was shared with these.
+    /// The disk `parent`, shared with these children.
     pub(super) fn parent_of(&self, children: &[&str]) -> OverlayDisk {
         let mut parent = self.create("parent");
         rest(&mut parent);
@@ -70,7 +70,7 @@ impl Family {
         self.home(name).join(WITHIN)
     }
 
-    /// Names in the pool.
+    /// The names in the pool.
     pub(super) fn layers(&self) -> Vec<String> {
         let mut layers = in_directory(&self.all().join("layers"));
         layers.retain(|name| name != "lock");
@@ -112,7 +112,7 @@ pub(super) fn text(disk: &impl WorkspaceDisk, at: &str) -> Option<String> {
     fs::read_to_string(view(disk).join(at)).ok()
 }
 
-/// Looks until nothing is touched any more, as a tool runner does before it shares.
+/// Scans until nothing is dirty, as a tool runner does before sharing.
 pub(super) fn rest(disk: &mut impl WorkspaceDisk) {
     eventually("nothing is touched any more", || {
         let touched = disk.dirty().unwrap();
@@ -141,7 +141,7 @@ fn shared_child_has_files_and_knows_them() {
     assert_eq!(world(&child), before);
     assert_eq!(child.dirty().unwrap(), [], "nothing has changed since");
     fs::write(view(&child).join("a/one"), "child's").unwrap();
-    // The directory was copied to be changed.
+    // The changed file's directory was copied up.
     assert_eq!(child.dirty().unwrap(), [DirtyPath::Entry(path("a")), DirtyPath::Entry(path("a/one"))]);
 }
 
@@ -180,7 +180,7 @@ fn shared_child_keeps_unscanned_changes_touched() {
         assert_covered("shared", &before, &world(disk), &touched);
         assert!(!touched.contains(&DirtyPath::Subtree(EntryPath::root())), "{touched:?}");
     }
-    // Only who opens it first knows what was touched.
+    // Only the first opener knows the dirty paths.
     let touched = family.open("child").unwrap().dirty().unwrap();
     assert!(touched.contains(&DirtyPath::Subtree(EntryPath::root())), "{touched:?}");
 }
@@ -201,7 +201,7 @@ fn shared_child_can_share_again() {
         assert_eq!(Some(&world(&disk)), worlds.last());
     }
     let last = disk;
-    // Those between may go, in whatever order.
+    // Those in between may be removed, in any order.
     for gone in ["0", "3", "7", "1"] {
         family.dir(gone).remove().unwrap();
     }
@@ -217,7 +217,7 @@ fn shared_child_can_share_again() {
     assert_eq!((in_directory(&family.all()), family.layers()), (vec!["layers".to_owned()], Vec::new()));
 }
 
-/// Seals a layer for each of these rounds.
+/// Seals a layer in each of these rounds.
 fn seal_often(disk: &mut OverlayDisk, at: &str, rounds: impl IntoIterator<Item = u32>) {
     for round in rounds {
         fs::write(view(disk).join(at), round.to_string()).unwrap();
@@ -287,7 +287,7 @@ fn parent_removed_leaves_what_its_child_names() {
     assert_eq!(text(&child, "a/one").unwrap(), "a/one");
     family.dir("parent").remove().unwrap();
     assert_eq!(text(&child, "a/b/two").unwrap(), "a/b/two");
-    // One of the same name does not touch what the child has.
+    // A new overlay of the same name does not affect the child's layers.
     let parent = family.create("parent");
     fs::write(view(&parent).join("a/one"), "another").unwrap();
     assert_eq!(text(&child, "a/one").unwrap(), "a/one");
@@ -359,7 +359,7 @@ fn manifests_of_an_earlier_start_are_blank_until_made_anew() {
         fs::write(&list, [b"another start\n", lines].concat()).unwrap();
         assert!(family.open(name).is_none());
     }
-    // The parent is filled first, beside what the child has named.
+    // The parent is populated first, without reusing the child's layers.
     let parent = family.create("parent");
     assert!(family.layers().contains(&"parent.0".to_owned()));
     drop(family.create("child"));

@@ -1,4 +1,4 @@
-//! Changes below directories that their owner has shut.
+//! Changes below directories that their owner may not enter or write.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -11,7 +11,7 @@ use crate::backends::FileChange;
 use crate::backends::disk::{DirTree, IgnoreRules, RecordedBeyond};
 use crate::engine::event::{FileMode, Node};
 
-/// Does something as a person does it: the owner of the files, and no more than that.
+/// Runs an action with only the rights of the files' owner.
 fn as_owner<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     let run = || {
         let mut own = capabilities(None).unwrap();
@@ -44,7 +44,7 @@ fn set(place: &Path, bits: u32) {
     fs::set_permissions(place, Permissions::from_mode(bits)).unwrap();
 }
 
-/// Directories and files that are all read-only, the root too.
+/// Directories and files that are all read-only, including the root.
 fn read_only(top: &Path) {
     fs::create_dir_all(top.join("mod/v1/in")).unwrap();
     fs::create_dir_all(top.join("kept/in")).unwrap();
@@ -58,7 +58,7 @@ fn read_only(top: &Path) {
     set(top, 0o555);
 }
 
-/// Changes everywhere below what is read-only.
+/// Changes everywhere below read-only directories.
 fn changes() -> Vec<FileChange> {
     vec![
         delete("mod"),

@@ -1,4 +1,4 @@
-//! A disk of whose changes the kernel tells: what it does not tell is found by the next look at everything.
+//! A disk with kernel reports of changes: a full walk finds the unreported ones.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -16,7 +16,7 @@ use crate::backends::disk::watch::Watch;
 use crate::backends::disk::workspace_disk::WorkspaceDisk;
 use crate::engine::path::EntryPath;
 
-/// Steps at the border of the tree, and to many directories at once.
+/// Steps across the border of the tree, and to many directories at once.
 #[derive(Debug, Clone)]
 enum Move {
     Within(Act),
@@ -39,7 +39,7 @@ fn moves() -> impl Strategy<Value = Move> {
     ]
 }
 
-/// Each path has a place of its own outside, in which what was there is changed, too.
+/// Each path has its own place outside, whose contents are changed, too.
 fn make(top: &Path, outside: &Path, step: &Move) {
     let place = |path: &usize| outside.join(PATHS[*path].replace('/', "-"));
     let _ = match step {
@@ -84,7 +84,7 @@ proptest! {
         }
     }
 
-    /// The kernel tells of a change under one name of a file only. A look at everything finds the others.
+    /// The kernel reports a change of a file under only one of its names. A full walk finds the others.
     #[test]
     fn walk_reports_what_hard_links_hide(acts in proptest::collection::vec(act(), 1..60)) {
         if let Some(mut rig) = rig(&begin) {
@@ -107,7 +107,7 @@ fn watch_of_changed_file_looks_at_nothing_else() {
     assert_eq!(rig.take(), []);
     fs::write(rig.at("a/b"), "changed").unwrap();
     assert_eq!(rig.take(), [DirtyPath::Entry(EntryPath::lookup("a/b").unwrap())]);
-    assert_eq!(rig.take(), [], "what is told is not fresh");
+    assert_eq!(rig.take(), [], "a reported change is not fresh");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn watch_overflow_looks_at_everything() {
     let queued = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
     let files = queued.trim().parse::<usize>().unwrap() / 3 + 100;
     rig.watch(|top| {
-        // Each is made, written and closed.
+        // Three events each: create, write and close.
         (0..files).for_each(|number| fs::write(top.join(format!("a/{number}")), "x").unwrap());
         fs::write(top.join("b/a/a"), "behind all others").unwrap();
         fs::create_dir_all(top.join("b/new/below")).unwrap();
@@ -137,7 +137,7 @@ fn watch_without_enough_watches_looks_at_everything() {
     rig.watch(|top| fs::write(top.join("a/b"), "changed").unwrap());
 }
 
-/// A process that keeps a file mapped and writes to it when it is told to.
+/// A process that keeps a file mapped and writes to it on request.
 struct Mapped(Child, BufReader<std::process::ChildStdout>);
 
 const MAPPED: &str = "import mmap, sys
@@ -190,17 +190,17 @@ fn walk_finds_late_what_was_written_through_a_mapping() {
     tick();
     mapped.write('x');
     assert_eq!(fs::read(&file).unwrap()[0], b'x');
-    assert_eq!(look(&mut disk), [], "the kernel does not tell of it");
-    fs::write(directory.path().join("files/b/b"), "this one is told").unwrap();
+    assert_eq!(look(&mut disk), [], "the kernel does not report it");
+    fs::write(directory.path().join("files/b/b"), "reported").unwrap();
     let walked = disk.walk().unwrap();
     disk.mark_clean().unwrap();
     let late = [DirtyPath::Entry(EntryPath::lookup("a/b").unwrap())];
     assert!(names(&walked.dirty, "a/b") && names(&walked.dirty, "b/b"), "{walked:?}");
     assert_eq!(walked.late, late);
-    // It is in a page that is to be written back already, so that not even the file's times change.
+    // Its page is already dirty, so that not even the file's times change.
     mapped.write('y');
     mapped.end();
-    assert!(names(&look(&mut disk), "a/b"), "that it was unmapped is told");
+    assert!(names(&look(&mut disk), "a/b"), "unmapping is reported");
     assert_eq!(
         world(&directory.path().join("files"))[&late_path()],
         super::rig::Seen::File { bytes: b"y/b".to_vec(), executable: false }
@@ -218,7 +218,7 @@ fn walk_is_due_after_its_time() {
     drop(disk);
     let mut disk =
         plain_in(directory.path(), PlainOptions { may_watch: true, walk_every: Duration::ZERO, ..Default::default() });
-    assert!(!disk.is_walk_due(), "nothing is watched yet, so the next look is one at everything");
+    assert!(!disk.is_walk_due(), "nothing is watched yet, so the next scan is a full one");
     disk.dirty().unwrap();
     assert!(disk.is_walk_due());
 }

@@ -1,4 +1,4 @@
-//! A session's container: made when a command needs it, stopped when it is idle, removed at the end.
+//! A session's container: made when a command needs it, stopped when idle, removed at the end.
 
 mod sharing;
 mod state;
@@ -27,13 +27,13 @@ use crate::engine::event::{ContainerStarted, ContainerStopped};
 use crate::engine::id::SessionId;
 use crate::engine::lock::lock;
 
-/// The pause between two looks for an idle container, and one that fills the disk.
+/// The pause between two checks for an idle container and a full disk.
 const WATCHING: Duration = Duration::from_millis(100);
 
-/// The part of the program that logs tell of.
+/// The component in logs.
 const COMPONENT: &str = "tools.podman";
 
-/// A session's container, while there is one and while there is none.
+/// A session's container, running or not.
 pub(in crate::backends::podman) struct SessionContainer {
     own: Weak<Self>,
     session: SessionId,
@@ -42,11 +42,11 @@ pub(in crate::backends::podman) struct SessionContainer {
     pub(in crate::backends::podman) paths: Paths,
     pub(in crate::backends::podman) files: OnDisk,
     in_flight: Arc<RunningCommands>,
-    /// Held while the engine takes its time.
+    /// Held during calls of the engine.
     state: Mutex<ContainerState>,
     news: Mutex<Vec<MachineNews>>,
     progress: Mutex<Option<ProgressWatch>>,
-    /// Words about the last start.
+    /// Messages about the last start.
     log: Mutex<Vec<String>>,
     changed: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
     watched: Once,
@@ -77,10 +77,10 @@ impl SessionContainer {
     }
 
     pub(in crate::backends::podman) fn news(&self) -> Vec<MachineNews> {
-        // The files may be shown anew only where nothing runs.
+        // The files may be attached again only while no command runs.
         let sealed = if self.in_flight.is_empty() { self.files.lock().seal_if_large() } else { Ok(()) };
         if let Err(error) = &sealed {
-            tracing::warn!(%error, "the workspace could not get a new layer");
+            tracing::warn!(%error, "failed to add a layer to the workspace");
         }
         if let Err(SealError::Misplaced(_)) = sealed {
             self.tear_down("its files could not be shown");
@@ -96,7 +96,7 @@ impl SessionContainer {
         *lock(&self.progress) = Some(watch);
     }
 
-    /// Gives the runner of a container that runs, whatever has to be done for it.
+    /// Returns the runner of a running container, which is made or started if necessary.
     fn ensure(&self, state: &mut ContainerState) -> Result<Runner, EngineError> {
         self.watched.call_once(|| keep_watch(Weak::clone(&self.own)));
         if let ContainerState::Running(live) = state {
@@ -165,7 +165,7 @@ impl SessionContainer {
         Ok((live, event))
     }
 
-    /// Starts a container, shows the files in it and reaches its runner.
+    /// Starts a container, attaches the files and connects to its runner.
     fn start(&self, engine: &Arc<Engine>, id: &str) -> Result<(LiveContainer, bool), EngineError> {
         let token = paths::token().map_err(launch::failed("prepare the container"))?;
         let pid = launch::start(engine, id, &self.paths, &token, &self.options)?;
@@ -183,7 +183,7 @@ impl SessionContainer {
         launch::create(engine, &ContainerPlan { name, session, options, paths, workspace })
     }
 
-    /// Removes what another process has left: no other process has the session now.
+    /// Removes the containers of other processes: none of them has the session now.
     fn remove_others(&self, engine: &Engine) -> Result<(), EngineError> {
         launch::remove_noted(engine, &self.paths)?;
         engine.remove_if_there(&own_name(self.session, &self.options))
@@ -237,7 +237,7 @@ impl SessionContainer {
     fn leave(&self, state: &mut ContainerState, next: ContainerState, reason: &str) {
         if let ContainerState::Running(live) = std::mem::replace(state, next) {
             if let Err(error) = self.files.lock().detach(live.pid) {
-                tracing::debug!(%error, "a container was gone before its files were taken away");
+                tracing::debug!(%error, "a container was gone before its files were detached");
             }
             let event = ContainerStopped { name: lock(&self.name).clone(), reason: reason.to_owned() };
             tracing::debug!(component = COMPONENT, container = %event.name, reason, "container stopped");
@@ -245,14 +245,14 @@ impl SessionContainer {
         }
     }
 
-    /// Stops the container after it was idle for as long as the options say. Tells whether it did.
+    /// Stops the container if it was idle for the time in the options. Returns true if it did.
     fn stop_if_idle(&self) -> bool {
         let idle = Duration::from_secs(self.options.idle_seconds);
-        // Another thread brings the container up, or takes it down.
+        // If locked, another thread starts or stops the container.
         let Ok(mut state) = self.state.try_lock() else { return false };
         let ContainerState::Running(live) = &mut *state else { return false };
         if !self.in_flight.is_empty() {
-            // It is idle from the end of the last command on.
+            // It is idle from the end of the last command.
             live.used = now();
             return false;
         }
@@ -267,7 +267,7 @@ impl SessionContainer {
         match ended {
             Ok(()) => self.leave(&mut state, next, "idle"),
             Err(error) => {
-                tracing::warn!(%error, "an idle container could not be stopped");
+                tracing::warn!(%error, "failed to stop an idle container");
                 live.used = now();
                 return false;
             }
@@ -275,7 +275,7 @@ impl SessionContainer {
         true
     }
 
-    /// Removes a container that ran for as long as the options say, with what runs in it. Tells whether it did.
+    /// Removes a container that ran for the time in the options, with its processes. Returns true if it did.
     fn end_if_old(&self) -> bool {
         let uptime = Duration::from_secs(self.options.uptime_seconds);
         let Ok(mut state) = self.state.try_lock() else { return false };
@@ -283,12 +283,12 @@ impl SessionContainer {
         if uptime.is_zero() || now().duration_since(live.since) < uptime {
             return false;
         }
-        // One that the engine does not remove now is tried again after as long.
+        // If the engine fails to remove it, this is retried after the same time.
         live.since = now();
         self.tear_down_held(&mut state, "uptime")
     }
 
-    /// Ends commands that leave the disk too little.
+    /// Ends commands that leave too little disk space.
     fn spare_the_disk(&self) {
         if !self.in_flight.is_empty()
             && let Some(free) = self.free()
@@ -303,7 +303,7 @@ impl SessionContainer {
         Some(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
-    /// Removes the container, running or not. Gives false when it may still be there.
+    /// Removes the container, running or not. Returns false if it may still exist.
     pub(in crate::backends::podman) fn tear_down(&self, reason: &str) -> bool {
         let mut state = lock(&self.state);
         self.tear_down_held(&mut state, reason)
@@ -312,7 +312,7 @@ impl SessionContainer {
     fn tear_down_held(&self, state: &mut ContainerState, reason: &str) -> bool {
         let Some((engine, id)) = state.container() else { return true };
         if let Err(error) = engine.remove_if_there(&id) {
-            tracing::warn!(%error, "a container could not be removed; `foldspace gc` will");
+            tracing::warn!(%error, "failed to remove a container; `foldspace gc` removes it");
             return false;
         }
         self.paths.forget_run();
@@ -343,7 +343,7 @@ fn keep_watch(container: Weak<SessionContainer>) {
         }
     };
     if let Err(error) = std::thread::Builder::new().name("foldspace-watch".to_owned()).spawn(watch) {
-        tracing::warn!(%error, "idle containers will not be stopped, nor those that fill the disk");
+        tracing::warn!(%error, "no thread watches for idle containers and full disks");
     }
 }
 
@@ -371,7 +371,7 @@ impl Container for SessionContainer {
             true => Ok(()),
             false => {
                 let name = self.name();
-                Err(self.unavailable(format!("the engine did not remove {name}; `foldspace gc` will when it is back")))
+                Err(self.unavailable(format!("the engine did not remove {name}; try `foldspace gc` later")))
             }
         }
     }
@@ -404,13 +404,13 @@ impl CommandHost for SessionContainer {
     }
 
     fn floor(&self) -> u64 {
-        // Where there is little already, a command may use half of it.
+        // If little is free already, a command may use half of it.
         self.free().map_or(0, |free| self.options.reserve_bytes.min(free / 2))
     }
 
     fn lost(&self, runner: &Runner) {
         let mut state = lock(&self.state);
-        // Another command may have met the same, and brought the next container up.
+        // Another command may have noticed it, too, and already started the next container.
         if matches!(&*state, ContainerState::Running(live) if live.runner.is_same(runner)) {
             self.tear_down_held(&mut state, "vanished");
         }

@@ -1,4 +1,4 @@
-//! Sharing a session's files with another session's.
+//! Shares a session's files with another session.
 
 use super::{ContainerState, SessionContainer};
 use crate::backends::BackendError;
@@ -9,7 +9,7 @@ use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 
 impl SessionContainer {
-    /// Shares the files with a session that has none yet. Gives false where that can't be, or a command may run.
+    /// Shares the files with a session that has none yet. Returns false if that is not possible, or a command may run.
     pub(in crate::backends::podman) fn share_files(&self, child: SessionId) -> std::io::Result<bool> {
         let mut state = lock(&self.state);
         let (own, child) = (self.paths.overlay.home(), paths::overlay(child)?);
@@ -20,7 +20,7 @@ impl SessionContainer {
             return Ok(false);
         }
         let _held = paths::hold(&child)?;
-        // One that is there already, and plain.
+        // An existing plain directory.
         if child.home().join("files").exists() {
             return Ok(false);
         }
@@ -35,7 +35,7 @@ impl SessionContainer {
         }
     }
 
-    /// Joins the names of files, unless a command runs: it may be about to write through one of them.
+    /// Joins the names of files, unless a command runs, which may be about to write through one of them.
     pub(in crate::backends::podman) fn join_names(
         &self,
         names: &dyn Fn() -> Vec<Vec<EntryPath>>,
@@ -43,7 +43,7 @@ impl SessionContainer {
         if self.in_flight.is_empty() { self.files.lock().join_names(names) } else { Ok(()) }
     }
 
-    /// Makes sure that no container can write to the files but one whose commands are known.
+    /// Checks that only a container whose commands are known can write to the files.
     fn is_left_alone(&self, state: &mut ContainerState) -> bool {
         match state {
             ContainerState::Running(live) if live.runner.is_alive() => return true,
@@ -54,7 +54,7 @@ impl SessionContainer {
         }
         let removed = self.engine(state).and_then(|engine| self.remove_others(&engine));
         if let Err(error) = &removed {
-            tracing::debug!(%error, "a killed process may have left a container that writes to the files");
+            tracing::debug!(%error, "failed to rule out that a killed process's container writes to the files");
         }
         removed.is_ok()
     }

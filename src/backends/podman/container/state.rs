@@ -6,20 +6,20 @@ use crate::backends::podman::engine::{Engine, EngineError};
 use crate::backends::podman::launch::LiveContainer;
 
 pub(super) enum ContainerState {
-    /// No container. The engine is there once it was asked.
+    /// No container. The engine is set once it was connected.
     None(Option<Arc<Engine>>),
-    /// It was asked for one, which does not run yet, or not any more.
+    /// The engine was asked for one, which does not run yet, or no longer.
     Starting {
         engine: Arc<Engine>,
         id: String,
     },
     Running(LiveContainer),
-    /// It was idle.
+    /// Stopped while idle.
     Stopped {
         engine: Arc<Engine>,
         id: String,
     },
-    /// The engine does not answer, and may have one. Another engine may be there next time.
+    /// The engine does not respond, and may have a container. The next attempt may find another engine.
     Unreachable {
         engine: Arc<Engine>,
         id: String,
@@ -42,7 +42,7 @@ impl ContainerState {
         }
     }
 
-    /// Returns the container that the engine has, or may have: its id or its name.
+    /// Returns the id or name of the container that the engine has or may have.
     pub(super) fn container(&self) -> Option<(Arc<Engine>, String)> {
         match self {
             Self::None(_) => None,
@@ -53,7 +53,7 @@ impl ContainerState {
         }
     }
 
-    /// Notes an error of the engine's: one that does not answer is not asked again.
+    /// Records an error of the engine: an unreachable one is not called again.
     pub(super) fn note(&mut self, error: &EngineError) {
         if let EngineError::Unreachable(_) = error {
             *self = match self.container() {

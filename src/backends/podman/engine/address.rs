@@ -1,4 +1,4 @@
-//! An engine's address, and what it is found by.
+//! An engine's address, and the way it was found.
 
 use std::path::Path;
 #[cfg(feature = "docker")]
@@ -13,7 +13,7 @@ pub(crate) struct EngineAddress {
 }
 
 impl EngineAddress {
-    /// The user whose process listens; none when that can't be known, as over a network.
+    /// Returns the user whose process listens; `None` if unknown, as over a network.
     pub(crate) fn user(&self) -> Option<u32> {
         let path = self.url.strip_prefix("unix://")?;
         let stream = std::os::unix::net::UnixStream::connect(path).ok()?;
@@ -22,7 +22,7 @@ impl EngineAddress {
 }
 
 pub(super) trait Surroundings {
-    /// A variable of the environment; none when it is not set, or empty.
+    /// Returns a variable of the environment; `None` if it is not set, or empty.
     fn variable(&self, name: &str) -> Option<String>;
     fn has_socket(&self, path: &Path) -> bool;
     #[cfg(feature = "docker")]
@@ -31,17 +31,17 @@ pub(super) trait Surroundings {
     fn entries(&self, directory: &Path) -> Vec<PathBuf>;
 }
 
-/// Checks an address. `example` is one to name instead.
+/// Checks an address. `example` is suggested instead.
 pub(super) fn usable(url: String, source: String, example: &str) -> Result<EngineAddress, String> {
     match url.split_once("://") {
         Some(("unix" | "tcp" | "http", rest)) if !rest.is_empty() => Ok(EngineAddress { url, source }),
         None if url.starts_with('/') => Ok(EngineAddress { url: format!("unix://{url}"), source }),
         Some(("ssh", _)) => Err(format!(
-            "{source} names {url}; connections over ssh can't be used: the engine must be on this machine, whose \
-             files its containers are shown. Name a local one, such as {example}"
+            "{source} names {url}; ssh connections are not supported: the engine must be on this machine, whose \
+             files its containers use. Use a local one, such as {example}"
         )),
         _ => Err(format!(
-            "{source} names {url:?}; it must be unix:///PATH, or tcp://HOST:PORT or http://HOST:PORT of this machine"
+            "{source} names {url:?}; it must be unix:///PATH, or tcp://HOST:PORT or http://HOST:PORT on this machine"
         )),
     }
 }
@@ -59,7 +59,7 @@ impl Surroundings for ProcessEnv {
     }
 
     #[cfg(feature = "docker")]
-    #[expect(clippy::disallowed_methods, reason = "Docker's client keeps its contexts in files")]
+    #[expect(clippy::disallowed_methods, reason = "Docker's client stores its contexts in files")]
     fn file(&self, path: &Path) -> Option<String> {
         std::fs::read_to_string(path).ok()
     }

@@ -1,4 +1,4 @@
-//! Docker, by bollard.
+//! Docker, through bollard.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ use crate::backends::podman::container_plan::{
 use crate::backends::podman::paths::{DOOR, SECCOMP};
 use crate::backends::podman::process_label::owner_of_this_process;
 
-/// Places that Docker masks by itself. A list that adds to them replaces them.
+/// Paths that Docker masks by default. A configured list replaces them.
 const MASKED: [&str; 12] = [
     "/proc/acpi",
     "/proc/asound",
@@ -46,7 +46,7 @@ pub(super) struct DockerClient {
 
 impl DockerClient {
     pub(super) fn new(url: &str) -> Result<Self, String> {
-        // Who asks has shorter limits.
+        // The callers have shorter limits.
         let limit = PULL.as_secs();
         let made = match url.strip_prefix("unix://") {
             Some(path) => Docker::connect_with_unix(path, limit, API_DEFAULT_VERSION),
@@ -55,7 +55,7 @@ impl DockerClient {
         Ok(Self { docker: made.map_err(|error| told(&error))? })
     }
 
-    /// Returns the places of volumes that the image wants and that are no part of the sandbox.
+    /// Returns the volumes of an image that are not part of the sandbox.
     async fn volumes(&self, image: &str) -> Result<Vec<String>, Refusal> {
         let ImageInspect { config, .. } = self.docker.inspect_image(image).await?;
         let volumes = config.and_then(|config| config.volumes).unwrap_or_default();
@@ -70,7 +70,7 @@ impl DockerClient {
     }
 }
 
-/// Tells whether a place is in a directory, and not the directory itself.
+/// Returns true if a path is inside of a directory, not the directory itself.
 fn is_below(place: &str, directory: &str) -> bool {
     let (place, directory) = (Path::new(place), Path::new(directory));
     place.starts_with(directory) && place != directory
@@ -79,11 +79,11 @@ fn is_below(place: &str, directory: &str) -> bool {
 impl EngineClient for DockerClient {
     fn info(&self) -> EngineAnswer<'_, EngineFacts> {
         Box::pin(async {
-            // Older engines refuse to be asked in a newer version.
+            // Older engines refuse requests of a newer API version.
             self.docker.clone().negotiate_version().await?;
             let components = self.docker.version().await?.components.unwrap_or_default();
             if components.iter().any(|component| component.name == "Podman Engine") {
-                return Err(Refusal::Other("it is Podman's; use the backend podman".to_owned()));
+                return Err(Refusal::Other("it belongs to Podman; use the backend podman".to_owned()));
             }
             let info = self.docker.info().await?;
             let security = info.security_options.unwrap_or_default();
@@ -162,7 +162,7 @@ impl EngineClient for DockerClient {
 
     fn pull<'a>(&'a self, image: &'a str, progress: Progress<'a>) -> EngineAnswer<'a, ()> {
         Box::pin(async move {
-            // Without a tag it would pull all of them.
+            // Without a tag Docker pulls all of them.
             let name = image.rsplit('/').next().unwrap_or(image);
             let tag = if name.contains([':', '@']) { "" } else { "latest" };
             let (from_image, tag) = (Some(image.to_owned()), Some(tag.to_owned()));
@@ -204,7 +204,7 @@ impl EngineClient for DockerClient {
     }
 }
 
-/// Makes the archive that the engine builds from.
+/// Creates the archive that the engine builds from.
 fn context_of(containerfile: &str) -> std::io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     let mut header = tar::Header::new_gnu();
@@ -232,7 +232,7 @@ impl From<Error> for Refusal {
     }
 }
 
-/// Gives an error with its cause, which the library's own text leaves out.
+/// Returns an error with its causes, which the library's own text leaves out.
 fn told(error: &Error) -> String {
     let mut told = error.to_string();
     let mut cause = std::error::Error::source(error);
@@ -246,20 +246,20 @@ fn told(error: &Error) -> String {
     told
 }
 
-/// Gives the plan as the engine takes it.
+/// Converts the plan to the engine's request.
 fn creation(plan: &ContainerPlan<'_>, place: &ContainerPlace, volumes: &[String]) -> ContainerCreateBody {
     let (user, group) = place.user;
     let labels = [(LABEL, plan.session.to_owned()), (OWNER, owner_of_this_process())];
     ContainerCreateBody {
         image: Some(plan.options.image.clone()),
         labels: Some(labels.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()),
-        // The image's own command is not added to it.
+        // Replaces the image's own command.
         entrypoint: Some(plan.runner()),
         cmd: Some(Vec::new()),
         user: Some(format!("{user}:{group}")),
         working_dir: Some(WORKSPACE.to_owned()),
         env: Some(vec![format!("HOME={}", plan.home()), "LANG=C.UTF-8".to_owned()]),
-        // An image may have commands that are run in a container every now and then.
+        // Disables the image's health check, which would run commands in the container.
         healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }),
         stop_timeout: Some(i64::from(STOP_SECONDS)),
         host_config: Some(host_config(plan, place, volumes)),
@@ -273,11 +273,11 @@ fn host_config(plan: &ContainerPlan<'_>, place: &ContainerPlace, volumes: &[Stri
     let binds = places(options).map(|place| bind(plan.workspace, place.to_owned(), false)).chain(own);
     let size = options.tmp_bytes;
     let tmp = ("/tmp".to_owned(), format!("rw,exec,nosuid,nodev,mode=1777,size={size}"));
-    // A volume would be writable, and an anonymous one can't be made otherwise.
+    // Covers each volume, because it would be writable, and anonymous volumes can't be disabled.
     let covered = volumes.iter().map(|volume| (volume.clone(), "ro,noexec,nosuid,nodev,size=4k".to_owned()));
     let ulimit =
         |(name, most): (&str, _)| ResourcesUlimits { name: Some(name.to_owned()), soft: Some(most), hard: Some(most) };
-    // The groups of version 1 are there in a tmpfs that every user may write to.
+    // Version 1 of control groups is mounted in a tmpfs that every user may write to.
     let groups = (place.cgroup_version == 1).then_some(CGROUPS);
     HostConfig {
         mounts: Some(binds.collect()),
@@ -290,7 +290,7 @@ fn host_config(plan: &ContainerPlan<'_>, place: &ContainerPlace, volumes: &[Stri
         network_mode: Some(if options.network { "default" } else { "none" }.to_owned()),
         ipc_mode: Some("private".to_owned()),
         cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
-        // An engine that maps users otherwise would give the files to others.
+        // User remapping by the engine would make the files accessible to another user.
         userns_mode: Some("host".to_owned()).filter(|_| !place.rootless),
         init: Some(false),
         log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),

@@ -1,4 +1,4 @@
-//! Docker's address: as it was given, as the environment or the current context says, then the usual places.
+//! Docker's address: given, from the environment or the current context, or one of the usual places.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::address::{EngineAddress, Surroundings, usable};
 
 const EXAMPLE: &str = "DOCKER_HOST=unix:///var/run/docker.sock";
-/// The context that stands for none.
+/// The name of the context without an endpoint.
 const DEFAULT: &str = "default";
 
 pub(super) fn resolve(explicit: Option<&str>, around: &dyn Surroundings) -> Result<EngineAddress, String> {
@@ -29,7 +29,7 @@ pub(super) fn resolve(explicit: Option<&str>, around: &dyn Surroundings) -> Resu
         return match endpoint(own, &context, around) {
             Some(url) => usable(url, source, EXAMPLE),
             None => Err(format!(
-                "{source} has no address in {}; see `docker context ls`, or name one with {EXAMPLE}",
+                "{source} has no address in {}; see `docker context ls`, or set {EXAMPLE}",
                 own.join("contexts/meta").display()
             )),
         };
@@ -45,7 +45,7 @@ pub(super) fn resolve(explicit: Option<&str>, around: &dyn Surroundings) -> Resu
             return usable(format!("unix://{}", path.display()), source.to_owned(), EXAMPLE);
         }
     }
-    Err(format!("no Docker engine was found; start one with `systemctl start docker`, or name it with {EXAMPLE}"))
+    Err(format!("no Docker engine was found; start one with `systemctl start docker`, or set {EXAMPLE}"))
 }
 
 fn current_context(own: &Path, around: &dyn Surroundings) -> Option<String> {
@@ -53,7 +53,7 @@ fn current_context(own: &Path, around: &dyn Surroundings) -> Option<String> {
     config["currentContext"].as_str().filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
-/// Returns the address of a context. Each has a directory with its name in a file.
+/// Returns the address of a context. Each context has a directory, and its name is in a file there.
 fn endpoint(own: &Path, context: &str, around: &dyn Surroundings) -> Option<String> {
     let contexts = own.join("contexts/meta");
     around.entries(&contexts).iter().find_map(|context_dir| {

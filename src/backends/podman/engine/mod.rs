@@ -1,4 +1,4 @@
-//! A container engine: one of several programs, of which each has its client.
+//! A container engine: one of several programs, each with its own client.
 
 mod address;
 #[cfg(feature = "docker")]
@@ -23,13 +23,13 @@ use super::container_plan::ContainerPlan;
 use super::paths;
 use crate::backends::containers::{EngineKind, PodmanOptions};
 
-/// An engine that builds or removes an image keeps other requests waiting, on a slow disk for many seconds.
+/// Building or removing an image blocks other requests of an engine, on a slow disk for many seconds.
 const SHORT: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(120);
 const PULL: Duration = Duration::from_secs(1800);
 const CONTAINERFILE_NAME: &str = "Containerfile";
 
-/// A client of one kind of engine. Names of containers may be ids.
+/// A client of one kind of engine. Container names may be ids.
 trait EngineClient: Send + Sync {
     fn info(&self) -> EngineAnswer<'_, EngineFacts>;
     fn create<'a>(&'a self, plan: &'a ContainerPlan<'_>, place: &'a ContainerPlace) -> EngineAnswer<'a, String>;
@@ -38,27 +38,27 @@ trait EngineClient: Send + Sync {
     fn stop<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()>;
     /// Removes a container, running or not, with its volumes.
     fn remove<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()>;
-    /// Lists the containers of foldspace.
+    /// Lists the containers made by foldspace.
     fn ours(&self) -> EngineAnswer<'_, Vec<Ours>>;
-    /// Gives the architecture that an image is for, as the engine names it.
+    /// Returns the architecture of an image, in the engine's notation.
     fn architecture<'a>(&'a self, image: &'a str) -> EngineAnswer<'a, Option<String>>;
     fn pull<'a>(&'a self, image: &'a str, progress: Progress<'a>) -> EngineAnswer<'a, ()>;
     fn build<'a>(&'a self, build: &'a ImageBuild<'a>, progress: Progress<'a>) -> EngineAnswer<'a, ()>;
 }
 
-/// An image to build: its name, its file of instructions, and what that is given.
+/// An image to build: its name, its Containerfile, and the build arguments.
 pub(crate) struct ImageBuild<'a> {
     pub(crate) name: &'a str,
     pub(crate) containerfile: &'a str,
     pub(crate) arguments: HashMap<String, String>,
-    /// The network of its commands; the engine's own when nothing is said.
+    /// The network of its commands; by default the engine's.
     pub(crate) network: Option<&'a str>,
 }
 
 type EngineAnswer<'a, T> = BoxFuture<'a, Result<T, Refusal>>;
 type Progress<'a> = &'a mut (dyn FnMut(&str) + Send);
 
-/// Facts that an engine gives of itself.
+/// The properties that an engine reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct EngineFacts {
     version: String,
@@ -75,14 +75,14 @@ struct ContainerPlace {
     cgroup_version: u8,
 }
 
-/// The answer of an engine that did not do something, told apart by what can be done about it.
+/// An engine's error, classified by the possible reactions.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
-    #[error("there is no such container or image")]
+    #[error("the container or image was not found")]
     Absent,
-    #[error("it is so already")]
+    #[error("nothing to change")]
     Unchanged,
-    /// It found no ids for the container's user, which passes.
+    /// The engine found no ids for the container's user, which is temporary.
     #[cfg(feature = "podman")]
     #[error("{0}")]
     NoMapping(String),
@@ -92,7 +92,7 @@ enum Refusal {
     Other(String),
 }
 
-/// A connection to an engine. Every call blocks, and none may be made from within an async task.
+/// A connection to an engine. Every call blocks, and must not be made from within an async task.
 pub(crate) struct Engine {
     pub(crate) kind: EngineKind,
     client: Box<dyn EngineClient>,
@@ -108,17 +108,17 @@ pub(crate) struct Engine {
 pub(crate) enum EngineError {
     #[error("{0}")]
     Unreachable(String),
-    #[error("there is no such container")]
+    #[error("the container was not found")]
     NoContainer,
     #[error("the engine has no image {image}; get it with `{} pull {image}`, or allow pulling (--pull)", kind.name())]
     NoImage { kind: EngineKind, image: String },
-    /// The container runs, or has run, but not the resident runner in it.
+    /// The container runs, or has run, but the runner in it does not.
     #[error("the runner can't run in the container: {0}")]
     NoRunner(String),
-    /// It is another user's, who could not use this process's files in a container, or be kept from others.
+    /// The engine belongs to another user: containers could not use this process's files, or would expose them.
     #[error("{0}")]
     Foreign(String),
-    #[error("the engine could not {action}: {reason}")]
+    #[error("the engine failed to {action}: {reason}")]
     Failed { action: &'static str, reason: String },
 }
 
@@ -139,12 +139,12 @@ pub(crate) struct Ours {
     pub(crate) running: bool,
 }
 
-/// A runtime of its own, which may be dropped within another one.
+/// A separate runtime, which may be dropped within another one.
 struct OwnRuntime(Option<Runtime>);
 
 impl Drop for OwnRuntime {
     fn drop(&mut self) {
-        // Nothing is under way, and within another runtime it could not be waited for.
+        // Nothing is in progress, and blocking is not possible within another runtime.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
@@ -152,8 +152,8 @@ impl Drop for OwnRuntime {
 }
 
 impl OwnRuntime {
-    /// Waits on a thread of its own: the caller may be within another runtime, where waiting is not allowed. Gives
-    /// nothing when it takes longer than the limit.
+    /// Blocks in a separate thread, because the caller may be within another runtime, where blocking is not allowed.
+    /// Returns `None` on exceeding the limit.
     fn block_on<T: Send>(&self, limit: Duration, work: impl Future<Output = T> + Send) -> Option<T> {
         let runtime = self.0.as_ref()?;
         let work = async { tokio::time::timeout(limit, work).await.ok() };
@@ -176,7 +176,7 @@ impl Engine {
                 EngineKind::Docker => format!("`systemctl start docker` or `dockerd --host {url}`"),
             };
             EngineError::Unreachable(format!(
-                "the {kind} engine at {url} (from {source}) does not answer: {what}; start it with {remedy}"
+                "the {kind} engine at {url} (from {source}) does not respond: {what}; start it with {remedy}"
             ))
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -190,7 +190,7 @@ impl Engine {
         Ok(Self { kind, client, runtime, connection, version, rootless, cgroup_version, runtime_name })
     }
 
-    /// Connects to the engine of each kind, at `explicit` or where it is found. Gives also why others are not asked.
+    /// Connects to the engine of each kind, at `explicit` or its detected address. Also returns the failures.
     pub(crate) fn all(explicit: Option<&str>) -> (Vec<Self>, Vec<EngineError>) {
         let (mut engines, mut errors) = (Vec::<Self>::new(), Vec::new());
         for kind in EngineKind::ALL {
@@ -202,34 +202,34 @@ impl Engine {
         (engines, errors)
     }
 
-    /// Connects to an engine whose containers can have this process's files.
+    /// Connects to an engine whose containers can use this process's files.
     pub(crate) fn of_this_user(options: &PodmanOptions) -> Result<Self, EngineError> {
         let engine = Self::connect(options.engine, options.connection.as_deref())?;
         engine.check_user().map(|()| engine)
     }
 
-    /// Checks that this process's files can be shown: a rootless engine must be this user's, Podman's other root's.
+    /// Checks that containers can use this process's files: only root's or this user's engine allows that.
     pub(crate) fn check_user(&self) -> Result<(), EngineError> {
         let me = rustix::process::geteuid().as_raw();
         let why = foreign(self.kind, &self.connection.url, self.rootless, self.connection.user(), me);
         why.map_or(Ok(()), |why| Err(EngineError::Foreign(why)))
     }
 
-    /// Returns the user and the group in a container: nobody, who without root has to be this process's user outside.
+    /// Returns a container's user and group: nobody, or the ids that stand for this process's user.
     fn user(&self, options: &PodmanOptions) -> (u32, u32) {
         let (me, group) = (rustix::process::geteuid(), rustix::process::getegid());
         match (self.kind, self.rootless) {
             (EngineKind::Podman, _) if options.writable_root => (0, 0),
             // Podman maps this user to it.
             (EngineKind::Podman, _) => paths::owner(options),
-            // Root there is this user, and has no capability.
+            // Root in the container is this user, without capabilities.
             (EngineKind::Docker, true) => (0, 0),
             (EngineKind::Docker, false) if me.is_root() => paths::owner(options),
             (EngineKind::Docker, false) => (me.as_raw(), group.as_raw()),
         }
     }
 
-    /// Returns the user of a container as this machine has it.
+    /// Returns the user of a container as seen on this machine.
     pub(crate) fn user_outside(options: &PodmanOptions) -> u32 {
         let me = rustix::process::geteuid();
         if me.is_root() { paths::owner(options).0 } else { me.as_raw() }
@@ -247,7 +247,7 @@ impl Engine {
                 EngineKind::Podman => format!("podman --url {url} ps"),
                 EngineKind::Docker => format!("docker --host {url} ps"),
             };
-            let why = format!("the engine did not {action} within {seconds} s; is it alive? (`{see}`)");
+            let why = format!("the engine did not {action} within {seconds} s; check it with `{see}`");
             return Err(EngineError::Unreachable(why));
         };
         answer.map_err(|refusal| match refusal {
@@ -266,7 +266,7 @@ impl Engine {
     pub(crate) fn create(&self, plan: &ContainerPlan<'_>) -> Result<String, EngineError> {
         let (rootless, cgroup_version) = (self.rootless, self.cgroup_version);
         let place = ContainerPlace { user: self.user(plan.options), rootless, cgroup_version };
-        match self.ask("make the container", LONG, self.client.create(plan, &place)) {
+        match self.ask("create the container", LONG, self.client.create(plan, &place)) {
             Err(EngineError::NoContainer) => Err(self.no_image(&plan.options.image)),
             created => created,
         }
@@ -299,7 +299,7 @@ impl Engine {
         }
     }
 
-    /// Returns the architecture that an image is for, as the engine names it.
+    /// Returns the architecture of an image, in the engine's notation.
     pub(crate) fn architecture(&self, image: &str) -> Result<Option<String>, EngineError> {
         match self.ask("inspect the image", SHORT, self.client.architecture(image)) {
             Ok(architecture) => Ok(architecture.filter(|architecture| !architecture.is_empty())),
@@ -325,12 +325,12 @@ impl Engine {
     }
 }
 
-/// Passes on the lines of a report that say something.
+/// Passes on the nonempty lines of a report.
 fn pass_on(report: &str, progress: Progress<'_>) {
     report.lines().filter(|line| !line.trim().is_empty()).for_each(progress);
 }
 
-/// Takes for done what was so already.
+/// Ignores the error that there is nothing to change.
 async fn unless_done(answer: EngineAnswer<'_, ()>) -> Result<(), Refusal> {
     match answer.await {
         Err(Refusal::Unchanged) => Ok(()),
@@ -365,7 +365,7 @@ fn absent(kind: EngineKind) -> String {
     format!("this program was built without {kind}; build it with the feature {}", kind.name())
 }
 
-/// Gives the reason that a process of the user `me` can't use an engine, as far as that can be known beforehand.
+/// Returns the reason that a process of user `me` can't use an engine, as far as it is known in advance.
 fn foreign(kind: EngineKind, url: &str, rootless: bool, owner: Option<u32>, me: u32) -> Option<String> {
     let whose = owner.map_or_else(|| "another user's".to_owned(), |uid| format!("user {uid}'s"));
     let (root, user) = match kind {
@@ -381,7 +381,7 @@ fn foreign(kind: EngineKind, url: &str, rootless: bool, owner: Option<u32>, me: 
             "the {kind} engine at {url} is rootless, {whose}, and can't show files of user {me} in a container; \
              run foldspace as that user, or use your own engine (`{user}`)"
         )),
-        // A container of Docker's has the user that is asked for.
+        // A Docker container runs as the requested user.
         (false, 1..) if kind == EngineKind::Podman => Some(format!(
             "the {kind} engine at {url} is root's, and its containers can't write files of user {me}; \
              run foldspace as root, or use your own engine (`{user}`)"
@@ -399,7 +399,7 @@ mod tests {
         for kind in EngineKind::ALL {
             let foreign = |rootless, owner, me| foreign(kind, "unix:///e.sock", rootless, owner, me);
             assert_eq!(foreign(true, Some(1000), 1000), None);
-            assert_eq!(foreign(true, None, 1000), None, "nobody knows who is at the other end of a network");
+            assert_eq!(foreign(true, None, 1000), None, "the user at the other end of a network is unknown");
             assert_eq!(foreign(false, Some(0), 0), None);
             assert_eq!(foreign(false, None, 0), None);
             assert_eq!(foreign(false, Some(0), 1000).is_none(), kind == EngineKind::Docker);

@@ -1,6 +1,6 @@
-//! Podman, by podman-api, but for requests that it does not make as they must be made.
+//! Podman, through podman-api, except for requests that it can't make correctly.
 //!
-//! Its options of a container have `no_new_privilages`, which goes out under that name: the engine does not know it.
+//! Its container options have `no_new_privilages`, which it sends under that name: the engine does not know it.
 
 use std::path::Path;
 use std::pin::Pin;
@@ -27,9 +27,9 @@ use crate::backends::podman::container_plan::{
 use crate::backends::podman::paths::{DOOR, OWN_IDS};
 use crate::backends::podman::process_label::owner_of_this_process;
 
-/// Tries where a rootless engine finds no ids for its user: it reads them through a library that is not thread-safe.
+/// The number of attempts if a rootless engine finds no ids for its user, due to a library that is not thread-safe.
 const MAPPING_TRIES: u32 = 10;
-/// The pause before the second attempt; each is longer by as much.
+/// The pause before the second attempt; each further pause is longer by this.
 const MAPPING_PAUSE: Duration = Duration::from_millis(10);
 
 pub(super) struct PodmanClient {
@@ -141,10 +141,10 @@ impl EngineClient for PodmanClient {
         })
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the client builds from a directory, which is made for it")]
+    #[expect(clippy::disallowed_methods, reason = "the client builds from a directory, created for it")]
     fn build<'a>(&'a self, build: &'a ImageBuild<'a>, progress: Progress<'a>) -> EngineAnswer<'a, ()> {
         Box::pin(async move {
-            let failed = |error: std::io::Error| Refusal::Other(format!("the build was not prepared: {error}"));
+            let failed = |error: std::io::Error| Refusal::Other(format!("preparing the build failed: {error}"));
             let directory = tempfile::tempdir().map_err(failed)?;
             std::fs::write(directory.path().join(CONTAINERFILE_NAME), build.containerfile).map_err(failed)?;
             let mut options = ImageBuildOpts::builder(directory.path().to_string_lossy())
@@ -164,7 +164,7 @@ impl EngineClient for PodmanClient {
     }
 }
 
-/// Tells the library's errors apart. Nothing else reads the engine's words.
+/// Classifies the library's errors. No other code reads the engine's texts.
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         match error {
@@ -183,7 +183,7 @@ impl From<Error> for Refusal {
     }
 }
 
-/// Gives the plan as the engine takes it.
+/// Converts the plan to the engine's request.
 fn creation(plan: &ContainerPlan<'_>, place: &ContainerPlace) -> Value {
     let ContainerPlan { name, session, options, paths, workspace } = plan;
     let ContainerPlace { user: (user, group), rootless, cgroup_version } = place;
@@ -214,12 +214,12 @@ fn creation(plan: &ContainerPlan<'_>, place: &ContainerPlace) -> Value {
         "seccomp_profile_path": paths.seccomp.to_string_lossy(),
         "systemd": "false",
         "restart_policy": "no",
-        // They would be writable.
+        // Image volumes would be writable.
         "image_volume_mode": "ignore",
         "stop_timeout": STOP_SECONDS,
         "netns": { "nsmode": if options.network { "" } else { "none" } },
         "mounts": mounts,
-        // They are named without their usual prefix.
+        // Their names have no prefix here.
         "r_limits": most(*rootless).map(|(name, most)| json!({ "type": name, "soft": most, "hard": most })),
         "resource_limits": {
             "cpu": { "period": CPU_PERIOD, "quota": plan.cpu_quota() },
@@ -229,7 +229,7 @@ fn creation(plan: &ContainerPlan<'_>, place: &ContainerPlace) -> Value {
     });
     map_users(&mut spec, options, place);
     if *cgroup_version == 1 {
-        // The groups are there in a tmpfs that every user may write to.
+        // The control groups are mounted in a tmpfs that every user may write to.
         spec["mask"] = json!([CGROUPS]);
     }
     spec
@@ -240,7 +240,7 @@ fn map_users(spec: &mut Value, options: &PodmanOptions, place: &ContainerPlace) 
     let ContainerPlace { user: (user, group), rootless, .. } = place;
     if options.writable_root {
         spec["cap_add"] = json!(OF_ROOT.map(|(_, name)| name));
-        // A rootless engine has its containers in a user namespace already, where this process's user is root.
+        // A rootless engine's containers are already in a user namespace in which this process's user is root.
         if !*rootless {
             let (first, size) = OWN_IDS;
             let ids = json!([{ "container_id": 0, "host_id": first, "size": size }]);
@@ -248,12 +248,12 @@ fn map_users(spec: &mut Value, options: &PodmanOptions, place: &ContainerPlace) 
             spec["idmappings"] = json!({ "UIDMap": ids, "GIDMap": ids });
         }
     } else if *rootless {
-        // That user inside is this process's user outside, which so owns what commands make.
+        // This user inside is this process's user outside, which thus owns the files of commands.
         spec["userns"] = json!({ "nsmode": "keep-id", "value": format!("uid={user},gid={group}") });
     }
 }
 
-/// Asks an engine what podman-api can't, on a connection of its own each time.
+/// Sends requests that podman-api can't, each on a new connection.
 struct Requests {
     client: RequestClient<Error>,
 }
@@ -282,7 +282,7 @@ impl Requests {
 
 type ValidResponse = Pin<Box<dyn Future<Output = Result<Response<Body>, Error>> + Send + Sync>>;
 
-/// Lets an answer through; a refusal becomes an error with what the engine says.
+/// Passes a successful answer on; converts a refusal into an error with the engine's message.
 fn validate(response: Response<Body>) -> ValidResponse {
     Box::pin(async move {
         let code = response.status();

@@ -1,4 +1,4 @@
-//! Podman's address: as it was given, then as the environment says, then the usual places.
+//! Podman's address: given, from the environment, or one of the usual places.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ const LIST_LIMIT: Duration = Duration::from_secs(10);
 const LIST_MAX: u64 = 1 << 20;
 const EXAMPLE: &str = "CONTAINER_HOST=unix:///run/podman/podman.sock";
 
-/// Gives what `podman system connection list --format json` prints; none without the program or its output.
+/// Returns the output of `podman system connection list --format json`; `None` without the program or its output.
 type ConnectionList<'a> = &'a dyn Fn() -> Result<Option<String>, String>;
 
 #[derive(Deserialize)]
@@ -40,7 +40,7 @@ pub(super) fn resolve(
         }
     }
     let wanted = around.variable("PODMAN_CONNECTION");
-    // Without the list another engine may be meant than the one that is found: that is said with it.
+    // Without the list, the found engine may not be the intended one, so the error is reported with it.
     let (listed, fault) = match listed(list) {
         Ok(listed) => (listed, String::new()),
         Err(fault) => (Vec::new(), format!("; `podman system connection list` {fault}")),
@@ -71,10 +71,10 @@ pub(super) fn resolve(
 fn listed(list: ConnectionList<'_>) -> Result<Vec<ListedConnection>, String> {
     let Some(text) = list()? else { return Ok(Vec::new()) };
     let listed = serde_json::from_str::<Option<Vec<ListedConnection>>>(&text);
-    listed.map(Option::unwrap_or_default).map_err(|error| format!("was not understood: {error}"))
+    listed.map(Option::unwrap_or_default).map_err(|error| format!("has invalid output: {error}"))
 }
 
-/// Asks Podman itself, which knows its connections.
+/// Runs Podman, which knows its connections.
 #[expect(clippy::disallowed_methods, reason = "Podman itself knows its connections")]
 pub(super) fn connection_list() -> Result<Option<String>, String> {
     let mut command = Command::new("podman");
@@ -82,7 +82,7 @@ pub(super) fn connection_list() -> Result<Option<String>, String> {
     printed_within(command, LIST_LIMIT)
 }
 
-/// Reads what a program prints that ends well; none when there is no such program, or it prints nothing.
+/// Returns the output of a successful program; `None` if it does not exist or prints nothing.
 fn printed_within(mut command: Command, limit: Duration) -> Result<Option<String>, String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = match command.spawn() {
@@ -95,11 +95,11 @@ fn printed_within(mut command: Command, limit: Duration) -> Result<Option<String
     let reading = std::thread::Builder::new().spawn(move || {
         let mut text = String::new();
         let read = stdout.map_or(Ok(0), |stdout| stdout.take(LIST_MAX).read_to_string(&mut text));
-        // The caller may have given up.
+        // The caller may have stopped waiting.
         let _ = give.send(read.map(|_| text));
     });
     let printed = match reading {
-        Ok(_) => printed.recv_timeout(limit).map_err(|_| format!("gave no answer within {} s", limit.as_secs())),
+        Ok(_) => printed.recv_timeout(limit).map_err(|_| format!("did not answer within {} s", limit.as_secs())),
         Err(error) => Err(format!("can't be read: {error}")),
     };
     if printed.is_err() {
@@ -114,7 +114,7 @@ fn printed_within(mut command: Command, limit: Duration) -> Result<Option<String
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "programs are started to see how they are waited for")]
+#[expect(clippy::disallowed_methods, reason = "the tests start programs")]
 mod tests {
     use std::collections::BTreeMap;
     use std::path::Path;
@@ -150,7 +150,7 @@ mod tests {
 
     fn resolve(explicit: Option<&str>, source: &ConnectionSource) -> Result<EngineAddress, String> {
         super::resolve(explicit, source, &|| match source.list {
-            Some("hangs") => Err("gave no answer within 10 s".to_owned()),
+            Some("hangs") => Err("did not answer within 10 s".to_owned()),
             list => Ok(list.map(str::to_owned)),
         })
     }
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn connection_list_malformed_names_fallback() {
-        for (list, why) in [("{", "was not understood"), ("hangs", "gave no answer")] {
+        for (list, why) in [("{", "has invalid output"), ("hangs", "did not answer")] {
             let mut told = ConnectionSource { list: Some(list), ..ConnectionSource::default() };
             assert!(resolve(None, &told).unwrap_err().contains(why));
             told.sockets = vec!["/run/podman/podman.sock"];
@@ -239,6 +239,6 @@ mod tests {
         assert_eq!(printed_within(Command::new("/no/such/program"), long), Ok(None));
         assert!(printed_within(sh("exit 3"), long).unwrap_err().contains("failed"));
         let hangs = printed_within(sh("exec sleep 1000"), Duration::from_millis(50));
-        assert!(hangs.unwrap_err().contains("no answer"));
+        assert!(hangs.unwrap_err().contains("did not answer"));
     }
 }

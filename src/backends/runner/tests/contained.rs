@@ -8,16 +8,16 @@ use super::*;
 
 const TOKEN: &[u8] = b"0123456789abcdef-token";
 
-/// A runner in a process namespace of its own, as an unprivileged user.
+/// A runner in its own process namespace, as an unprivileged user.
 struct Container {
-    // Before the process that waits for it.
+    // Dropped before the process that waits for it.
     _first: First,
     _process: Killed,
     directory: tempfile::TempDir,
     runner: Runner,
 }
 
-/// The namespace's first process as this one sees it, killed at the end of a test.
+/// The namespace's first process as seen from here, killed at the end of a test.
 struct First(u32);
 
 impl Drop for First {
@@ -35,7 +35,7 @@ fn child_of(parent: u32) -> Option<u32> {
     })
 }
 
-/// Starts one; none, and the test is skipped, where no namespace can be made.
+/// Starts a container; `None`, with the test skipped, if namespaces are not available.
 fn container() -> Option<Container> {
     let possible =
         Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).stderr(Stdio::null()).status();
@@ -63,13 +63,13 @@ fn container() -> Option<Container> {
     });
     let runner = runner.unwrap();
     let first = child_of(process.0.id()).unwrap();
-    // Only the namespace's first process can be the peer.
+    // Only the namespace's first process is accepted as the peer.
     let known = Runner::connect(&path("private/socket"), TOKEN, Some(first), Duration::from_secs(20)).unwrap();
     known.ping().unwrap();
     Some(Container { _process: process, _first: First(first), directory, runner })
 }
 
-/// Skips where there are no namespaces, which in CI is a failure.
+/// Skips if namespaces are not available, which is a failure in CI.
 macro_rules! container {
     () => {
         match container() {
@@ -102,7 +102,7 @@ fn runner_without_a_seccomp_profile_reports_other_sockets() {
 fn runner_cannot_be_killed_or_reached_from_inside() {
     let container = container!();
     let socket = container.directory.path().join("private/socket");
-    // Even with the token, a peer from inside is dropped before it is heard.
+    // Even with the token, a peer from inside is dropped before its request is read.
     let peer = format!(
         "import socket; s = socket.socket(socket.AF_UNIX); s.connect({:?})\n\
          try: s.sendall(bytes([14 + {length}, 0, 0, 0, 1]) + b'foldrun\\n' + bytes([1, 0, {length}, 0, 0, 0]) + {token:?}.encode())\n\
@@ -116,11 +116,11 @@ fn runner_cannot_be_killed_or_reached_from_inside() {
     assert_eq!(run(&container.runner, &spec(&["python3", "-c", &peer])).unwrap().stdout, "b''\n");
     let script = "for s in TERM INT HUP QUIT KILL STOP USR1 CHLD SEGV PIPE; do kill -$s 1; done; echo tried";
     assert_eq!(run(&container.runner, &shell(script)).unwrap().stdout, "tried\n");
-    // sigqueue lets the sender fill in who sent: process 0.
+    // sigqueue lets the sender choose the reported sender: process 0.
     let forged = "import ctypes, struct; info = struct.pack('iiii', 15, 0, -1, 0) + struct.pack('ii', 0, 0) + bytes(104); \
                   print(ctypes.CDLL(None).syscall(129, 1, 15, info))";
     assert_eq!(run(&container.runner, &spec(&["python3", "-c", forged])).unwrap().stdout, "0\n");
-    // A descriptor that reports to process 1 by any signal: the kernel sends it, and names nobody.
+    // A descriptor that reports to process 1 by any signal: the kernel sends it, without a sender.
     let reported = "import fcntl, os, socket, struct; a, b = socket.socketpair(); f = a.fileno()\n\
                     fcntl.fcntl(f, fcntl.F_SETOWN, 1); fcntl.fcntl(f, 10, 15)\n\
                     fcntl.fcntl(f, fcntl.F_SETFL, fcntl.fcntl(f, fcntl.F_GETFL) | os.O_ASYNC); print(b.send(b'x'))";
@@ -165,7 +165,7 @@ fn runner_missing_is_an_error() {
 #[test]
 fn runner_reaps_orphans_and_kills_survivors() {
     let container = container!();
-    // More processes than are left over at a time, all orphaned.
+    // More orphaned processes than may remain at a time.
     let script = "for i in $(seq 200); do (true &) ; done; setsid sh -c '(setsid sleep 1000 &)'; echo $(ls -d /proc/[0-9]* | wc -l)";
     for _ in 0..3 {
         run(&container.runner, &shell(script)).unwrap();
@@ -177,7 +177,7 @@ fn runner_reaps_orphans_and_kills_survivors() {
 #[test]
 fn runner_timeout_ends_fork_bomb() {
     let container = container!();
-    // It refills itself up to a limit, each in a session of its own, and asks for no permission to live.
+    // It refills itself up to a limit, each process in its own session, and ignores SIGTERM.
     let bomb = "import os, signal, time\n\
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)\n\
                 print('begun', flush=True)\n\
@@ -201,7 +201,7 @@ fn runner_refuses_to_serve_unless_init() {
     let runner = directory.path().join("runner");
     std::fs::write(&runner, RUNNER).unwrap();
     std::fs::set_permissions(&runner, std::fs::Permissions::from_mode(0o755)).unwrap();
-    // Another test's new process may hold the file open for writing for a moment.
+    // Another test's new process may briefly hold the file open for writing.
     let mut output = None;
     eventually("the program is started", || {
         output = Command::new(&runner).args(["serve", "/nowhere/socket", "/"]).output().ok();

@@ -1,4 +1,4 @@
-//! Frames against themselves and against chance.
+//! Round trips of frames, and random input.
 
 use proptest::prelude::*;
 
@@ -74,7 +74,7 @@ fn replies() -> Vec<RunnerReply<'static>> {
     ]
 }
 
-/// The body of a frame, whose length must be right.
+/// Returns the body of a frame after checking its length.
 fn body(frame: &[u8]) -> &[u8] {
     assert_eq!(frame_length(frame), Some(frame.len() - 4));
     &frame[4..]

@@ -1,4 +1,4 @@
-//! Peers that vanish, dawdle or talk nonsense, and a runner that dies.
+//! Peers that vanish, stall or send nonsense, and a runner that dies.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,7 +10,7 @@ use super::wire::{
 };
 use super::*;
 
-/// A connection without the client's manners.
+/// A raw connection, without the client.
 fn raw(world: &World) -> UnixStream {
     match &world.runner.shared.origin {
         RunnerOrigin::Host(child) => child.connect().unwrap(),
@@ -32,7 +32,7 @@ pub(super) fn receive(stream: &mut UnixStream) -> Vec<u8> {
     body
 }
 
-/// The failure that the runner names before it closes.
+/// Returns the failure that the runner sends before it closes.
 fn last_words(stream: &mut UnixStream) -> RunFailure {
     let body = receive(stream);
     let Ok(RunnerReply::Failed { kind, .. }) = RunnerReply::decode(&body) else { panic!("{body:?}") };
@@ -69,7 +69,7 @@ fn runner_refuses_more_input_than_may_wait() {
     let world = World::new();
     let mut stream = greeted(&world);
     send(&mut stream, &running(b"sleep 1000"));
-    // The pipe takes as much once, and as much may wait.
+    // One part fits into the pipe, and another one may wait.
     for _ in 0..2 {
         send(&mut stream, &RunnerRequest::Input(&[b'x'; MAX_INPUT]));
     }
@@ -107,7 +107,7 @@ fn runner_drops_strangers_with_reason() {
         assert_eq!(last_words(&mut stream), failure);
     }
     let mut silent = raw(&world);
-    // It is dropped after its patience, without a word.
+    // It is dropped after a time-out, without a reply.
     assert_eq!(silent.read_to_end(&mut Vec::new()).unwrap_or(0), 0);
     world.runner.ping().unwrap();
 }
@@ -137,7 +137,7 @@ fn runner_request_out_of_turn_ends_connection() {
 fn runner_cancel_of_ended_command_does_nothing() {
     let world = World::new();
     let mut stream = greeted(&world);
-    // It fills all that is between it and a peer that does not read, and ends.
+    // It fills all buffers up to a peer that does not read, and ends.
     let fill = b"echo $$ > pid; exec python3 -c 'import os, time\n\
         os.set_blocking(1, False)\n\
         idle = 0\n\
@@ -184,7 +184,7 @@ fn runner_limits_connections() {
     assert_eq!(last_words(&mut refused), RunFailure::Busy);
     world.runner.ping().unwrap();
     open.truncate(3);
-    eventually("there is room again", || {
+    eventually("a connection is free again", || {
         let mut stream = raw(&world);
         send(&mut stream, &RunnerRequest::Hello { version: VERSION, token: b"" });
         matches!(RunnerReply::decode(&receive(&mut stream)), Ok(RunnerReply::Welcome { .. }))
@@ -206,7 +206,7 @@ fn runner_slow_reader_takes_bounded_memory() {
         bytes += read.len() as u64;
         frames += 1;
         if frames % 1000 == 1 {
-            // A slow reader, for which the runner has to wait.
+            // A slow reader, which blocks the runner.
             std::thread::sleep(Duration::from_millis(20));
         }
     };

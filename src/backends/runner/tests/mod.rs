@@ -1,5 +1,5 @@
-//! The runner as its callers have it: a real one on the host, and one in a namespace as in a container.
-#![expect(clippy::disallowed_methods, reason = "tests look at files and processes by themselves")]
+//! The runner as seen by its callers: a real one on the host, and one in a namespace as in a container.
+#![expect(clippy::disallowed_methods, reason = "the tests read files and processes directly")]
 
 mod contained;
 mod frames;
@@ -15,7 +15,7 @@ use super::*;
 use crate::testing::{eventually, skip};
 
 impl Runner {
-    /// The runner's process on the host; in a container it is what was given to [`Runner::connect`].
+    /// The runner's process on the host; in a container the one given to [`Runner::connect`].
     pub(super) fn process(&self) -> Option<u32> {
         match &self.shared.origin {
             RunnerOrigin::Host(child) => Some(lock(&child.child).id()),
@@ -25,7 +25,7 @@ impl Runner {
 }
 
 impl Cancel {
-    /// A wish that never comes.
+    /// A cancellation that never comes.
     pub(super) fn never() -> Self {
         Self::new().unwrap()
     }
@@ -36,7 +36,7 @@ impl Cancel {
     }
 }
 
-/// A runner on the host, and the directory that it is rooted in.
+/// A runner on the host, and its root directory.
 pub(super) struct World {
     pub(super) runner: Runner,
     pub(super) directory: tempfile::TempDir,
@@ -90,7 +90,7 @@ pub(super) fn run(runner: &Runner, spec: &RunSpec) -> Result<Ran, RunnerError> {
     Ok(Ran { stdout, stderr, ended })
 }
 
-/// A child process that is killed at the end of a test, whatever becomes of the test.
+/// A child process that is killed at the end of a test, even if the test panics.
 pub(super) struct Killed(pub(super) std::process::Child);
 
 impl Drop for Killed {
@@ -100,7 +100,7 @@ impl Drop for Killed {
     }
 }
 
-/// Tells whether a process lives, or a thread of it; one that has ended and was not waited for does not.
+/// Returns true if a process, or a thread of it, lives; zombies do not.
 pub(super) fn lives(pid: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     threads.into_iter().any(|thread| {

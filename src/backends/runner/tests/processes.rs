@@ -1,4 +1,4 @@
-//! A command's surroundings, and its end.
+//! A command's environment, and its end.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -49,7 +49,7 @@ fn command_stdin_arrives_whole() {
 #[test]
 fn command_ignoring_stdin_is_not_awaited() {
     let world = World::new();
-    // A pipe of one page cannot hold what is fed.
+    // The input does not fit into a pipe.
     let closes = "import os; os.close(0); print('closed')";
     let ignores = "print('x' * 300000)";
     for (script, length) in [(closes, 7), (ignores, 300_001)] {
@@ -127,7 +127,7 @@ fn command_cancelled_before_start_ends() {
     assert!(ended.cancelled);
 }
 
-/// Leaves a process whose first thread has ended, and whose child is in a session of its own.
+/// Leaves a process whose first thread has ended, and whose child is in its own session.
 const HEADLESS: &str = "setsid python3 -c 'import ctypes, os, threading, time\n\
     pid = os.getpid()\n\
     def stay():\n\
@@ -138,7 +138,7 @@ const HEADLESS: &str = "setsid python3 -c 'import ctypes, os, threading, time\n\
     threading.Thread(target=stay).start()\n\
     ctypes.CDLL(None).pthread_exit(None)' & while [ ! -s pid ]; do :; done";
 
-/// Ways to leave somebody behind; each writes that process's id into a file.
+/// Ways to leave a process behind; each writes its pid into a file.
 const ESCAPES: [&str; 6] = [
     "sleep 1000 & echo $! > pid",
     "(sleep 1000 & echo $! > pid) & wait",
@@ -164,7 +164,7 @@ fn command_leaves_no_processes() {
 fn command_leaves_no_processes_forked_at_its_end() {
     let world = World::new();
     let script = "(sleep 1000 & echo $! > pid-$$; (setsid sleep 1000 & echo $! > pid-$$) &) &";
-    // Beside another command leftovers are told apart in another way.
+    // During another command, leftovers are identified in another way.
     for beside in [false, true] {
         let cancel = Cancel::new().unwrap();
         std::thread::scope(|scope| {
@@ -201,7 +201,7 @@ fn command_timeout_leaves_no_processes() {
 #[test]
 fn command_survivors_exclude_other_commands() {
     let world = World::new();
-    // A daemon of the long command: orphaned, in a session of its own.
+    // A daemon of the long command: orphaned, in its own session.
     let daemon = "setsid sh -c '(sh -c \"echo \\$\\$ > daemon; exec setsid sleep 1000\" &) &'; \
                   while [ ! -s daemon ]; do :; done; echo up; while [ ! -e done ]; do sleep 0.02; done; \
                   kill -0 $(cat daemon) && echo still up";
@@ -334,7 +334,7 @@ fn command_merged_output_comes_in_order() {
 #[test]
 fn command_pipe_held_by_stranger_is_not_awaited() {
     let world = World::new();
-    // The write end goes to a process that is not the command's: this one.
+    // The write end goes to a foreign process: this one.
     let fifo = world.root().join("out");
     let script = "echo written; mkfifo out; readlink /proc/$$/fd/1 > /dev/null; echo $$ > pid; \
                   while [ ! -e held ]; do sleep 0.02; done";
@@ -361,7 +361,7 @@ fn which_searches_as_a_shell() {
     assert_eq!(which("no-such-program", "/usr/bin:/bin").unwrap(), None);
     assert_eq!(which("etc", "/").unwrap(), None);
     assert!(matches!(which("", "/bin"), Err(RunnerError::Invalid(_))));
-    // Relative ones are found where a command finds them that starts in the root.
+    // Relative paths are searched as by a command that starts in the root.
     std::fs::create_dir(world.root().join("tools")).unwrap();
     for own in ["build.sh", "tools/own"] {
         std::fs::write(world.root().join(own), "#!/bin/sh\n").unwrap();

@@ -1,4 +1,4 @@
-//! Commands at a terminal, and with input that comes while they run.
+//! Commands at a terminal, and input while they run.
 
 use std::sync::Mutex;
 
@@ -7,7 +7,7 @@ use crate::backends::{CommandInput, WindowSize};
 
 const WINDOW: WindowSize = WindowSize { rows: 30, columns: 100 };
 
-/// A command whose input and output are here.
+/// A command with its input and output held by the test.
 struct Driven<'a> {
     input: &'a CommandInput,
     cancel: &'a Cancel,
@@ -15,7 +15,7 @@ struct Driven<'a> {
 }
 
 impl Driven<'_> {
-    /// Waits until a text is shown after what was shown before.
+    /// Waits until a text is shown after the text found before.
     fn wait_for(&self, text: &str) {
         eventually(&format!("{text:?} is shown"), || {
             let mut shown = self.shown.lock().unwrap();
@@ -29,7 +29,7 @@ impl Driven<'_> {
     }
 }
 
-/// Runs a command at a terminal, or without one, while `drive` is at its other end.
+/// Runs a command, with or without a terminal, while `drive` operates it.
 fn driven(runner: &Runner, argv: &[&str], terminal: Option<WindowSize>, drive: impl FnOnce(&Driven<'_>)) -> Ran {
     let (input, cancel, shown) = (CommandInput::new().unwrap(), Cancel::new().unwrap(), Mutex::new(String::new()));
     let mut spec = RunSpec { terminal, input: Some(input.clone()), ..spec(argv) };
@@ -68,7 +68,7 @@ fn terminal_controls_a_session_of_its_own() {
 #[test]
 fn terminal_without_input_is_at_its_end() {
     let world = World::new();
-    // Typed text and what `cat` makes of it are the same, so that their order is of no matter.
+    // Typed text and the output of `cat` are equal, so their order does not matter.
     for (typed, shown) in [("one\n", "one\r\none\r\n"), ("within", "withinwithin"), ("", "")] {
         let spec = RunSpec { terminal: Some(WINDOW), stdin: typed.into(), ..spec(&["cat"]) };
         let ran = run(&world.runner, &spec).unwrap();
@@ -94,7 +94,7 @@ fn terminal_tells_of_a_new_size() {
     let ran = at_terminal(&["bash", "-c", script], |shell| {
         shell.wait_for("ready");
         shell.input.resize(WindowSize { rows: 50, columns: 132 });
-        // The trap runs when the read is over.
+        // The trap runs after the read has ended.
         shell.send(b"\n");
         shell.wait_for("50 132");
         shell.input.end();
@@ -104,7 +104,7 @@ fn terminal_tells_of_a_new_size() {
 
 #[test]
 fn terminal_interrupts_its_foreground() {
-    // A shell could take the signal between its fork of a program and the start of that.
+    // `cat`, because a shell could take the signal between fork and exec of a program.
     let ran = at_terminal(&["cat"], |cat| {
         cat.send(b"ready\n");
         cat.wait_for("ready\r\nready");
@@ -138,11 +138,11 @@ fn streamed_input_waits_for_a_program_that_does_not_read() {
     for terminal in [None, Some(WINDOW)] {
         let ran = driven(&World::new().runner, &["sh", "-c", "echo ready; sleep 0.3"], terminal, |idle| {
             idle.wait_for("ready");
-            assert!(!idle.send(&much), "it is over before it has read that");
+            assert!(!idle.send(&much), "it ends before it has read that");
         });
         assert_eq!(ran.ended.exit_code, Some(0), "{ran:?}");
     }
-    // One that closes its input has as much as it likes.
+    // If the program closes its input, any amount is accepted.
     let ran = driven(&World::new().runner, &["sh", "-c", "exec <&-; echo ready; sleep 0.5; echo over"], None, |deaf| {
         deaf.wait_for("ready");
         assert!(deaf.send(&much));

@@ -1,4 +1,4 @@
-//! Adding hooks to the text of settings, and taking them out again. All else in the text stays as it is.
+//! Adds hooks to the text of settings, and removes them. The rest of the text stays as it is.
 
 use foldspace::tools::AgentKind;
 use jsonc_parser::ParseOptions;
@@ -7,20 +7,20 @@ use serde_json::Value;
 
 use super::hooks::{HookCommands, PLUGIN_MARK, is_ours};
 
-/// Reasons for which settings can't be edited.
+/// Reasons why settings can't be edited.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum UnfitSettings {
-    #[error("it is no JSON: {0}")]
+    #[error("invalid JSON: {0}")]
     NoJson(String),
     #[error("{0} is not {1}")]
     Unlike(String, &'static str),
-    #[error("it is another plugin")]
+    #[error("the file is another plugin")]
     OtherPlugin,
 }
 
 const BOM: char = '\u{feff}';
 
-/// Returns the text with the hooks in it; the text itself where they are there already.
+/// Returns the text with the hooks, unchanged if it already has them.
 pub(super) fn with_hooks(
     text: Option<&str>,
     agent: AgentKind,
@@ -52,7 +52,7 @@ pub(super) fn with_hooks(
     Ok(format!("{bom}{root}"))
 }
 
-/// Returns the text without the hooks; none where nothing of a plugin is left.
+/// Returns the text without the hooks; `None` if the file is our plugin.
 pub(super) fn without_hooks(text: &str, agent: AgentKind) -> Result<Option<String>, UnfitSettings> {
     if agent == AgentKind::OpenCode {
         return Ok((!text.starts_with(PLUGIN_MARK)).then(|| text.to_owned()));
@@ -71,7 +71,7 @@ fn split_bom(text: &str) -> (&str, &str) {
 }
 
 fn parse(text: &str) -> Result<CstRootNode, UnfitSettings> {
-    // Agents accept these beside JSON, and nothing else.
+    // Agents accept only these extensions of JSON.
     let options = ParseOptions {
         allow_comments: true,
         allow_trailing_commas: true,
@@ -104,14 +104,14 @@ fn input(value: &Value) -> CstInputValue {
     }
 }
 
-/// Returns the lists of hooks in the settings, each with its event.
+/// Returns the lists of hooks in the settings, with their events.
 fn lists(root: &CstRootNode) -> Vec<(String, CstArray)> {
     let hooks = root.object_value().and_then(|settings| settings.object_value("hooks"));
     let events = hooks.map(|hooks| hooks.properties()).unwrap_or_default();
     events.iter().filter_map(|event| Some((event.decoded_name()?, event.array_value()?))).collect()
 }
 
-/// Returns whether our entries are those wanted, in any order among the others.
+/// Returns true if our entries are exactly the wanted ones, in any order.
 fn has_exactly(root: &CstRootNode, agent: AgentKind, commands: &HookCommands) -> bool {
     let ours = |entry: &CstNode| !own(entry, agent).is_empty();
     let found = lists(root).into_iter().flat_map(|(event, list)| {
@@ -126,7 +126,7 @@ fn has_exactly(root: &CstRootNode, agent: AgentKind, commands: &HookCommands) ->
     wanted.is_empty()
 }
 
-/// Returns the hooks of ours in an entry: the entry itself, or some of its list.
+/// Returns our hooks in an entry: the entry itself, or hooks in its list.
 fn own(entry: &CstNode, agent: AgentKind) -> Vec<CstNode> {
     let is_hook = |node: &CstNode| {
         let node = node.as_object();
@@ -140,7 +140,7 @@ fn own(entry: &CstNode, agent: AgentKind) -> Vec<CstNode> {
     hooks.map(|hooks| hooks.elements()).unwrap_or_default().into_iter().filter(is_hook).collect()
 }
 
-/// Takes out our hooks, and the lists in which nothing else is.
+/// Removes our hooks, and lists that become empty.
 fn strip(root: &CstRootNode, agent: AgentKind) {
     let Some(settings) = root.object_value() else { return };
     let Some(hooks) = settings.object_value("hooks") else { return };

@@ -1,4 +1,4 @@
-//! The hooks that each agent gets: its events, its settings file, and the command.
+//! The hooks of each agent: its events, its settings file, and the command.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,23 +9,23 @@ use serde_json::{Value, json};
 
 use crate::terminal::text;
 
-/// Seconds after which an agent goes on without the hook. The hook itself gives up earlier.
+/// The number of seconds after which an agent continues without the hook. The hook itself gives up earlier.
 const TIMEOUT: u64 = 5;
 
-/// The commands of the hooks that an agent runs.
+/// The commands of an agent's hooks.
 ///
-/// An agent asks for approval again where a command has changed, so the text stays the same from release to release.
+/// Agents ask for approval again if a command changes, so the text must stay the same across releases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HookCommands {
     agent: AgentKind,
     program: HookProgram,
 }
 
-/// The program that hooks run, as they name it.
+/// The program that hooks run, as it is written in their commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli::attach) struct HookProgram {
     pub(super) file: String,
-    /// The directory of its data, where that is not found by the environment's rules.
+    /// The data directory, if it was given explicitly.
     pub(super) data: Option<String>,
 }
 
@@ -34,7 +34,7 @@ impl HookCommands {
         Self { agent, program: program.clone() }
     }
 
-    /// Returns the command of an event. It succeeds, too, when the program is gone.
+    /// Returns the command of an event. The command succeeds even if the program is gone.
     fn of(&self, event: &str) -> String {
         let (program, agent) = (text::shell_word(&self.program.file), self.agent);
         // Copilot's payloads do not name their event.
@@ -44,7 +44,7 @@ impl HookCommands {
         format!("command -v {program} >/dev/null 2>&1 || exit 0; exec {program} hook {agent}{event}{data}")
     }
 
-    /// Returns the entries to add, each with its event.
+    /// Returns the entries to add, with their events.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&'static str, Value)> {
         events(self.agent).iter().map(|event| {
             let command = self.of(event);
@@ -62,7 +62,7 @@ impl HookCommands {
         })
     }
 
-    /// Returns the plugin that does in OpenCode what commands do elsewhere.
+    /// Returns the plugin for OpenCode, which has no command hooks.
     pub(super) fn plugin(&self) -> String {
         let mut command = vec![&*self.program.file, "hook", self.agent.name()];
         command.extend(self.program.data.iter().flat_map(|data| ["--data", data]));
@@ -73,7 +73,7 @@ impl HookCommands {
 /// The command in the plugin's text.
 const PLUGIN_COMMAND: &str = r#"["foldspace", "hook", "opencode"]"#;
 
-/// Returns whether a command is one of ours for an agent, with any program and event.
+/// Returns true if a command is one of our hooks for an agent, with any program and event.
 pub(super) fn is_ours(command: &str, agent: AgentKind) -> bool {
     let program =
         command.strip_prefix("command -v ").and_then(|rest| rest.split_once(" >/dev/null 2>&1 || exit 0; exec "));
@@ -131,7 +131,7 @@ fn events(agent: AgentKind) -> &'static [&'static str] {
     }
 }
 
-/// The variables by which agents and this program find files.
+/// The variables that locate the files of agents and of this program.
 const VARIABLES: [&str; 7] =
     ["HOME", "PATH", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "COPILOT_HOME", "XDG_CONFIG_HOME"];
 
@@ -150,7 +150,7 @@ impl Homes {
         self.variables.get(name).map(PathBuf::from).filter(|path| path.is_absolute())
     }
 
-    /// Returns the directory of an agent's settings; none without a home.
+    /// Returns the directory of an agent's settings; `None` without a home directory.
     pub(super) fn directory(&self, agent: AgentKind) -> Option<PathBuf> {
         let home = |below: &str| Some(self.set("HOME")?.join(below));
         match agent {
@@ -167,12 +167,12 @@ impl Homes {
         }
     }
 
-    /// Returns whether an agent is installed: its directory exists, or its program is found.
+    /// Returns true if an agent is installed: its directory exists, or its program is in the `PATH`.
     pub(super) fn has(&self, agent: AgentKind) -> bool {
         self.directory(agent).is_some_and(|directory| directory.is_dir()) || self.program(agent.name()).is_some()
     }
 
-    /// Returns the file of a program that is found by its name.
+    /// Returns the file of a program in the `PATH`.
     pub(super) fn program(&self, name: &str) -> Option<PathBuf> {
         let path = self.variables.get("PATH")?;
         let found = std::env::split_paths(path).map(|directory| directory.join(name));
@@ -180,7 +180,7 @@ impl Homes {
     }
 }
 
-/// Returns an agent's settings file below the directory of its settings.
+/// Returns an agent's settings file in the directory of its settings.
 pub(super) fn user_file(agent: AgentKind, directory: &Path) -> PathBuf {
     directory.join(match agent {
         AgentKind::Claude | AgentKind::Gemini => "settings.json",

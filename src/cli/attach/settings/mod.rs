@@ -1,4 +1,4 @@
-//! The hooks in agents' settings: planned, shown, put in and taken out.
+//! The hooks in agents' settings: plans, shows, adds and removes them.
 
 mod edit;
 mod hooks;
@@ -17,21 +17,21 @@ use edit::{UnfitSettings, with_hooks, without_hooks};
 use hooks::{Homes, HookCommands, HookProgram};
 use settings_file::SettingsFile;
 
-/// The settings that hooks are put into.
+/// The settings that hooks are added to.
 pub(super) enum SettingsScope<'a> {
-    /// Those of the user, for all directories.
+    /// The user's settings, for all directories.
     User(&'a UserSettings),
-    /// Those of one directory, which are not meant to be committed.
+    /// The settings of one directory, which are not meant to be committed.
     Project(&'a Path),
 }
 
-/// The settings of a user, found by the environment.
+/// The settings of a user, located by the environment.
 pub(super) struct UserSettings {
     homes: Homes,
 }
 
 impl UserSettings {
-    /// Finds them by the variables that the agents know, too.
+    /// Locates the settings by the same variables as the agents.
     pub(super) fn of_environment() -> Self {
         Self { homes: Homes::new(|name| std::env::var_os(name).filter(|value| !value.is_empty())) }
     }
@@ -41,7 +41,7 @@ impl UserSettings {
         AgentKind::ALL.into_iter().filter(|agent| self.homes.has(*agent)).collect()
     }
 
-    /// Returns this program as hooks name it. A name that is found stays the same when a release replaces the program.
+    /// Returns this program as hooks name it. Prefers the name in the `PATH`, which stays the same across releases.
     pub(super) fn program(&self, data: Option<&Path>) -> Result<HookProgram, Failure> {
         let running = std::env::current_exe().map_err(|error| Failure::io("find", "this program", &error))?;
         let is_running = |found: &PathBuf| found.canonicalize().is_ok_and(|file| file == running);
@@ -52,7 +52,7 @@ impl UserSettings {
 
 fn word(path: &Path) -> Result<String, Failure> {
     let named = path.to_str().map(str::to_owned);
-    named.ok_or_else(|| Failure::failed(format!("{} is no text, so no hook can name it", path.display())))
+    named.ok_or_else(|| Failure::failed(format!("{} is not UTF-8, so no hook can name it", path.display())))
 }
 
 impl SettingsScope<'_> {
@@ -63,7 +63,7 @@ impl SettingsScope<'_> {
             }
             Self::User(user) => {
                 let directory = user.homes.directory(agent).ok_or_else(|| {
-                    Failure::usage(format!("there is no place for the settings of {agent}: HOME is not set"))
+                    Failure::usage(format!("failed to locate the settings of {agent}: HOME is not set"))
                 })?;
                 let base = directory.parent().unwrap_or(&directory).to_owned();
                 SettingsFile::at(hooks::user_file(agent, &directory), base)
@@ -80,10 +80,10 @@ pub(super) struct SettingsChange {
     pub(super) path: PathBuf,
     #[serde(skip)]
     base: PathBuf,
-    /// The text before; none where there is no file.
+    /// The text before; `None` if there was no file.
     #[serde(skip)]
     pub(super) before: Option<String>,
-    /// The text after; none where the file goes.
+    /// The text after; `None` if the file is removed.
     #[serde(skip)]
     pub(super) after: Option<String>,
     change: HookChange,
@@ -100,7 +100,7 @@ fn name<S: serde::Serializer>(agent: &AgentKind, serializer: S) -> Result<S::Ok,
     serializer.serialize_str(agent.name())
 }
 
-/// Returns the changes that give the agents their hooks; none for an agent that has them.
+/// Returns the changes that add the agents' hooks. Agents that already have them need no change.
 pub(super) fn plan(
     agents: &[AgentKind],
     scope: &SettingsScope<'_>,
@@ -118,7 +118,7 @@ pub(super) fn plan(
     Ok(changes)
 }
 
-/// Returns the changes that take the agents' hooks out; none for an agent that has none.
+/// Returns the changes that remove the agents' hooks. Agents without hooks need no change.
 pub(super) fn plan_removal(agents: &[AgentKind], scope: &SettingsScope<'_>) -> Result<Vec<SettingsChange>, Failure> {
     let mut changes = Vec::new();
     for &agent in agents {
@@ -128,7 +128,7 @@ pub(super) fn plan_removal(agents: &[AgentKind], scope: &SettingsScope<'_>) -> R
         if stripped.as_ref() == Some(&before) {
             continue;
         }
-        // Where nothing else has changed since the hooks came, what was there before comes back to the byte.
+        // If nothing else has changed since the hooks were added, the original is restored byte for byte.
         let commands = HookCommands::new(agent, &HookProgram { file: "foldspace".to_owned(), data: None });
         let again = with_hooks(backup.as_deref(), agent, &commands).and_then(|text| without_hooks(&text, agent));
         let after = if again.is_ok_and(|again| again == stripped) { backup } else { stripped };
@@ -137,7 +137,7 @@ pub(super) fn plan_removal(agents: &[AgentKind], scope: &SettingsScope<'_>) -> R
     Ok(changes)
 }
 
-/// A settings file with hooks of ours.
+/// A settings file with our hooks.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct HookPlace {
     #[serde(serialize_with = "name")]
@@ -147,21 +147,21 @@ pub(super) struct HookPlace {
 
 /// Returns the settings that have hooks.
 pub(super) fn hooked(scope: &SettingsScope<'_>) -> Vec<HookPlace> {
-    // A file that can't be read has no hooks either.
+    // An unreadable file counts as one without hooks.
     let changes = AgentKind::ALL.into_iter().filter_map(|agent| plan_removal(&[agent], scope).ok()?.pop());
     changes.map(|SettingsChange { agent, path, .. }| HookPlace { agent, path }).collect()
 }
 
 fn refused(path: &Path, error: UnfitSettings) -> Failure {
-    Failure::failed(format!("{} is left as it is: {error}", path.display()))
+    Failure::failed(format!("{} was not changed: {error}", path.display()))
         .with_hint("correct it, or name the other agents with --agent")
 }
 
-/// Makes a change. A file that had no hooks before is kept beside it until they are taken out.
+/// Makes a change. A backup of the file without hooks is kept next to it until the hooks are removed.
 pub(super) fn apply(change: &SettingsChange) -> Result<(), Failure> {
     let file = SettingsFile::at(change.path.clone(), change.base.clone())?;
     if file.text != change.before {
-        return Err(Failure::failed(format!("{} has changed meanwhile", change.path.display()))
+        return Err(Failure::failed(format!("{} has changed since it was read", change.path.display()))
             .with_hint("run the command again"));
     }
     match (change.change, &change.after) {

@@ -1,5 +1,5 @@
-// Written by `foldspace attach`, and removed by `foldspace detach`. Gives OpenCode's calls to foldspace, which records
-// what they change. OpenCode waits for it before and after a call, 5 seconds at most.
+// Written by `foldspace attach`, and removed by `foldspace detach`. Reports OpenCode's calls to foldspace, which
+// records their changes. OpenCode waits for it before and after a call, 5 seconds at most.
 import { spawn } from "node:child_process"
 
 const [PROGRAM, ...WORDS] = ["foldspace", "hook", "opencode"]

@@ -1,4 +1,4 @@
-//! A settings file, with the backup beside it.
+//! A settings file, with a backup next to it.
 
 use std::fs;
 use std::io::{self, Write};
@@ -8,13 +8,13 @@ use crate::cli::files;
 use crate::terminal::exit::Failure;
 
 pub(super) struct SettingsFile {
-    /// The path by which the agent knows it; a link is followed.
+    /// The path that the agent uses; a link is followed.
     pub(super) path: PathBuf,
-    /// The directory that stays when the file goes.
+    /// The directory that stays when the file is removed.
     pub(super) base: PathBuf,
-    /// Its text; none where there is no file.
+    /// The text; `None` if there is no file.
     pub(super) text: Option<String>,
-    /// The text that it had before the hooks came.
+    /// The text from before the hooks were added.
     pub(super) backup: Option<String>,
 }
 
@@ -24,13 +24,13 @@ impl SettingsFile {
     pub(super) fn at(path: PathBuf, base: PathBuf) -> Result<Self, Failure> {
         let (text, backup) = (read(&path)?, read(&beside(&path))?);
         if text.is_none() && path.is_symlink() {
-            return Err(Failure::failed(format!("{} is a link to a file that is not there", path.display()))
-                .with_hint("make the file, or remove the link"));
+            return Err(Failure::failed(format!("{} is a dangling link", path.display()))
+                .with_hint("create the file, or remove the link"));
         }
         Ok(Self { path, base, text, backup })
     }
 
-    /// Writes a text, all or nothing. A link stays, and so do the permissions.
+    /// Writes a text atomically. Retains links and permissions.
     pub(super) fn write(&self, text: &str) -> Result<(), Failure> {
         if let Some(directory) = self.path.parent() {
             files::make_directory(directory)?;
@@ -38,7 +38,7 @@ impl SettingsFile {
         write(&self.target()?, text)
     }
 
-    /// Keeps a copy of the file, if there is one, and no copy yet.
+    /// Makes a backup of the file, if it exists and has no backup yet.
     pub(super) fn keep_backup(&self) -> Result<(), Failure> {
         match (&self.text, &self.backup) {
             (Some(text), None) => write(&beside(&self.path), text),
@@ -46,7 +46,7 @@ impl SettingsFile {
         }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "detach removes what attach has made")]
+    #[expect(clippy::disallowed_methods, reason = "detach removes files that attach made")]
     pub(super) fn drop_backup(&self) -> Result<(), Failure> {
         let backup = beside(&self.path);
         match fs::remove_file(&backup) {
@@ -57,12 +57,12 @@ impl SettingsFile {
         }
     }
 
-    /// Removes the file, and the directories above it that are empty then.
-    #[expect(clippy::disallowed_methods, reason = "detach removes what attach has made")]
+    /// Removes the file, and parent directories that become empty.
+    #[expect(clippy::disallowed_methods, reason = "detach removes files that attach made")]
     pub(super) fn remove(&self) -> Result<(), Failure> {
         fs::remove_file(&self.path).map_err(|error| Failure::io("remove", self.path.display(), &error))?;
         let mut directories = self.path.ancestors().skip(1).take_while(|directory| *directory != self.base);
-        // One that has other entries can't be removed, nor can those above it.
+        // A directory with other entries can't be removed, nor can its parents.
         directories.all(|directory| fs::remove_dir(directory).is_ok());
         Ok(())
     }

@@ -191,7 +191,7 @@ fn settings_that_are_unfit_are_refused_unchanged() {
         let home = Home::new();
         home.put(".claude/settings.json", text);
         let failure = home.attach(&[AgentKind::Codex, AgentKind::Claude]).unwrap_err().to_string();
-        assert!(failure.contains("settings.json is left as it is: "), "{failure}");
+        assert!(failure.contains("settings.json was not changed: "), "{failure}");
         assert!(failure.ends_with("; correct it, or name the other agents with --agent"), "{failure}");
         assert_eq!(home.text(".claude/settings.json"), text);
         assert_eq!(home.files(), [".claude", ".claude/settings.json"]);
@@ -220,7 +220,7 @@ fn link_to_settings_stays_and_its_target_is_written() {
     assert_eq!(home.text("dotfiles/claude.json"), "{}\n");
     fs::remove_file(home.path("dotfiles/claude.json")).unwrap();
     let failure = home.attach(&[AgentKind::Claude]).unwrap_err().to_string();
-    assert!(failure.ends_with("is a link to a file that is not there; make the file, or remove the link"), "{failure}");
+    assert!(failure.ends_with("is a dangling link; create the file, or remove the link"), "{failure}");
 }
 
 #[test]
@@ -228,7 +228,8 @@ fn settings_changed_since_the_plan_are_refused() {
     let home = Home::new();
     let changes = plan(&[AgentKind::Codex], &SettingsScope::User(&home.user), &program(PROGRAM)).unwrap();
     home.put(".codex/hooks.json", "{}");
-    assert!(apply(&changes[0]).unwrap_err().to_string().ends_with("has changed meanwhile; run the command again"));
+    let failure = apply(&changes[0]).unwrap_err().to_string();
+    assert!(failure.ends_with("has changed since it was read; run the command again"));
     assert_eq!(home.text(".codex/hooks.json"), "{}");
 }
 

@@ -11,23 +11,23 @@ use super::{place_bytes, take_place};
 #[derive(Debug, Clone)]
 pub(in crate::engine::store) struct CatalogueRow {
     pub(in crate::engine::store) entry: SessionEntry,
-    /// Calls begun in its own events.
+    /// Number of calls started in its own events.
     pub(in crate::engine::store) own_calls: u64,
-    /// Position of its first own commit.
+    /// Place of its first own commit.
     pub(in crate::engine::store) begun: FramePosition,
     pub(in crate::engine::store) base: Option<ForkPoint>,
-    /// Set if it was removed and is kept for its children.
+    /// True if it was removed and is retained for its children.
     pub(in crate::engine::store) buried: bool,
 }
 
 impl CatalogueRow {
-    /// Makes a row of an entry, without what only the index knows.
+    /// Creates a row from an entry, without the fields that only the index knows.
     pub(in crate::engine::store) fn of(entry: SessionEntry) -> Self {
         Self { entry, own_calls: 0, begun: FramePosition::default(), base: None, buried: false }
     }
 
-    /// Encodes head, its time, calls (all ones for none), own calls, begin, buried, base (16 zeros for none), and the
-    /// first event as a commit of its own.
+    /// Encodes head, its time, calls (all ones for `None`), own calls, begin, buried, base (zeros for `None`), and the
+    /// first event as a separate commit.
     pub(in crate::engine::store) fn encode(&self) -> Result<Vec<u8>> {
         let mut value = self.entry.head.to_le_bytes().to_vec();
         value.extend_from_slice(&self.entry.updated.0.to_le_bytes());

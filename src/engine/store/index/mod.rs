@@ -1,6 +1,6 @@
-//! The index: where things are in the journal, and snapshots. Only this folder names sled.
+//! The index: journal positions and snapshots. Only this directory uses sled.
 //!
-//! Everything here can be made again from the journal, so nothing here is ever waited for or synced.
+//! Everything here can be rebuilt from the journal, so no write is awaited or synced.
 //! sled may panic on a damaged directory: every call is guarded, and a failed index is set aside.
 
 mod catalogue;
@@ -27,13 +27,13 @@ use snapshots::Bases;
 #[cfg(feature = "nats")]
 pub(super) use snapshots::{packed_snapshot, unpacked_snapshot};
 
-/// Larger values would go to files that sled never syncs: with 2 MiB segments the limit is 16 KiB.
+/// sled stores larger values in files that it never syncs: with 2 MiB segments the limit is 16 KiB.
 const SEGMENT_BYTES: usize = 2 << 20;
 const VALUE_MAX: usize = 12 << 10;
 const CACHE_BYTES: u64 = 8 << 20;
 const ROW_POSITIONS: usize = 256;
 const POSITION_BYTES: usize = 16;
-/// Raised when the rows change their meaning: an index of another version is rebuilt.
+/// Raised when the meaning of rows changes; an index with another version is rebuilt.
 const VERSION: u32 = 7;
 const STAMP: &[u8] = b"!stamp";
 const LOCK_TRIES: u32 = 500;
@@ -44,7 +44,7 @@ pub(super) struct IndexedUpTo {
     pub(super) journal: [u8; 16],
     pub(super) end: FramePosition,
     pub(super) group: u64,
-    /// Checksum of the journal's last bytes before `end`, which tells another history apart.
+    /// Checksum of the journal's last bytes before `end`, which identifies the history.
     pub(super) tail: u32,
 }
 
@@ -77,24 +77,24 @@ pub(super) struct IndexBatch {
 
 pub(super) struct SledIndex {
     db: sled::Db,
-    /// Locked while a snapshot is stored or bases are swept: a base that a new snapshot counts on must stay.
+    /// Locked while a snapshot is stored or bases are swept, so that a new snapshot's base is not swept.
     bases: Mutex<Bases>,
 }
 
 impl SledIndex {
     pub(super) fn open(directory: &Path) -> Result<Self> {
-        // Closed, whatever the modes are of what sled makes in it; what is wrong with its place, sled tells.
+        // Private, whatever modes sled gives its files. sled reports any error of the directory itself.
         drop(OsDisk.create_dir(directory));
         clear_unfinished(directory);
         let config = sled::Config::new()
             .path(directory)
             .segment_size(SEGMENT_BYTES)
             .cache_capacity(CACHE_BYTES)
-            // sled's flusher holds no epoch (see `guarded`): maintenance flushes instead.
+            // sled's flusher holds no epoch (see `guarded`); maintenance flushes instead.
             .flush_every_ms(None)
             .print_profile_on_drop(false);
-        // A sled that was just closed in this process may hold its lock for a moment more. No other process can have
-        // it, because this one holds the store's own lock.
+        // A sled that this process just closed may hold its lock a moment longer. No other process can hold it, because
+        // this one owns the store's lock.
         let mut tries = 0..LOCK_TRIES;
         let db = guarded(|| {
             loop {
@@ -114,16 +114,16 @@ impl SledIndex {
         guarded(|| Ok(self.db.is_empty())).unwrap_or(false)
     }
 
-    /// Returns the indexed end; none if the index is new, unreadable or of another version.
+    /// Returns the stamp. `None` if the index is new, unreadable or of another version.
     pub(super) fn stamp(&self) -> Option<IndexedUpTo> {
         let value = guarded(|| self.db.get(STAMP)).ok()??;
         IndexedUpTo::decode(&mut &value[..])
     }
 
-    /// Applies a batch together with the stamp, or nothing of it.
+    /// Applies a batch and the stamp atomically.
     pub(super) fn learn(&self, batch: &IndexBatch, stamp: IndexedUpTo) -> Result<()> {
         let mut rows = sled::Batch::default();
-        // First, because a session may have come again after its removal: of one key the last word counts.
+        // First, because a session may have been recreated after its removal: the last operation on a key wins.
         for session in &batch.removed {
             self.forget_session(&mut rows, *session)?;
         }
@@ -149,7 +149,7 @@ impl SledIndex {
         positions: &[(Seq, FramePosition)],
     ) -> Result<()> {
         let Some((first, _)) = positions.first() else { return Ok(()) };
-        // The last row is filled up first, so that many small batches don't make many small rows.
+        // Extend the last row first, so that many small batches don't create many small rows.
         let last = self.row_at(session, first.saturating_sub(1))?.map(|(_, value)| value);
         let last = last.filter(|value| value.len() < ROW_POSITIONS * POSITION_BYTES);
         let mut all: Vec<_> = last.iter().flat_map(|value| positions_of(value)).collect();
@@ -167,8 +167,8 @@ impl SledIndex {
         guarded(|| self.db.range(row_key(session, 0)..=row_key(session, seq)).next_back().transpose())
     }
 
-    /// Returns up to `limit` positions of commits, from the one that holds `seq` to the one that holds `until`,
-    /// and some more.
+    /// Returns at most `limit` commit positions, from the commit that contains `seq` until past the commit that
+    /// contains `until`.
     pub(super) fn positions(
         &self,
         session: SessionId,
@@ -184,7 +184,7 @@ impl SledIndex {
                 let (_, value) = row?;
                 let after = found.last().map_or(0, |(last, _)| *last);
                 for position in positions_of(&value).filter(|(first, _)| *first > after) {
-                    // Only the last of those before it can hold what is looked for.
+                    // Only the last commit at or before `seq` can contain it.
                     if position.0 <= seq {
                         found.clear();
                     }
@@ -204,10 +204,10 @@ impl SledIndex {
         Ok(value.and_then(|value| take_place(&mut &value[..])))
     }
 
-    /// Returns all sessions, and removed ones that have children.
+    /// Returns all sessions, including removed sessions with children.
     pub(super) fn rows(&self) -> Result<Vec<CatalogueRow>> {
         let keys = guarded(|| self.db.scan_prefix(b"c").keys().collect::<Result<Vec<_>, _>>())?;
-        let wrong = || StoreError::Index("a row of the catalogue makes no sense".to_owned());
+        let wrong = || StoreError::Index("a row of the catalogue is invalid".to_owned());
         let mut rows = Vec::new();
         for key in keys.iter().filter(|key| key.ends_with(&[0; 4])) {
             let value = self.get_large(b'c', key.get(1..17).unwrap_or_default())?;
@@ -226,9 +226,9 @@ impl SledIndex {
         Ok(())
     }
 
-    /// Stores a value of any size in rows of the safe size; returns its length.
+    /// Stores a value of any size in rows of a safe size; returns its length.
     fn put_large(&self, prefix: u8, name: &[u8], value: &[u8]) -> Result<u64> {
-        // The first part is written last: it says how many there are.
+        // The first part is written last, because it contains their number.
         for (key, part) in parts(prefix, name, value).into_iter().rev() {
             guarded(|| self.db.insert(key, part))?;
         }
@@ -271,12 +271,12 @@ impl Drop for SledIndex {
     /// Flushes with an epoch held, so that sled has nothing left to flush when it closes.
     fn drop(&mut self) {
         if let Err(error) = self.flush() {
-            tracing::debug!(%error, "the index could not be flushed; it is made again when next opened");
+            tracing::debug!(%error, "failed to flush the index; the next opening rebuilds what is missing");
         }
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+#[expect(clippy::disallowed_methods, reason = "the store accesses files directly")]
 pub(super) fn set_aside(directory: &Path) -> Result<Option<PathBuf>> {
     if !directory.exists() {
         return Ok(None);
@@ -301,18 +301,18 @@ pub(super) fn remove(disk: &dyn JournalDisk, store: &Path) -> Result<()> {
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+#[expect(clippy::disallowed_methods, reason = "the store accesses files directly")]
 pub(super) fn remove_all(directory: &Path) -> Result<()> {
     std::fs::remove_dir_all(directory).map_err(StoreError::io("remove", directory))
 }
 
-/// Removes files with which sled refuses to open, left by a crash during its own snapshot.
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+/// Removes files that a crash during sled's snapshot leaves, because sled refuses to open with them.
+#[expect(clippy::disallowed_methods, reason = "the store accesses files directly")]
 fn clear_unfinished(directory: &Path) {
     let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
     for file in files.filter(|file| file.file_name().to_string_lossy().ends_with(".generating")) {
         if let Err(error) = std::fs::remove_file(file.path()) {
-            tracing::debug!(%error, "an unfinished file of the index could not be removed");
+            tracing::debug!(%error, "failed to remove an unfinished file of the index");
         }
     }
 }
@@ -324,13 +324,13 @@ fn is_locked(error: &sled::Error) -> bool {
 
 /// Calls sled with an epoch held, and catches its panics.
 ///
-/// A flush of sled 0.34 takes the current buffer without a reference to it, and without an epoch: a second thread that
-/// flushes or writes can free it in between. As long as each caller holds an epoch, nothing is freed that it may reach.
+/// A flush in sled 0.34 uses the current buffer without a reference and without an epoch: a second thread that flushes
+/// or writes can free it in between. While every caller holds an epoch, no reachable buffer is freed.
 fn guarded<T>(work: impl FnOnce() -> sled::Result<T>) -> Result<T> {
     let _epoch = sled::pin();
     match std::panic::catch_unwind(AssertUnwindSafe(work)) {
         Ok(outcome) => outcome.map_err(|error| StoreError::Index(error.to_string())),
-        Err(_) => Err(StoreError::Index("it panicked".to_owned())),
+        Err(_) => Err(StoreError::Index("sled panicked".to_owned())),
     }
 }
 
@@ -346,7 +346,7 @@ fn part_key(prefix: u8, name: &[u8], number: usize) -> Vec<u8> {
     [&[prefix], name, &u32::try_from(number).unwrap_or(u32::MAX).to_be_bytes()].concat()
 }
 
-/// Splits a value into rows of the safe size; the first begins with their number.
+/// Splits a value into rows of a safe size; the first row begins with their number.
 fn parts(prefix: u8, name: &[u8], value: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let chunks = value.chunks(VALUE_MAX).collect::<Vec<_>>();
     let mut head = u32::try_from(chunks.len()).unwrap_or(u32::MAX).to_le_bytes().to_vec();
@@ -389,7 +389,7 @@ mod tests {
     use super::*;
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "threads are listed in files of the kernel")]
+    #[expect(clippy::disallowed_methods, reason = "the kernel lists threads in files")]
     fn index_runs_no_flusher_of_sled() {
         let directory = tempfile::tempdir().unwrap();
         let _index = SledIndex::open(directory.path()).unwrap();

@@ -1,4 +1,4 @@
-//! Patches: bytes as a zstd frame whose matches may lie in other bytes, the base.
+//! Patches: zstd frames with matches in other bytes, the base.
 
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{CParameter, DCtx, ErrorCode, compress_bound, get_error_name};
@@ -6,11 +6,11 @@ use zstd::zstd_safe::{CParameter, DCtx, ErrorCode, compress_bound, get_error_nam
 use crate::engine::store::{Result, StoreError};
 
 const LEVEL: i32 = 1;
-/// Beyond this distance nothing is found again, and a patch grows.
+/// Maximum distance of matches: beyond it, patches grow.
 const WINDOW_MAX: u32 = 30;
 const WINDOW_MIN: u32 = 10;
-/// Places of the base that are remembered, as a power of two. By itself the level keeps too few: a base of 10 MB with
-/// one record in 50 changed takes 4.3 MB with 17, 0.7 with 20, and 0.1 with 22.
+/// Number of indexed places of the base, as a power of two. The level's default is too small: a 10 MB base with one of
+/// 50 records changed needs a patch of 4.3 MB with 17, 0.7 MB with 20, and 0.1 MB with 22.
 const HASH_MAX: u32 = 23;
 
 /// Compresses `target` as a patch of `base`.
@@ -28,7 +28,7 @@ pub(super) fn diff(base: &[u8], target: &[u8]) -> Result<Vec<u8>> {
     Ok(patch)
 }
 
-/// Returns the `length` bytes of which `patch` was made; none if it is damaged or surely of another base.
+/// Returns the `length` bytes that `patch` encodes. `None` if it is damaged or detectably of another base.
 pub(super) fn apply(base: &[u8], patch: &[u8], length: usize) -> Option<Vec<u8>> {
     let mut context = DCtx::try_create()?;
     context.ref_prefix(base).ok()?;

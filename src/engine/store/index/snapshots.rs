@@ -1,5 +1,5 @@
-//! Snapshots in the index. Now and then one is kept whole, as a base; the others are patches of the last base of their
-//! session, so that any is read in two steps.
+//! Snapshots in the index. Occasionally one is stored whole, as a base; the others are patches of their session's last
+//! base, so that each is read in two steps.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ const LEVEL: i32 = 1;
 const ROOT: u8 = b's';
 /// Rows of bases, by number.
 const BASE: u8 = b'b';
-/// A patch is at most this part of its base; a larger one makes way for a new base.
+/// Ratio of base to patch size: a patch larger than this fraction of its base is stored as a new base instead.
 const PATCH_PART: usize = 3;
-/// Bytes of a row's part before the value: their number, and the CRC.
+/// Bytes before the value in a row's first part: the number of parts, and the CRC.
 const PART_HEAD: usize = 8;
 
-/// The number of the next base, and the base that was used last.
+/// The number of the next base, and the most recently used base.
 pub(super) struct Bases {
     next: u64,
     last: Option<Base>,
@@ -68,7 +68,7 @@ impl SledIndex {
     fn put_root(&self, snapshot: &Snapshot, base: u64, bytes: &[u8], patch: &[u8]) -> Result<u64> {
         let mut root = base.to_be_bytes().to_vec();
         root.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
-        // Also tells another base apart, should a crash have left the row of one without that of the other.
+        // Also detects a wrong base, in case a crash left one row without the other.
         root.extend_from_slice(&crc32c::crc32c(bytes).to_le_bytes());
         root.extend_from_slice(patch);
         self.put_large(ROOT, &root_name(snapshot.session, snapshot.seq), &root)
@@ -121,7 +121,7 @@ impl SledIndex {
         Ok(keys.iter().filter(|key| key.ends_with(&[0; 4])).filter_map(|key| number_of(key.get(17..)?)).collect())
     }
 
-    /// Removes a snapshot. Its base stays for the patches of it; see [`sweep_bases`](Self::sweep_bases).
+    /// Removes a snapshot. Its base remains for other patches; see [`sweep_bases`](Self::sweep_bases).
     pub(in crate::engine::store) fn drop_snapshot(&self, session: SessionId, seq: Seq) -> Result<()> {
         let name = root_name(session, seq);
         guarded(|| {
@@ -132,7 +132,7 @@ impl SledIndex {
         })
     }
 
-    /// Removes the bases of no snapshot, and returns the number of their rows.
+    /// Removes bases without snapshots; returns the number of removed rows.
     pub(in crate::engine::store) fn sweep_bases(&self) -> Result<u64> {
         let mut bases = lock(&self.bases);
         let mut used = BTreeSet::new();
@@ -156,12 +156,12 @@ impl SledIndex {
     }
 }
 
-/// Encodes a snapshot, but for its session and position.
+/// Encodes a snapshot without its session and position.
 pub(in crate::engine::store) fn packed_snapshot(snapshot: &Snapshot) -> Result<Vec<u8>> {
     packed(&encoded(snapshot))
 }
 
-/// Decodes what [`packed_snapshot`] makes; none for anything else.
+/// Decodes the output of [`packed_snapshot`]. `None` for other bytes.
 pub(in crate::engine::store) fn unpacked_snapshot(session: SessionId, seq: Seq, bytes: &[u8]) -> Option<Snapshot> {
     decoded(session, seq, unpacked(bytes)?)
 }
@@ -187,7 +187,7 @@ fn number_of(bytes: &[u8]) -> Option<u64> {
     bytes.first_chunk().map(|number| u64::from_be_bytes(*number))
 }
 
-/// Returns the number of the base, the length and the CRC of the snapshot's bytes, and the patch.
+/// Returns the base number, the length and the CRC of the snapshot's bytes, and the patch.
 fn root_of(mut root: &[u8]) -> Option<(u64, usize, u32, &[u8])> {
     let (number, length) = (root.try_get_u64().ok()?, root.try_get_u64_le().ok()?);
     let crc = root.try_get_u32_le().ok()?;
@@ -240,12 +240,12 @@ mod tests {
     const RECORDS: usize = 4_000;
     const SESSION: SessionId = SessionId::from_bytes([3; 16]);
 
-    /// Bytes that nothing shortens.
+    /// Incompressible bytes.
     fn record(number: usize, version: u64) -> Vec<u8> {
         crate::engine::Digest::of(&[&number.to_le_bytes()[..], &version.to_le_bytes()].concat()).as_bytes().to_vec()
     }
 
-    /// The snapshots of a growing history in which each changes a twentieth of the records.
+    /// Snapshots of a growing history; each one changes a twentieth of the records.
     fn snapshots(count: u64) -> Vec<Snapshot> {
         let mut versions = vec![0; RECORDS];
         let mut taken = Vec::new();
@@ -304,7 +304,7 @@ mod tests {
         check(&index, &all);
         let same = Snapshot { seq: 21, ..all[19].clone() };
         let added = index.put_snapshot(&same).unwrap();
-        assert!(added < 50_000, "{added} bytes: the base was not known again");
+        assert!(added < 50_000, "{added} bytes: the base was not reused");
         assert_eq!(base_of(&index, 21), base_of(&index, 20));
         check(&index, &[same]);
     }
@@ -330,7 +330,7 @@ mod tests {
             index.db.remove(row.unwrap()).unwrap();
         }
         assert_eq!(index.snapshot(SESSION, 20).unwrap().as_ref(), Some(before));
-        // Another base under the number is none.
+        // A different base under the same number is rejected.
         let other = packed(&Bytes::from(encoded(&all[0]))).unwrap();
         index.put_large(BASE, &last.to_be_bytes(), &other).unwrap();
         assert_eq!(index.snapshot(SESSION, 20).unwrap().as_ref(), Some(before));
@@ -343,7 +343,7 @@ mod tests {
         assert_eq!(index.snapshot(SESSION, 20).unwrap().as_ref(), Some(&all[18]));
         (0..=base_of(&index, 19)).for_each(|number| damage(&index, BASE, &number.to_be_bytes()));
         assert_eq!(index.snapshot(SESSION, 20).unwrap(), None);
-        // The next one after that is found is whole.
+        // The next snapshot is stored whole and is found.
         drop(index);
         let index = SledIndex::open(directory.path()).unwrap();
         index.put_snapshot(&snapshots(21)[20]).unwrap();

@@ -1,21 +1,21 @@
-//! The disk under a journal: what the journal asks of a file system, so that tests can simulate one.
+//! The disk under a journal: the file system operations that it needs, as traits that tests can simulate.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Opens, names and removes files. Written bytes are durable after a sync of the file, and under its name after a sync
-/// of the directory.
+/// Opens, names and removes files. A sync of the file makes its bytes durable; a sync of the directory makes its name
+/// durable.
 pub(crate) trait JournalDisk: Send + Sync {
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
     fn open_to_write(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Creates an empty file for its owner only, or empties the existing one.
+    /// Creates an empty file that only its owner can access, or truncates the existing file.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Creates missing directories for their owner only, durable with their names.
+    /// Creates missing directories that only their owner can access; their names are durable.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
@@ -33,12 +33,12 @@ pub(crate) trait DiskFile: Send + Sync {
     /// Reads some bytes; 0 only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Appends at most as many bytes as the buffer has room for; 0 only at the end of the file.
+    /// Appends at most as many bytes as the buffer has spare capacity; 0 only at the end of the file.
     fn read_more(&self, buffer: &mut Vec<u8>, offset: u64) -> io::Result<usize>;
 
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Allocates the space up to `length`, and extends a shorter file.
+    /// Allocates space up to `length`, and extends a shorter file.
     fn allocate(&self, length: u64) -> io::Result<()>;
 
     fn set_len(&self, length: u64) -> io::Result<()>;
@@ -50,7 +50,7 @@ pub(crate) trait DiskFile: Send + Sync {
     fn sync_all(&self) -> io::Result<()>;
 }
 
-/// Fills the buffer up to the end of the file; returns the number of bytes.
+/// Fills the buffer, or reads up to the end of the file; returns the number of bytes.
 pub(super) fn read_fully(file: &dyn DiskFile, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -80,7 +80,7 @@ pub(crate) fn read_whole(disk: &dyn JournalDisk, path: &Path) -> io::Result<Vec<
 
 pub(crate) struct OsDisk;
 
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+#[expect(clippy::disallowed_methods, reason = "the store accesses files directly")]
 impl JournalDisk for OsDisk {
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         Ok(Box::new(File::open(path)?))
@@ -139,7 +139,7 @@ impl DiskFile for File {
         FileExt::read_at(self, buffer, offset)
     }
 
-    /// Reads into memory that was never cleared: a replay reads hundreds of megabytes.
+    /// Reads into uninitialized memory, because a replay reads hundreds of megabytes.
     fn read_more(&self, buffer: &mut Vec<u8>, offset: u64) -> io::Result<usize> {
         Ok(rustix::io::pread(self, rustix::buffer::spare_capacity(buffer), offset)?)
     }

@@ -1,12 +1,12 @@
-//! Repair of single flipped bits, which the checksum locates.
+//! Repair of single flipped bits, located by the checksum.
 
 use super::frame::{FrameBody, FrameKind, HEADER, Header};
 use crate::engine::store::content;
 
-/// Longest payload without a digest. In a longer one, a bit may match the checksum by chance.
+/// Longest repairable payload without a digest. In a longer one, a wrong bit could match the checksum by chance.
 const PAYLOAD_MAX: usize = 16 << 10;
 
-/// Returns the frame that these bytes were before one bit flipped, if that explains them.
+/// Returns the original frame, if a single flipped bit explains these bytes.
 pub(crate) fn mended(bytes: &[u8]) -> Option<(Header, Vec<u8>)> {
     let head = bytes.first_chunk::<HEADER>()?;
     let flips = (0..HEADER * 8).filter_map(|bit| {
@@ -33,7 +33,7 @@ pub(crate) fn mended(bytes: &[u8]) -> Option<(Header, Vec<u8>)> {
     FrameBody::of(header.kind, &payload).is_ok().then_some((header, payload))
 }
 
-/// Finds the bit, by its byte and its value, whose flip makes this difference to a CRC-32C.
+/// Finds the bit that, flipped, makes this difference to a CRC-32C. Returns its byte and its value.
 fn flipped_bit(difference: u32, length: usize) -> Option<(usize, u8)> {
     let step = |register: u32| (0..8).fold(register, |r, _| (r >> 1) ^ if r & 1 == 1 { 0x82f6_3b78 } else { 0 });
     let mut registers: [u32; 8] = std::array::from_fn(|bit| step(1 << bit));

@@ -4,7 +4,7 @@ use crate::engine::{CommitView, Digest, ForkPoint, Seq, SessionId};
 
 pub(crate) const HEADER: usize = 24;
 pub(crate) const ALIGN: usize = 8;
-/// Bytes that a frame's payload may have; a longer one is damage.
+/// Maximum bytes of a frame's payload; a longer one is damage.
 pub(crate) const MAX_PAYLOAD: usize = 48 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,12 +14,12 @@ pub(crate) enum FrameKind {
     Content,
     Manifest,
     Removal,
-    /// The end of a clean run: everything before it was durable when it was written.
+    /// The end of a clean run: everything before it was durable when this was written.
     Close,
     Seal,
     /// The first events of a child: its fork point, then a commit.
     Fork,
-    /// A session whose beginning is elsewhere: its id, a position, and its state there.
+    /// A session that starts late, its past being elsewhere: its id, a position, and its state there.
     LateStart,
 }
 
@@ -38,19 +38,19 @@ impl FrameKind {
         }
     }
 
-    /// Returns the commit in a payload of this kind, empty if it is too short; none for a kind without one.
+    /// Returns the commit in a payload of this kind, empty if the payload is too short. `None` for other kinds.
     pub(crate) fn commit_in(self, payload: &[u8]) -> Option<&[u8]> {
         Some(payload.get(self.commit_at()?..).unwrap_or_default())
     }
 }
 
-/// Decoded payload of a frame.
+/// The decoded payload of a frame.
 pub(crate) enum FrameBody<'a> {
     Commit(Option<ForkPoint>, CommitView<'a>),
-    /// A content, a chunk of one or the list of its chunks, with the length of the content.
+    /// A content, a chunk or a chunk list, with the length of the content.
     Content(Digest, u64),
     Removal(SessionId),
-    /// The start of a session after that position.
+    /// The start of a session after a position.
     LateStart(SessionId, Seq),
     Mark,
 }
@@ -59,21 +59,21 @@ impl<'a> FrameBody<'a> {
     pub(crate) fn of(kind: FrameKind, payload: &'a [u8]) -> Result<Self, &'static str> {
         let commit = || CommitView::parse(kind.commit_in(payload)?).ok();
         Ok(match kind {
-            FrameKind::Commit => Self::Commit(None, commit().ok_or("it is no commit")?),
+            FrameKind::Commit => Self::Commit(None, commit().ok_or("invalid commit")?),
             FrameKind::Fork => {
-                let (point, commit) = fork_point(payload).zip(commit()).ok_or("it is no fork")?;
+                let (point, commit) = fork_point(payload).zip(commit()).ok_or("invalid fork")?;
                 Self::Commit(Some(point), commit)
             }
             FrameKind::Content | FrameKind::Manifest => {
-                let (digest, length) = content_head(kind, payload).ok_or("it is no content")?;
+                let (digest, length) = content_head(kind, payload).ok_or("invalid content")?;
                 Self::Content(digest, length)
             }
             FrameKind::Removal => {
-                let session = payload.first_chunk().ok_or("it is no removal")?;
+                let session = payload.first_chunk().ok_or("invalid removal")?;
                 Self::Removal(SessionId::from_bytes(*session))
             }
             FrameKind::LateStart => {
-                let ForkPoint { session, seq } = fork_point(payload).ok_or("it is no start of a session")?;
+                let ForkPoint { session, seq } = fork_point(payload).ok_or("invalid late start of a session")?;
                 Self::LateStart(session, seq)
             }
             FrameKind::Close | FrameKind::Seal => Self::Mark,
@@ -106,9 +106,9 @@ fn fork_point(payload: &[u8]) -> Option<ForkPoint> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) kind: FrameKind,
-    /// Set for the first frame of a group: frames that became durable by one sync.
+    /// True for the first frame of a group, which one sync makes durable.
     pub(crate) first: bool,
-    /// A group is written only when the one before it is durable.
+    /// Group number; a group is written only after the previous one is durable.
     pub(crate) group: u64,
     pub(crate) length: usize,
     payload_crc: u32,
@@ -119,7 +119,7 @@ impl Header {
         Self::parse_known(bytes).filter(|_| bytes[20..] == crc32c::crc32c(&bytes[..20]).to_le_bytes())
     }
 
-    /// Reads the header at a known frame position: the payload's checksum is check enough.
+    /// Reads the header at a known frame position without its checksum: the payload's checksum is sufficient.
     pub(crate) fn parse_known(bytes: &[u8; HEADER]) -> Option<Self> {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let length = usize::try_from(word(0)).ok().filter(|length| *length <= MAX_PAYLOAD)?;
@@ -132,7 +132,7 @@ impl Header {
         payload.len() == self.length && crc32c::crc32c(payload) == self.payload_crc
     }
 
-    /// Returns the bits in which the checksum of a payload differs from the header's.
+    /// Returns the difference (XOR) between the checksum of a payload and the header's.
     pub(super) fn error_of(&self, payload: &[u8]) -> u32 {
         crc32c::crc32c(payload) ^ self.payload_crc
     }
@@ -146,7 +146,7 @@ pub(crate) fn frame_len(length: usize) -> usize {
     (HEADER + length).next_multiple_of(ALIGN)
 }
 
-/// Appends a frame to `out`. The caller computes the payload's CRC-32C, outside of locks.
+/// Appends a frame to `out`. The caller computes the payload's CRC-32C outside of locks.
 pub(crate) fn put(out: &mut Vec<u8>, kind: FrameKind, first: bool, group: u64, payload: &[u8], crc: u32) {
     let start = out.len();
     out.reserve(frame_len(payload.len()));

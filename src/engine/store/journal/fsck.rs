@@ -1,4 +1,4 @@
-//! A check of every byte of a journal, and repairs.
+//! Check of every byte of a journal, and its repair.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -19,80 +19,80 @@ use crate::engine::store::index::CatalogueRow;
 use crate::engine::store::{Loss, Result, StoreError, content};
 use crate::engine::{Digest, SessionId};
 
-/// Findings of a check.
+/// The findings of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FsckReport {
     /// Segments read.
     pub segments: u64,
-    /// Commits that are whole.
+    /// Intact commits.
     pub commits: u64,
-    /// Events in them.
+    /// Events in the intact commits.
     pub events: u64,
-    /// Contents and chunks that fit their digests.
+    /// Contents and chunks that match their digests.
     pub contents: u64,
-    /// Sessions that are there.
+    /// Existing sessions.
     pub sessions: u64,
-    /// Problems, in the journal's order.
+    /// Problems, in journal order.
     pub problems: Vec<JournalProblem>,
-    /// Repairs that were made, a line each.
+    /// Completed repairs, one line each.
     pub repaired: Vec<String>,
-    /// Acknowledged events that are not there any more, where something proves it.
+    /// Acknowledged events that are provably lost from the journal's end.
     pub loss: Option<Loss>,
-    /// Events that damage took out of sessions. A repair puts an [`EventsLost`](crate::event::EventsLost) at each of
+    /// Events that damage removed from sessions. A repair puts an [`EventsLost`](crate::event::EventsLost) at each of
     /// their positions.
     pub gaps: Vec<Gap>,
-    /// Sessions with intact events that contradict others, and their names. A repair drops such events only for sessions
-    /// that the caller names.
+    /// Ids and names of sessions with intact events that contradict each other. A repair drops such events only for
+    /// sessions that the caller names.
     pub contradictions: Vec<(SessionId, String)>,
 }
 
-/// Something wrong in a journal.
+/// A problem in a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalProblem {
     /// The segment.
     pub segment: u32,
-    /// Byte in it.
+    /// Byte offset in the segment.
     pub offset: u64,
-    /// Count of bytes that are no frames; 0 when a frame is whole and its meaning is wrong.
+    /// Number of damaged bytes; 0 for an intact frame with an invalid meaning.
     pub bytes: u64,
-    /// Description of it.
+    /// Description of the problem.
     pub what: String,
-    /// The session that it concerns, where that is known.
+    /// The affected session, if known.
     pub session: Option<SessionId>,
 }
 
-/// A journal that was checked, and what a repair of it needs.
+/// A checked journal, with the state that a repair needs.
 #[derive(Default)]
 pub(crate) struct CheckedJournal {
     pub(crate) report: FsckReport,
-    /// Position after the last whole frame of the last segment.
+    /// Position after the last intact frame of the last segment.
     pub(crate) end: FramePosition,
-    /// Set if the last segment says that another one follows.
+    /// True if the last segment's seal says that another segment follows.
     pub(crate) is_followed: bool,
-    /// Set if a whole segment is in the wrong place.
+    /// True if an intact segment is in the wrong place, or too many segments are missing.
     pub(crate) is_strange: bool,
     journal: [u8; 16],
     bad: BTreeSet<u32>,
     missing: Vec<SegmentHead>,
-    /// Files with the name of a segment that follow none and have no head.
+    /// Files named like segments that follow no segment and have no valid head.
     strays: Vec<u32>,
     sessions: SeenSessions,
-    /// Group of the last frame, and the contents since the last frame of another kind.
+    /// Group of the last frame, and the contents after the last frame of another kind.
     group: u64,
     contents: Vec<Digest>,
-    /// Number of the last segment, and whether its end was never acknowledged.
+    /// Number of the last segment, and true if it has a torn end.
     last: u32,
     is_torn: bool,
-    /// Frames that must go.
+    /// Frames that a repair removes.
     useless: BTreeSet<Place>,
-    /// Whole frames that contradict earlier ones of their session.
+    /// Intact frames that contradict earlier frames of their session.
     contradictions: BTreeMap<SessionId, BTreeSet<Place>>,
 }
 
-/// Missing segments in a row that a repair replaces by empty ones.
+/// Maximum number of consecutive missing segments that a repair replaces by empty ones.
 const MISSING_MAX: u32 = 4096;
 
-/// Checks a journal. `known` has its sessions, as an index that fits it lists them.
+/// Checks a journal. `known` contains its sessions, from an index that matches it.
 pub(crate) fn check(segments: &Segments, known: BTreeMap<SessionId, CatalogueRow>) -> Result<CheckedJournal> {
     let mut numbers = segments.numbers()?;
     if last(segments, &numbers)? != Last::Used {
@@ -123,14 +123,14 @@ pub(crate) fn check(segments: &Segments, known: BTreeMap<SessionId, CatalogueRow
     check.strays = segments.strays()?;
     for number in check.strays.clone() {
         let name = segment::raw_path(segments.directory(), number);
-        let what = format!("{} is no segment of this journal", name.display());
+        let what = format!("{} is not a segment of this journal", name.display());
         check.problem(number, 0, 0, what, None);
     }
     Ok(check)
 }
 
 impl CheckedJournal {
-    /// Reports the events that damage took. They include those that only the index knows, unless the journal lost its end.
+    /// Reports the events lost to damage, including events that only the index knows, unless the journal lost its end.
     pub(crate) fn conclude(&mut self, has_lost_end: bool) {
         if !has_lost_end {
             self.sessions.complete();
@@ -148,16 +148,16 @@ impl CheckedJournal {
         self.report.contradictions = self.contradictions.keys().map(named).collect();
     }
 
-    /// Moves damage into files under `directory`, and fills gaps with events that name the loss. Drops intact events only if
-    /// they contradict others and their session is in `drop`. Repairs nothing while a whole segment is in the wrong place: a
-    /// user has to decide what it is.
+    /// Moves damage into files under `directory`, and fills gaps with events that record the loss. Drops intact events
+    /// only if they contradict others and their session is in `drop`. Repairs nothing while an intact segment is in the
+    /// wrong place, because only the user can decide what it is.
     pub(crate) fn repair(&mut self, segments: &Segments, directory: &Path, drop: &[SessionId]) -> Result<()> {
         if self.is_strange {
             return Ok(());
         }
         for number in std::mem::take(&mut self.strays) {
             let aside = set_aside(segments, number, directory)?;
-            self.report.repaired.push(format!("segment {number}: it was moved to {}", aside.display()));
+            self.report.repaired.push(format!("segment {number}: moved to {}", aside.display()));
         }
         for places in drop.iter().filter_map(|session| self.contradictions.remove(session)) {
             self.bad.extend(places.iter().map(|(number, _)| *number));
@@ -166,7 +166,7 @@ impl CheckedJournal {
         let added = self.sessions.frames()?;
         for number in std::mem::take(&mut self.bad) {
             let saved = repair_segment(segments, number, directory, &self.useless, &added)?;
-            let line = format!("segment {number}: the damaged bytes were moved to {}", saved.display());
+            let line = format!("segment {number}: damaged bytes moved to {}", saved.display());
             self.report.repaired.push(line);
         }
         for head in std::mem::take(&mut self.missing) {
@@ -175,7 +175,7 @@ impl CheckedJournal {
             let group = added.get(&here).map_or(0, |frames| put_added(&mut bytes, frames, None));
             seal(&mut bytes, group);
             put_segment(segments, head.number, &bytes)?;
-            self.report.repaired.push(format!("segment {}: an empty one stands in its place", head.number));
+            self.report.repaired.push(format!("segment {}: replaced by an empty segment", head.number));
         }
         Ok(())
     }
@@ -184,20 +184,20 @@ impl CheckedJournal {
         !self.is_strange && (!self.strays.is_empty() || self.is_rewritten(drop))
     }
 
-    /// Checks if a repair rewrites segments, which moves the frames in them.
+    /// Returns true if a repair rewrites segments, which moves the frames in them.
     pub(crate) fn is_rewritten(&self, drop: &[SessionId]) -> bool {
         let drops = drop.iter().any(|session| self.contradictions.contains_key(session));
         drops || !(self.bad.is_empty() && self.missing.is_empty())
     }
 
-    /// Adds the empty segment that the last one says follows.
+    /// Adds an empty segment, which the last segment's seal announces.
     pub(crate) fn follow(&self, segments: &Segments) -> Result<()> {
         let head = SegmentHead { number: self.end.segment + 1, journal: self.journal };
         put_segment(segments, head.number, &head.encode())
     }
 }
 
-/// Returns the identity of the journal: that of the last segment with a whole head.
+/// Returns the identity of the journal, from the last segment with an intact head.
 pub(crate) fn identity(segments: &Segments, numbers: &[u32]) -> Option<[u8; 16]> {
     let whole = numbers.iter().rev().find_map(|number| segments.get(*number).ok());
     whole.map(|segment| segment.head.journal)
@@ -205,13 +205,13 @@ pub(crate) fn identity(segments: &Segments, numbers: &[u32]) -> Option<[u8; 16]>
 
 pub(crate) enum Item<'a> {
     Frame(Frame<'a>),
-    /// A frame with one flipped bit: as it was, and its present bytes.
+    /// A frame with one flipped bit: the original frame, and its current bytes.
     Flipped(Frame<'a>, &'a [u8]),
-    /// Bytes that are no frames: from, to, reason.
+    /// Bytes that are not frames: from, to, reason.
     Hole(u64, u64, &'static str),
 }
 
-/// Visits all frames of a segment and the holes between them. Returns its end; none within a hole.
+/// Visits all frames of a segment and the holes between them. Returns its end; `None` if that is in a hole.
 pub(crate) fn walk(segment: &Segment, visit: &mut dyn FnMut(Item<'_>) -> Result<()>) -> Result<Option<u64>> {
     let mut from = segment::HEADER;
     loop {
@@ -234,15 +234,15 @@ pub(crate) fn walk(segment: &Segment, visit: &mut dyn FnMut(Item<'_>) -> Result<
     }
 }
 
-/// Problem with a whole frame.
+/// A problem with an intact frame.
 enum WrongFrame {
-    /// It makes no sense.
+    /// Its payload is invalid.
     Useless(&'static str),
     Contradicts(SessionId, String),
 }
 
 impl CheckedJournal {
-    /// Adds missing segments; too many can't be replaced.
+    /// Notes missing segments; too many can't be replaced.
     fn gap(&mut self, gap: Range<u32>) {
         let what = match gap.len() {
             0 => return,
@@ -261,7 +261,7 @@ impl CheckedJournal {
         }
     }
 
-    /// Opens a segment, also if its head or table is damaged. None if it is whole and not what its name says.
+    /// Opens a segment, even with a damaged head or table. `None` if its head is intact and not what its name says.
     fn find(&mut self, segments: &Segments, number: u32) -> Result<Option<Arc<Segment>>> {
         let head = SegmentHead { number, journal: self.journal };
         let what = match segments.get(number) {
@@ -287,7 +287,7 @@ impl CheckedJournal {
         self.sessions.damaged(Damage { at, bytes, group: self.group, contents });
     }
 
-    /// Notes whether bytes that are not a frame are a torn end, by the rules of opening a store.
+    /// Decides if bytes that are not a frame are a torn end, by the same rules as opening a store.
     fn tear(&mut self, segment: &Segment, from: u64) -> Result<()> {
         self.bad.insert(segment.head.number);
         let may_grow = segment.head.number == self.last && !segment.is_packed();
@@ -353,13 +353,13 @@ impl CheckedJournal {
                 self.report.events += u64::from(commit.count);
             }
             FrameBody::Content(digest, _) if frame.header.kind == FrameKind::Content => {
-                content::piece_bytes(frame.payload).ok_or(WrongFrame::Useless("a content does not fit its digest"))?;
+                content::piece_bytes(frame.payload).ok_or(WrongFrame::Useless("a content's digest does not match"))?;
                 self.report.contents += 1;
                 self.contents.push(digest);
             }
             FrameBody::Content(digest, _) => {
                 let chunks = content::manifest_chunks(frame.payload);
-                let (_, chunks) = chunks.ok_or(WrongFrame::Useless("a list of chunks makes no sense"))?;
+                let (_, chunks) = chunks.ok_or(WrongFrame::Useless("a chunk list is invalid"))?;
                 self.contents.retain(|chunk| !chunks.contains(chunk));
                 self.contents.push(digest);
             }
@@ -422,13 +422,13 @@ fn saved_path(disk: &dyn JournalDisk, directory: &Path, number: u32) -> Result<P
     free.ok_or(StoreError::Format { path: torn, what: "no free name".to_owned() })
 }
 
-/// Rewrites a segment with the frames for which `keep` is true. Other frames move: an index of the journal is then
-/// useless. Fails if anything is damaged.
+/// Rewrites a segment with only the frames for which `keep` returns true. Frames move, which invalidates any index of
+/// the journal. Fails if anything is damaged.
 pub(crate) fn rewrite(segments: &Segments, number: u32, keep: impl Fn(&Frame<'_>) -> bool) -> Result<()> {
     let kept = without(segments, number, &BTreeMap::new(), &mut |item| match item {
         Item::Frame(frame) => Ok(keep(frame)),
         Item::Flipped(Frame { offset, .. }, _) | Item::Hole(offset, ..) => {
-            let what = "the bytes there are no frame".to_owned();
+            let what = "the bytes are not a frame".to_owned();
             Err(StoreError::Damaged { segment: number, offset: *offset, what })
         }
     })?;
@@ -471,7 +471,7 @@ fn without(
     Ok(bytes)
 }
 
-/// Appends frames that a repair adds; returns the group of the last.
+/// Appends frames that a repair adds; returns the last frame's group.
 fn put_added(bytes: &mut Vec<u8>, frames: &[AddedFrame], mut group: Option<u64>) -> u64 {
     for AddedFrame { kind, group: own, payload } in frames {
         let first = group.replace(*own) != Some(*own);
@@ -488,7 +488,7 @@ fn put_segment(segments: &Segments, number: u32, bytes: &[u8]) -> Result<()> {
     let disk = segments.disk();
     let raw = segment::raw_path(segments.directory(), number);
     let packed = segment::packed_path(segments.directory(), number);
-    // Durable before the other goes: a power cut may keep one of two changes, and either one.
+    // Durable before the packed file is removed: a power cut may persist either of two changes alone.
     segment::put_file(disk, &raw, bytes)?;
     if disk.exists(&packed) {
         disk.remove(&packed).map_err(StoreError::io("remove", &packed))?;

@@ -1,4 +1,4 @@
-//! Events that damage took from sessions, and the frames that replace them in a repair.
+//! Events lost to damage, and the frames that replace them in a repair.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::engine::store::Result;
 use crate::engine::store::index::CatalogueRow;
 use crate::engine::{Commit, CommitView, Digest, ForkPoint, Recorded, Seq, SessionId, Timestamp};
 
-/// Acknowledged events of a session that were in damaged or missing bytes.
+/// Acknowledged events of a session in damaged or missing bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
     /// The session.
@@ -24,33 +24,33 @@ pub struct Gap {
     pub last: Seq,
     /// Segment of the damage.
     pub segment: u32,
-    /// Byte in it.
+    /// Byte offset in the segment.
     pub offset: u64,
-    /// Count of damaged bytes; 0 if they are missing.
+    /// Number of damaged bytes; 0 if they are missing.
     pub bytes: u64,
-    /// Intact events of the session behind the gap.
+    /// Number of intact events of the session after the gap.
     pub behind: u64,
-    /// Children whose past has the gap.
+    /// Number of forks that inherit the gap.
     pub forks: u64,
 }
 
-/// Segment and byte in it.
+/// A segment and a byte offset in it.
 pub(super) type Place = (u32, u64);
 
-/// Bytes that are damaged or missing.
+/// Damaged or missing bytes.
 #[derive(Clone, Default)]
 pub(super) struct Damage {
     pub(super) at: Place,
     pub(super) bytes: u64,
-    /// Group of the frame before.
+    /// Group of the frame before the damage.
     pub(super) group: u64,
-    /// Contents right before it, which a lost commit may have referred to.
+    /// Contents right before the damage, which a lost commit may have referred to.
     pub(super) contents: Vec<Digest>,
 }
 
 struct Filling {
     gap: Gap,
-    /// Position of its first event. If the origin is known, that event is not lost.
+    /// Position of its first event, which is not lost if the origin is known.
     first: Seq,
     fork: Option<ForkPoint>,
     origin: Option<Recorded>,
@@ -58,7 +58,7 @@ struct Filling {
     damage: Damage,
 }
 
-/// Frame that a repair adds.
+/// A frame that a repair adds.
 pub(super) struct AddedFrame {
     pub(super) kind: FrameKind,
     pub(super) group: u64,
@@ -73,15 +73,15 @@ struct Seen {
     at: Place,
     name: String,
     is_removed: bool,
-    /// True once it begins again: a later frame may belong to either history.
+    /// True once the session starts a second time: a later frame may belong to either history.
     is_contradicted: bool,
     gaps: Vec<usize>,
-    /// Number of damages before its last frame, and its head at the last of them.
+    /// Number of damages before its last frame, and its head at the last damage.
     damages: usize,
     head_at_damage: Seq,
 }
 
-/// Sessions of a journal, up to the place that was read.
+/// The sessions of a journal, as far as it was read.
 #[derive(Default)]
 pub(super) struct SeenSessions {
     sessions: BTreeMap<SessionId, Seen>,
@@ -89,12 +89,12 @@ pub(super) struct SeenSessions {
     fillings: Vec<Filling>,
     /// Fork points of children, from their parents' histories.
     children: BTreeMap<SessionId, ForkPoint>,
-    /// Rows of sessions in an index.
+    /// Index rows of the sessions.
     known: BTreeMap<SessionId, CatalogueRow>,
     lost: u64,
 }
 
-/// Most events that a repair replaces. A journal that lacks more is not the one that its frames are from.
+/// Maximum number of events that a repair replaces. If more are missing, the frames belong to another journal.
 const LOST_MAX: u64 = 1 << 24;
 const EVENTS_A_COMMIT: u64 = 1 << 16;
 
@@ -123,7 +123,7 @@ impl SeenSessions {
         self.sessions.get(&session).filter(|seen| !seen.is_removed).map(|seen| seen.head)
     }
 
-    /// Adds a session whose past up to `head` is elsewhere, or is in its next commit.
+    /// Adds a session that starts after `head`.
     pub(super) fn begin(&mut self, session: SessionId, head: Seq, at: Place) -> Result<(), String> {
         if self.head(session).is_some() {
             self.sessions.entry(session).and_modify(|seen| seen.is_contradicted = true);
@@ -133,7 +133,7 @@ impl SeenSessions {
         Ok(())
     }
 
-    /// Adds a whole commit. Fails if it contradicts the ones before.
+    /// Adds an intact commit. Fails if it contradicts earlier commits.
     pub(super) fn commit(
         &mut self,
         commit: &CommitView<'_>,
@@ -193,7 +193,7 @@ impl SeenSessions {
         }
     }
 
-    /// Extends a session to the position of a fork, which proves that the session had reached it.
+    /// Extends a session to a fork position, because the fork proves that the session had reached it.
     fn require(&mut self, point: ForkPoint, time: Timestamp, here: &Damage) -> Result<(), String> {
         match self.sessions.get(&point.session).map(|seen| (seen.head, seen.is_removed)) {
             None => self.begin_lost(point.session, point.seq, time, here),
@@ -203,9 +203,9 @@ impl SeenSessions {
         }
     }
 
-    /// Begins a session that lost everything up to a position.
+    /// Starts a session that lost everything up to a position.
     fn begin_lost(&mut self, session: SessionId, last: Seq, time: Timestamp, here: &Damage) -> Result<(), String> {
-        // Before its parents: a circle must not lead back here.
+        // Before its parents, so that a cycle does not recurse forever.
         self.removed(session);
         let known = self.known.remove(&session).map(|known| (known.base, known.entry.origin));
         let (base, origin) = known.map_or((None, None), |(base, origin)| (base, Some(origin)));
@@ -229,7 +229,7 @@ impl SeenSessions {
         self.fill(session, last, damage, (base, origin))
     }
 
-    /// Adds lost events up to a position, in the first damage after the session's last frame.
+    /// Adds lost events up to a position, at the first damage after the session's last frame.
     fn lose(&mut self, session: SessionId, last: Seq, here: &Damage) -> Result<(), String> {
         let after = self.sessions.get(&session).map_or((0, 0), |seen| seen.at);
         let at = self.damages.partition_point(|damage| damage.at < after);
@@ -248,7 +248,7 @@ impl SeenSessions {
         let first = seen.head + 1;
         self.lost = self.lost.saturating_add(last - seen.head);
         if self.lost > LOST_MAX {
-            return Err(format!("session {session}: events {first} to {last} are missing, which is too many"));
+            return Err(format!("session {session}: events {first} to {last} are missing: too many to replace"));
         }
         if let Some(Ok(begun)) = origin.as_ref().and_then(|origin| origin.typed::<SessionStarted>()) {
             seen.name = begun.event.name;
@@ -276,7 +276,7 @@ impl SeenSessions {
         Ok(())
     }
 
-    /// Adds lost events at the ends of sessions that only an index knows, at the damage behind their last intact frames.
+    /// Adds lost events at sessions' ends that only the index knows, at the damage after their last intact frames.
     pub(super) fn complete(&mut self) {
         for (session, known) in std::mem::take(&mut self.known) {
             let Some(damage) = self.damages.last().cloned() else { return };
@@ -297,7 +297,7 @@ impl SeenSessions {
         gaps.map(|gap| Gap { name: self.name(gap.session).to_owned(), ..gap.clone() }).collect()
     }
 
-    /// Creates the frames that replace lost events, in order at each place.
+    /// Creates the frames that replace lost events, in order for each place.
     pub(super) fn frames(&self) -> Result<BTreeMap<Place, Vec<AddedFrame>>> {
         let mut frames = BTreeMap::<Place, Vec<AddedFrame>>::new();
         for filling in &self.fillings {
@@ -312,7 +312,7 @@ impl SeenSessions {
 }
 
 fn contradiction(session: SessionId, first: Seq) -> String {
-    format!("session {session}: event {first} is there twice")
+    format!("session {session}: event {first} occurs twice")
 }
 
 impl Filling {
@@ -344,12 +344,12 @@ impl Filling {
 }
 
 impl Gap {
-    /// Describes what is lost and what is intact.
+    /// Describes the lost and the intact events.
     pub(super) fn line(&self) -> String {
         let Self { session, name, first, last, behind, forks, .. } = self;
         let shown = if name.is_empty() { session.to_string() } else { format!("{name:?} ({session})") };
         let lost = if first == last { format!("event {first} is") } else { format!("events {first} to {last} are") };
-        let forks = if *forks > 0 { format!(", forks with the gap in their past: {forks}") } else { String::new() };
-        format!("session {shown}: {lost} lost; whole events behind: {behind}{forks}")
+        let forks = if *forks > 0 { format!(", forks that inherit the gap: {forks}") } else { String::new() };
+        format!("session {shown}: {lost} lost; intact events after the gap: {behind}{forks}")
     }
 }

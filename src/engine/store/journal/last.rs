@@ -1,4 +1,4 @@
-//! The state of the last segment.
+//! Classification of the last segment.
 
 use super::disk;
 use super::scan::{self, ScanEnd, SegmentWindow};
@@ -9,13 +9,13 @@ use crate::engine::store::{Result, StoreError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Last {
     Used,
-    /// It was created and the one before was not sealed: nothing was ever recorded in it.
+    /// Created, but the segment before it was not sealed: nothing was ever recorded in it.
     Unused,
-    /// It has no head any more, though the seal before it says that it had.
+    /// Its head is gone, although the seal before it proves that it had one.
     Lost,
 }
 
-/// Classifies the last segment. A segment is created, durable with its head and name, before the one before is sealed.
+/// Classifies the last segment. A new segment's head and name are durable before the previous segment is sealed.
 pub(crate) fn last(segments: &Segments, numbers: &[u32]) -> Result<Last> {
     let Some(last) = numbers.last().copied() else { return Ok(Last::Used) };
     let has_head = segments.get(last).is_ok();
@@ -52,7 +52,7 @@ fn is_blank(segments: &Segments, number: u32, has_head: bool) -> Result<bool> {
 }
 
 fn ends_with_seal(segments: &Segments, number: u32) -> Result<bool> {
-    // What is wrong with it is told where it is read.
+    // The reader of that segment reports the error.
     let Ok(segment) = segments.get(number) else { return Ok(true) };
     match scan::frames(&segment, segment::HEADER, &mut |_| Ok(()))? {
         ScanEnd::Clean(end) => scan::is_sealed(&segment, end),

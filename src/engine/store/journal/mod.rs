@@ -1,4 +1,4 @@
-//! The journal: append-only segments of frames. The truth of a local store.
+//! The journal: append-only segments of frames, a local store's source of truth.
 
 pub(crate) mod disk;
 mod flipped;

@@ -1,4 +1,4 @@
-//! Packing a full segment: into blocks by session, or in its own order where something in it is no frame.
+//! Packing of full segments: into blocks by session, or in raw order if the segment contains damage.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::engine::store::{Result, StoreError};
 
 const LEVEL: i32 = 3;
 
-/// Writes a packed copy of a segment, durable with its name.
+/// Writes a packed copy of a segment. The file and its name are durable.
 pub(crate) fn pack(disk: &dyn JournalDisk, segment: &Segment, end: u64, target: &Path) -> Result<()> {
     if u32::try_from(end).is_err() || !pack_by_session(PART, disk, segment, end, target)? {
         pack_in(packed::BLOCK, disk, segment, end, target)?;
@@ -22,7 +22,7 @@ pub(crate) fn pack(disk: &dyn JournalDisk, segment: &Segment, end: u64, target: 
     Ok(())
 }
 
-/// Packs in the order of the raw segment, in blocks of one length.
+/// Packs in raw order, in blocks of equal length.
 pub(super) fn pack_in(block: usize, disk: &dyn JournalDisk, segment: &Segment, end: u64, target: &Path) -> Result<()> {
     let mut file = PackedFile::create(disk, target, false)?;
     let mut table = Vec::new();
@@ -37,7 +37,7 @@ pub(super) fn pack_in(block: usize, disk: &dyn JournalDisk, segment: &Segment, e
     file.finish(&Trailer { raw_len: end, blocks, layout: Layout::InOrder { block: count(block) }, table, table_at: 0 })
 }
 
-/// Packs by session; false if the segment has bytes up to `end` that are no whole frames.
+/// Packs by session. Returns false if the bytes up to `end` are not only intact frames.
 pub(super) fn pack_by_session(
     part: u64,
     disk: &dyn JournalDisk,
@@ -56,7 +56,7 @@ pub(super) fn pack_by_session(
         parts: Vec::new(),
     };
     let scanned = scan::frames(segment, HEADER, &mut |frame| {
-        // The zeros after the last one may be missing.
+        // The padding after the last frame may be missing.
         let is_there = frame.offset + frame.header.frame_len() as u64 <= end;
         if is_there { packing.take(&frame) } else { Ok(()) }
     })?;
@@ -83,10 +83,10 @@ struct PlacedFrame {
 
 struct Grouping<'a> {
     segment: &'a Segment,
-    /// Raw bytes of a part, at least.
+    /// Minimum raw bytes of a part.
     part: u64,
     file: PackedFile<'a>,
-    /// Frames of the part that is not written yet.
+    /// Frames of the part in progress.
     frames: Vec<PlacedFrame>,
     block: Vec<u8>,
     first: grouped::FrameKey,
@@ -102,7 +102,7 @@ impl Grouping<'_> {
         if u64::from(offset - start) + u64::from(length) >= self.part { self.put_part() } else { Ok(()) }
     }
 
-    /// Writes the frames so far as a part.
+    /// Writes the collected frames as a part.
     fn put_part(&mut self) -> Result<()> {
         let mut frames = std::mem::take(&mut self.frames);
         let (Some(start), Some(last)) = (frames.first(), frames.last()) else { return Ok(()) };
@@ -110,11 +110,11 @@ impl Grouping<'_> {
         let raw = whole(self.segment, u64::from(start), (end - start) as usize)?;
         let before = self.blocks.len();
         let mut last = None;
-        // Stable: the frames of a group stay in their order.
+        // The sort is stable: the frames of a group stay in order.
         frames.sort_by_key(|frame| frame.group);
         for frame in &frames {
             let bytes = &raw[(frame.offset - start) as usize..][..frame.length as usize];
-            // Another session begins a block of its own, unless that would be a small one.
+            // Another session starts a new block, unless the current block is still small.
             let is_other = last.replace(frame.group) != Some(frame.group);
             if self.block.len() + bytes.len() > BLOCK || is_other && self.block.len() >= BLOCK / 4 {
                 self.put_block()?;
@@ -143,7 +143,7 @@ impl Grouping<'_> {
     }
 }
 
-/// A packed segment that is being written.
+/// A packed segment under construction.
 struct PackedFile<'a> {
     disk: &'a dyn JournalDisk,
     target: &'a Path,

@@ -1,4 +1,4 @@
-//! Packed segments in their own order: compressed in blocks so that any position can be read.
+//! Packed segments in raw order: compressed in blocks, for random access.
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ use crate::engine::store::{Result, StoreError};
 
 /// Raw bytes of a block; the last may be shorter.
 pub(super) const BLOCK: usize = 16 << 10;
-/// Raw bytes of a block if the trailer does not say, and the maximum.
+/// Raw bytes of a block if the trailer states none, and the maximum.
 const FIRST_BLOCK: usize = 256 << 10;
 const LEAST_BLOCK: usize = 4 << 10;
 const KEPT_BYTES: u64 = 32 << 20;
@@ -28,13 +28,13 @@ pub(super) struct Packed {
     file: Box<dyn DiskFile>,
     raw_len: u64,
     block: usize,
-    /// Offset of each block, and the end of the last.
+    /// Offset of each block, and the end of the last block.
     starts: Vec<u64>,
-    /// Cache key of its blocks; a file that replaces it has another one.
+    /// Cache key of its blocks; a file that replaces this one gets a new key.
     id: u64,
 }
 
-/// Blocks of all packed segments, of both layouts.
+/// Cached blocks of all packed segments, in both layouts.
 pub(super) static KEPT: LazyLock<Cache<(u64, usize), Bytes, ByBytes>> =
     LazyLock::new(|| Cache::with_weighter(KEPT_BYTES as usize / BLOCK, KEPT_BYTES, ByBytes));
 
@@ -54,7 +54,7 @@ impl Packed {
         let is_odd = !(LEAST_BLOCK..=FIRST_BLOCK).contains(&block)
             || raw_len.div_ceil(block as u64) != u64::from(trailer.blocks);
         if is_odd {
-            return Err(wrong("the packed segment's trailer makes no sense"));
+            return Err(wrong("the packed segment's trailer is invalid"));
         }
         let mut starts = vec![0];
         let mut end = 0;
@@ -68,7 +68,7 @@ impl Packed {
         Ok(Self { path: path.to_owned(), file, raw_len, block, starts, id: fresh_id() })
     }
 
-    /// Opens a segment with a damaged trailer or table, from all its bytes: zstd frames contain their length.
+    /// Opens a segment with a damaged trailer or table by scanning its bytes: zstd frames contain their length.
     pub(super) fn salvage(path: &Path, file: Box<dyn DiskFile>, bytes: &[u8]) -> Self {
         let (mut starts, mut end, mut lengths) = (vec![0], 0, Vec::new());
         while let Ok(length) = zstd::zstd_safe::find_frame_compressed_size(&bytes[end..]) {
@@ -76,7 +76,7 @@ impl Packed {
             end += length;
             starts.push(end as u64);
         }
-        // All but the last are of one length.
+        // All blocks but the last have the same length.
         let block = lengths.iter().flatten().max().map_or(BLOCK, |length| *length);
         let raw_len = lengths.iter().map(|length| length.unwrap_or(block) as u64).sum();
         Self { path: path.to_owned(), file, raw_len, block, starts, id: fresh_id() }
@@ -107,14 +107,14 @@ impl Packed {
         let length = self.raw_len.saturating_sub((number * self.block) as u64).min(self.block as u64);
         let length = usize::try_from(length).map_err(|_| wrong())?;
         let block = decompressed(&packed, length).filter(|block| block.len() == length);
-        // A damaged block reads as bytes that are no frames: it is found, named and repaired like any damage.
+        // A damaged block reads as bytes that are not frames, so it is found and repaired like any other damage.
         let block = Bytes::from(block.unwrap_or_else(|| vec![0xff; length]));
         KEPT.insert((self.id, number), block.clone());
         Ok(block)
     }
 }
 
-/// Reads raw bytes that come in pieces: `copy` puts those from an offset on into what is left of the buffer.
+/// Reads raw bytes piece by piece: `copy` copies the bytes from an offset on into the rest of the buffer.
 pub(super) fn read_pieces(
     raw_len: u64,
     offset: u64,
@@ -139,7 +139,7 @@ pub(super) fn copy(from: &[u8], at: u64, to: &mut [u8]) -> usize {
     count
 }
 
-#[expect(clippy::disallowed_methods, reason = "the test looks at files by itself")]
+#[expect(clippy::disallowed_methods, reason = "the test reads files directly")]
 #[cfg(test)]
 mod tests {
     use super::super::disk::{JournalDisk, OsDisk};
@@ -150,7 +150,7 @@ mod tests {
 
     const TRAILER: usize = 32;
 
-    /// Blocks of the first size, whose trailer did not say so.
+    /// Includes blocks of the first size with a trailer that does not state it.
     #[test]
     fn packed_segment_of_any_block_size_is_read() {
         let directory = tempfile::tempdir().unwrap();
@@ -172,7 +172,7 @@ mod tests {
             }
             let open = || OsDisk.open(&target).unwrap();
             let trailer = Trailer::read(&*open(), &target).unwrap();
-            let Layout::InOrder { block: told } = trailer.layout else { panic!("it has another layout") };
+            let Layout::InOrder { block: told } = trailer.layout else { panic!("wrong layout") };
             assert_eq!(told, if is_told { block as u32 } else { 0 });
             let opened = Packed::open(&target, open(), &trailer, told).unwrap();
             let salvaged = Packed::salvage(&target, open(), &std::fs::read(&target).unwrap());

@@ -1,4 +1,4 @@
-//! Reading frames in order, and telling a torn end from damage.
+//! Sequential reading of frames, and the distinction between a torn end and damage.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use super::segment::{self, FramePosition, Segment};
 use crate::engine::store::{Result, StoreError};
 
 const WINDOW: usize = 1 << 20;
-const CHECKSUM: &str = "a frame's checksum does not fit its contents";
+const CHECKSUM: &str = "a frame does not match its checksum";
 
 pub(crate) struct Frame<'a> {
     pub(crate) offset: u64,
@@ -28,9 +28,9 @@ impl<'a> Frame<'a> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ScanEnd {
-    /// Only zeros, or nothing, follow.
+    /// Only zeros or nothing follow this offset.
     Clean(u64),
-    /// Bytes at this offset are no whole frame.
+    /// The bytes at this offset are not an intact frame.
     Bad(u64, &'static str),
 }
 
@@ -44,18 +44,18 @@ pub(crate) fn frames(segment: &Segment, from: u64, visit: &mut FrameVisitor<'_>)
     }
 }
 
-/// Visits the whole frames of a segment that another process may be writing.
+/// Visits the intact frames of a segment that another process may be writing.
 pub(crate) fn frames_so_far(segment: &Segment, from: u64, visit: &mut FrameVisitor<'_>) -> Result<()> {
     frames_until(segment, from, u64::MAX, visit).map(drop)
 }
 
-/// The same for frames that begin before `until`. Returns the end of the last.
+/// Visits the intact frames that begin before `until`, like [`frames_so_far`]. Returns the end of the last frame.
 pub(crate) fn frames_until(segment: &Segment, from: u64, until: u64, visit: &mut FrameVisitor<'_>) -> Result<u64> {
     SegmentWindow::new(segment, 64 << 10).frames(from, until, visit).map(|(at, _)| at)
 }
 
-/// Returns where intact frames continue behind damage at `at`. In a segment that may grow, the bytes may be a write in
-/// flight, unless a group later than `group` follows. A long run of zeros is the end.
+/// Returns the offset of the next intact frame behind damage at `at`. In a segment that may grow, the bytes may be a
+/// write in flight, unless a group later than `group` follows. A long run of zeros is the end.
 pub(crate) fn behind_damage(segment: &Segment, at: u64, may_grow: bool, group: u64) -> Result<Option<u64>> {
     let is_end = segment.read_up_to(at, 64 << 10)?.iter().all(|byte| *byte == 0);
     if may_grow && (is_end || group == 0 || durable_after(segment, at, group)?.is_none()) {
@@ -64,8 +64,8 @@ pub(crate) fn behind_damage(segment: &Segment, at: u64, may_grow: bool, group: u
     resume_after(segment, at)
 }
 
-/// Finds the first whole frame at or after `from` that begins a group later than `after`, or belongs to an even later
-/// one: it can't exist if the bytes at `from` were never acknowledged.
+/// Finds the first intact frame at or after `from` that begins a group later than `after`, or belongs to an even later
+/// group. Such a frame proves that the bytes at `from` were acknowledged.
 pub(crate) fn durable_after(segment: &Segment, from: u64, after: u64) -> Result<Option<u64>> {
     find_frame(segment, from, from, |header, offset| {
         header.group > after + 1 || header.group > after && header.first && offset > from
@@ -76,8 +76,8 @@ pub(crate) fn resume_after(segment: &Segment, from: u64) -> Result<Option<u64>> 
     find_frame(segment, from, from + 1, |_, _| true)
 }
 
-/// Finds a whole frame after the damaged one at `damaged`, or from `from` on if no frame's head is there: a payload may
-/// hold the bytes of another journal, and is not searched.
+/// Finds an intact frame after the damaged one at `damaged`, or from `from` on if its header is unreadable. Payloads
+/// are not searched, because they may contain another journal's bytes.
 fn find_frame(
     segment: &Segment,
     damaged: u64,
@@ -102,13 +102,13 @@ fn find_frame(
     }
 }
 
-/// Checks that the last frame before `end` is a seal, so that nothing was cut off.
+/// Returns true if the last frame before `end` is a seal, so that nothing was cut off.
 pub(crate) fn is_sealed(segment: &Segment, end: u64) -> Result<bool> {
     let last = SegmentWindow::new(segment, frame::HEADER).header(end.saturating_sub(frame::HEADER as u64))?;
     Ok(last.is_some_and(|header| header.kind == FrameKind::Seal))
 }
 
-/// Reads the frame at an offset. The group tells where it is in a segment that is packed by session.
+/// Reads the frame at an offset. A segment that is packed by session locates it by its group.
 pub(crate) fn frame_at(segment: &Segment, group: u32, offset: u64) -> Result<(FrameKind, Vec<u8>)> {
     let damaged = |what: &str| StoreError::Damaged { segment: segment.head.number, offset, what: what.to_owned() };
     if let (Some(grouped), Ok(place)) = (segment.grouped(), u32::try_from(offset))
@@ -142,8 +142,8 @@ impl<'a> SegmentWindow<'a> {
         Self { segment, buffer: Vec::new(), start: 0, filled: 0, step }
     }
 
-    /// Visits whole frames that begin before `until`. Returns the offset of the first that is not, and the problem if its
-    /// head is one.
+    /// Visits intact frames that begin before `until`. Returns the offset of the first bytes that are not one, and the
+    /// problem if they have a valid header.
     fn frames(
         &mut self,
         mut offset: u64,
@@ -155,7 +155,7 @@ impl<'a> SegmentWindow<'a> {
         {
             let payload = self.payload(offset, &header)?;
             if payload.len() < header.length {
-                return Ok((offset, Some("it ends within a frame")));
+                return Ok((offset, Some("the segment ends inside a frame")));
             }
             if !header.fits(payload) {
                 return Ok((offset, Some(CHECKSUM)));
@@ -190,7 +190,7 @@ impl<'a> SegmentWindow<'a> {
     }
 
     fn fill(&mut self, offset: u64, length: usize) -> Result<()> {
-        // A frame's head may say anything: memory is taken for what there is.
+        // A damaged header may claim any length: allocate only for bytes that exist.
         let left = usize::try_from(self.segment.len()?.saturating_sub(offset)).unwrap_or(usize::MAX);
         let want = length.max(self.step).min(left);
         if self.buffer.len() < want {
@@ -209,15 +209,15 @@ impl<'a> SegmentWindow<'a> {
                 return Ok(ScanEnd::Clean(offset));
             }
             if bytes.iter().any(|byte| *byte != 0) {
-                return Ok(ScanEnd::Bad(offset, "the bytes there are no frame"));
+                return Ok(ScanEnd::Bad(offset, "the bytes are not a frame"));
             }
             at += bytes.len() as u64;
         }
     }
 }
 
-/// Copies the end of a segment to a file of its own, up to its last byte that is not zero. The file is durable. Returns
-/// its length and path.
+/// Copies the end of a segment, up to its last nonzero byte, to a separate durable file. Returns the file's length and
+/// path.
 pub(crate) fn save_tail(
     disk: &dyn JournalDisk,
     segment: &Segment,

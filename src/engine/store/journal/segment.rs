@@ -1,4 +1,4 @@
-//! Segment files: created preallocated, read by position, sealed, packed.
+//! Segment files: preallocated, read by position, sealed, packed.
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,7 @@ impl FramePosition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHead {
     pub(crate) number: u32,
-    /// Identity of the journal: a segment of another store is refused.
+    /// Identity of the journal; a segment of another store is rejected.
     pub(crate) journal: [u8; 16],
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn packed_path(directory: &Path, number: u32) -> PathBuf {
 }
 
 impl Segment {
-    /// Creates a segment with `capacity` bytes set aside on the disk, durable with its name.
+    /// Creates a segment with `capacity` preallocated bytes. The file and its name are durable.
     pub(crate) fn create(disk: &dyn JournalDisk, directory: &Path, head: SegmentHead, capacity: u64) -> Result<Self> {
         let path = raw_path(directory, head.number);
         let file = disk.create(&path).map_err(StoreError::io("create", &path))?;
@@ -108,8 +108,8 @@ impl Segment {
         Self::checked(path.clone(), number, Bytes::Raw(file.map_err(StoreError::io("open", &path))?))
     }
 
-    /// Opens a segment with a damaged head or table, with `head` in its place; none if it is whole and not what its
-    /// name says, or of a newer format.
+    /// Opens a segment with a damaged head or table, using `head` instead. `None` if the file's own head is intact and
+    /// differs, or has a newer format.
     pub(crate) fn salvage(disk: &dyn JournalDisk, directory: &Path, head: SegmentHead) -> Result<Option<Self>> {
         let (mut path, packed) = (raw_path(directory, head.number), packed_path(directory, head.number));
         let bytes = if disk.exists(&packed) {
@@ -132,11 +132,11 @@ impl Segment {
         let mut head = [0; HEADER as usize];
         let wrong = |what: String| StoreError::Format { path: segment.path.clone(), what };
         if segment.read_at(0, &mut head)? < head.len() {
-            return Err(wrong("the segment ends within its head".to_owned()));
+            return Err(wrong("the segment ends inside its head".to_owned()));
         }
         let parsed = SegmentHead::parse(&head).map_err(wrong)?;
         if parsed.number != number {
-            return Err(wrong(format!("holds segment {}; was it renamed?", parsed.number)));
+            return Err(wrong(format!("contains segment {}; was it renamed?", parsed.number)));
         }
         segment.head = parsed;
         Ok(segment)
@@ -150,7 +150,7 @@ impl Segment {
         }
     }
 
-    /// Returns the bytes from `offset` on, about `count` of them, as far as the segment goes.
+    /// Reads about `count` bytes from `offset` on, up to the end of the segment.
     pub(crate) fn read_up_to(&self, offset: u64, count: usize) -> Result<Vec<u8>> {
         let mut buffer = Vec::with_capacity(count);
         match &self.bytes {
@@ -186,7 +186,7 @@ impl Segment {
         !matches!(self.bytes, Bytes::Raw(_))
     }
 
-    /// Returns the bytes where the frames are grouped by session, which are read by [`Grouped`]'s own ways.
+    /// Returns the segment's [`Grouped`] bytes, if its frames are grouped by session.
     pub(crate) fn grouped(&self) -> Option<&Grouped> {
         match &self.bytes {
             Bytes::Grouped(grouped) => Some(grouped),
@@ -202,8 +202,8 @@ impl Segment {
         self.raw()?.sync_data().map_err(StoreError::io("sync", &self.path))
     }
 
-    /// Makes the head and the bytes between two offsets durable, by writing them again: after a failed sync, unwritten
-    /// bytes can be read and count as written, and another sync does nothing about it.
+    /// Makes the head and the bytes between two offsets durable by rewriting them: after a failed sync the kernel
+    /// treats unwritten pages as clean, so another sync would not write them.
     pub(crate) fn make_durable(&self, from: u64, end: u64) -> Result<()> {
         const AT_ONCE: u64 = 1 << 20;
         self.write(0, &self.read_up_to(0, HEADER as usize)?)?;
@@ -214,7 +214,7 @@ impl Segment {
         self.sync()
     }
 
-    /// Cuts everything from `end` on, and allocates up to `capacity` again.
+    /// Truncates the file at `end` and preallocates up to `capacity` again.
     pub(crate) fn truncate(&self, end: u64, capacity: u64) -> Result<()> {
         let file = self.raw()?;
         file.set_len(end).map_err(StoreError::io("cut", &self.path))?;
@@ -254,7 +254,7 @@ fn salvage_packed(disk: &dyn JournalDisk, path: &Path) -> Result<Bytes> {
     })
 }
 
-/// Allocates space if the file system can; otherwise appends are slower and still right.
+/// Preallocates space if the file system supports it; without it, appends are only slower.
 fn preallocate(file: &dyn DiskFile, capacity: u64) {
     for capacity in [capacity, capacity / 16] {
         if file.allocate(capacity).is_ok() {
@@ -267,7 +267,7 @@ pub(crate) fn sync_directory(disk: &dyn JournalDisk, directory: &Path) -> Result
     disk.sync_dir(directory).map_err(StoreError::io("sync", directory))
 }
 
-/// Replaces a file, durable with its name.
+/// Replaces a file atomically and durably.
 pub(crate) fn put_file(disk: &dyn JournalDisk, path: &Path, bytes: &[u8]) -> Result<()> {
     let unfinished = path.with_extension("tmp");
     let file = disk.create(&unfinished).map_err(StoreError::io("create", &unfinished))?;
@@ -297,12 +297,12 @@ pub(crate) fn list(disk: &dyn JournalDisk, directory: &Path) -> Result<Vec<u32>>
     Ok(numbers)
 }
 
-/// Removes what an interrupted packing left: unfinished files, and raw segments that are packed already.
+/// Removes the leftovers of interrupted packing: unfinished files, and raw segments that are already packed.
 pub(crate) fn clear_unfinished(disk: &dyn JournalDisk, directory: &Path) -> Result<()> {
     for path in disk.list(directory).map_err(StoreError::io("list", directory))? {
         let is_packed = path.extension() == Some("seg".as_ref()) && disk.exists(&path.with_extension("pak"));
         if is_packed {
-            // The packing may have been cut off before that name was durable.
+            // The packing may have been interrupted before the packed file's name was durable.
             sync_directory(disk, directory)?;
         }
         if is_packed || path.extension() == Some("tmp".as_ref()) {

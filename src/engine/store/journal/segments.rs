@@ -1,4 +1,4 @@
-//! The segments of one journal, opened when they are first needed.
+//! The segments of a journal, opened on first use.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ impl Segments {
         Ok(self.parted()?.0)
     }
 
-    /// Returns the numbers of files that are named as segments, follow none, and have no head.
+    /// Returns the numbers of files that are named like segments, but follow no segment and have no valid head.
     pub(crate) fn strays(&self) -> Result<Vec<u32>> {
         Ok(self.parted()?.1)
     }
@@ -60,7 +60,7 @@ impl Segments {
         }
         drop(open);
         let segment = Segment::open(self.disk(), &self.directory, number, self.writable);
-        // A segment may be packed, and so renamed, between the look and the opening.
+        // Packing may have replaced the file during the first attempt.
         let segment = segment.or_else(|_| Segment::open(self.disk(), &self.directory, number, self.writable))?;
         let segment = Arc::new(segment);
         self.add(Arc::clone(&segment));
@@ -72,7 +72,7 @@ impl Segments {
         open.insert(segment.head.number, segment);
     }
 
-    /// Returns the checksum of the last bytes before a position; it identifies the journal.
+    /// Returns the checksum of the last bytes before a position, which identifies the history.
     pub(crate) fn checksum_before(&self, end: FramePosition) -> Result<u32> {
         const LOOKED_AT: u32 = 512;
         let from = end.offset.saturating_sub(LOOKED_AT);
@@ -85,7 +85,7 @@ impl Segments {
         write_lock(&self.open).remove(&number);
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+    #[expect(clippy::disallowed_methods, reason = "the store accesses files directly")]
     pub(crate) fn disk_bytes(&self) -> Result<u64> {
         use std::os::unix::fs::MetadataExt;
         let mut total = 0;

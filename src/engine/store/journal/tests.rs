@@ -1,4 +1,4 @@
-//! Frames and segments of any bytes: no panic, no memory beyond their limits, and what is shown is whole.
+//! Frames and segments of arbitrary bytes: no panic, no memory beyond the limits, and only intact frames are visited.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ fn opened(bytes: Vec<u8>) -> Segment {
     Segment::open(&disk, place(), 1, false).unwrap()
 }
 
-/// Makes complete frames, frames that lie with a right checksum, noise and zeros.
+/// Generates intact frames, false headers with a valid checksum, noise and zeros.
 fn anything(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
     for group in 1..2 + random.index(12) as u64 {
@@ -41,7 +41,7 @@ fn anything(random: &mut Random) -> Vec<u8> {
             0..4 => frame::put(&mut bytes, kind, random.once_in(2), group, &payload, crc),
             4 => {
                 let mut head = random.bytes(HEADER);
-                // Lengths near the limits, and any other.
+                // Lengths near the limits, and others.
                 let length = *random.pick(&[0, 1, payload.len(), 4_096, MAX_PAYLOAD, MAX_PAYLOAD + 1, usize::MAX]);
                 head[..4].copy_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
                 head[4] &= 7;
@@ -102,7 +102,7 @@ fn segment_of_any_bytes_is_read_to_its_end() {
     assert!(whole > CASES && bad > CASES / 4, "{whole} frames, {bad} bad ends");
 }
 
-/// Nothing is taken for what a frame's head only says.
+/// A frame's head alone must not make the reader allocate the length that it claims.
 #[test]
 fn segment_lying_head_takes_no_memory() {
     let mut bytes = Vec::new();
@@ -130,7 +130,7 @@ fn frame_header_of_any_bytes_is_within_limits() {
     }
 }
 
-/// Packed segments whose blocks, table and trailer say anything, with right checksums and with wrong ones.
+/// Packed segments with arbitrary blocks, tables and trailers, under valid and invalid checksums.
 #[test]
 fn packed_segment_of_any_bytes_is_refused_or_bounded() {
     const TRAILER: usize = 32;

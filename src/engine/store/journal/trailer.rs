@@ -1,4 +1,4 @@
-//! The end of a packed segment: its table, and what is known of the whole.
+//! The end of a packed segment: its block table and trailer.
 
 use std::path::Path;
 
@@ -10,16 +10,16 @@ pub(crate) const HEADER: u64 = 64;
 const LENGTH: usize = 32;
 const IN_ORDER: &[u8; 8] = b"FOLDPAK\n";
 const BY_SESSION: &[u8; 8] = b"FOLDPK2\n";
-/// Bytes of the table for a block and for a part of a segment that is packed by session.
+/// Table bytes per block and per part of a segment that is packed by session.
 pub(super) const BLOCK_ENTRY: usize = 16;
 pub(super) const PART_ENTRY: usize = 8;
 
-/// Order of the frames in a packed segment.
+/// The order of the frames in a packed segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// Blocks of the raw segment's bytes, all but the last of this many; 0 for the first size.
+    /// Raw order, in blocks of this many raw bytes, except for the last one; 0 for the first size.
     InOrder { block: u32 },
-    /// So many parts, in which the frames are grouped by session.
+    /// This many parts; within a part the frames are grouped by session.
     BySession { parts: u32 },
 }
 
@@ -56,7 +56,7 @@ impl Trailer {
                 HEADER + u64::from(blocks) * BLOCK_ENTRY as u64 + u64::from(parts) * PART_ENTRY as u64
             }
         };
-        let table_at = at.checked_sub(table_len).ok_or_else(|| wrong("the packed segment's trailer makes no sense"))?;
+        let table_at = at.checked_sub(table_len).ok_or_else(|| wrong("the packed segment's trailer is invalid"))?;
         let mut table = vec![0; usize::try_from(table_len).map_err(|_| wrong("too large"))?];
         read_exactly(file, table_at, &mut table).map_err(StoreError::io("read", path))?;
         if word(12) != crc32c::crc32c(&table) {
@@ -65,7 +65,7 @@ impl Trailer {
         Ok(Self { raw_len, blocks, layout, table, table_at })
     }
 
-    /// Returns the bytes that follow the blocks.
+    /// Encodes the table and the trailer.
     pub(super) fn encode(&self) -> Vec<u8> {
         let (number, magic) = match self.layout {
             Layout::InOrder { block } => (block, IN_ORDER),

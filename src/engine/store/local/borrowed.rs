@@ -1,4 +1,4 @@
-//! Contents that git repositories have, as long as they have them.
+//! Contents that are read from git repositories while these have them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -16,20 +16,20 @@ use super::super::{Result, StoreError, git_command};
 use crate::engine::Digest;
 use crate::engine::lock::lock;
 
-/// The file of a store that lists git directories, one a line.
+/// The file of a store that lists git directories, one per line.
 const LIST: &str = "git-repositories";
-/// Option of `git cat-file` for the contents of blobs.
+/// `git cat-file` option for the contents of blobs.
 const CONTENTS: &str = "--batch";
-/// Option of `git cat-file` for the sizes of blobs.
+/// `git cat-file` option for the sizes of blobs.
 const SIZES: &str = "--batch-check";
-/// Bytes of the largest blob that is read.
+/// Maximum bytes of a blob.
 const BLOB_MAX: u64 = 1 << 30;
 
-/// Git repositories from which contents are read that the store does not keep.
+/// Git repositories to read contents from that the store lacks.
 #[derive(Debug)]
 pub(in crate::engine::store) struct BorrowedContents {
     list: PathBuf,
-    /// A process for each repository and option.
+    /// One process for each repository and option.
     readers: Mutex<BTreeMap<(PathBuf, &'static str), BlobReader>>,
 }
 
@@ -39,13 +39,13 @@ impl BorrowedContents {
         Self { list: store.join(LIST), readers: Mutex::default() }
     }
 
-    /// Adds a repository to the list; one that is in it stays.
+    /// Adds a repository to the list, if it is not in it.
     #[expect(clippy::disallowed_methods, reason = "the list is a file of the store")]
     pub(in crate::engine::store) fn add(&self, git_directory: &Path) -> Result<()> {
         let failed = StoreError::io("write", &self.list);
         let line = git_directory.as_os_str().as_bytes();
         if line.contains(&b'\n') {
-            return Err(failed(io::Error::other("the path of a repository has a line break")));
+            return Err(failed(io::Error::other("the path of a repository contains a line break")));
         }
         if self.repositories().iter().any(|known| known == git_directory) {
             return Ok(());
@@ -58,7 +58,7 @@ impl BorrowedContents {
         write().map_err(failed)
     }
 
-    /// Returns a content that one of the repositories has.
+    /// Returns a content from one of the repositories.
     pub(super) fn content(&self, digest: &Digest) -> Option<Bytes> {
         self.ask(digest, CONTENTS, |bytes| digest.is_of(&bytes).then(|| Bytes::from(bytes)))
     }
@@ -71,7 +71,7 @@ impl BorrowedContents {
     fn ask<T>(&self, digest: &Digest, what: &'static str, take: impl Fn(Vec<u8>) -> Option<T>) -> Option<T> {
         digest.git_blob()?;
         let mut readers = lock(&self.readers);
-        // A running process may still read a removed repository. A later one could not.
+        // A running process could still read a removed repository, but a later one could not.
         for repository in self.repositories().into_iter().filter(|place| place.join("objects").exists()) {
             let place = (repository, what);
             let mut read = || {
@@ -92,7 +92,7 @@ impl BorrowedContents {
                 Ok(None) => {}
                 Err(error) => {
                     let repository = place.0.display();
-                    tracing::debug!(%error, %repository, "a repository that contents are borrowed from can't be read");
+                    tracing::debug!(%error, %repository, "failed to read a borrowed content from a repository");
                 }
             }
         }
@@ -108,7 +108,7 @@ impl BorrowedContents {
     }
 }
 
-/// A process of git that gives blobs.
+/// A running `git cat-file`.
 #[derive(Debug)]
 struct BlobReader {
     process: Child,
@@ -124,13 +124,13 @@ impl BlobReader {
         git.args(["cat-file", what]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = git.spawn()?;
         let (ask, answers) = (process.stdin.take(), process.stdout.take());
-        let answers = BufReader::new(answers.ok_or_else(|| io::Error::other("git has no output"))?);
+        let answers = BufReader::new(answers.ok_or_else(|| io::Error::other("git has no output pipe"))?);
         Ok(Self { process, has_contents: what == CONTENTS, ask, answers })
     }
 
-    /// Reads a blob, or only checks that it exists. `None` if the repository lacks it. After an error the process is useless.
+    /// Reads a blob, or only checks that it exists. `None` if the repository lacks it. An error ends the process.
     fn read(mut self, digest: &Digest) -> io::Result<(Self, Option<Vec<u8>>)> {
-        let odd = || io::Error::new(io::ErrorKind::InvalidData, "git answered otherwise than expected");
+        let odd = || io::Error::new(io::ErrorKind::InvalidData, "unexpected answer from git");
         let ask = self.ask.as_mut().ok_or_else(odd)?;
         writeln!(ask, "{}", &digest.to_string()[..40])?;
         let mut head = String::new();
@@ -156,7 +156,7 @@ impl BlobReader {
 
 impl Drop for BlobReader {
     fn drop(&mut self) {
-        // It ends when it has nothing more to read; one that does not is killed.
+        // Closing its input ends it; the kill is for a process that hangs.
         self.ask = None;
         drop(self.process.kill());
         drop(self.process.wait());

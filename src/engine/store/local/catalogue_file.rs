@@ -1,6 +1,6 @@
-//! The catalogue: all sessions, and in which segments their events are, in a file that any process can read.
+//! The catalogue: all sessions and the segments with their events, in a file that any process can read.
 //!
-//! Only the owner can open the index. Who reads beside it begins with this file, and scans what it does not know.
+//! Only the owner can open the index. Other readers start with this file, and scan the part of the journal behind it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::engine::{Seq, SessionId, lock};
 const FILE: &str = "catalogue";
 /// Bytes of the journal that the file may lack.
 const SCANNED_MAX: u32 = 4 << 20;
-/// Bytes that are scanned at once.
+/// Bytes per scan step.
 const SCANNED_STEP: u64 = 256 << 10;
 
-/// A session, and commits to begin a scan at: its first in each segment, and others. The first of all is among them.
+/// A session, and commits to start scans at: its first in each segment, and others, always including the very first.
 struct CatalogueSession {
     row: CatalogueRow,
     starts: Vec<(Seq, FramePosition)>,
@@ -39,7 +39,7 @@ fn path_in(store: &Path) -> PathBuf {
 }
 
 impl CatalogueFile {
-    /// Reads the file of a store; none if there is none, or it is unfinished or of another version.
+    /// Reads the file of a store. `None` if it is missing, incomplete or of another version.
     pub(super) fn read(disk: &dyn JournalDisk, store: &Path) -> Option<Self> {
         let bytes = read_whole(disk, &path_in(store)).ok()?;
         let (body, crc) = bytes.split_last_chunk::<4>()?;
@@ -71,7 +71,7 @@ impl CatalogueFile {
         Ok(bytes)
     }
 
-    /// Replaces the file. It is not synced: one that is not whole counts as none.
+    /// Replaces the file without a sync: an incomplete file is ignored.
     fn write(&self, disk: &dyn JournalDisk, store: &Path) -> Result<()> {
         let (path, unfinished) = (path_in(store), path_in(store).with_extension("tmp"));
         let file = disk.create(&unfinished).map_err(StoreError::io("create", &unfinished))?;
@@ -79,7 +79,7 @@ impl CatalogueFile {
         disk.rename(&unfinished, &path).map_err(StoreError::io("rename", &unfinished))
     }
 
-    /// Teaches sessions that are known where they are.
+    /// Passes the scan starts to the known sessions.
     pub(super) fn teach(self, slots: &Slots) {
         for CatalogueSession { row, starts } in self.sessions {
             if let Some(slot) = slots.get(row.entry.id).filter(|_| !starts.is_empty()) {
@@ -88,13 +88,13 @@ impl CatalogueFile {
         }
     }
 
-    /// Returns the sessions, if the file fits the journal.
+    /// Returns the sessions, if the file matches the journal.
     pub(super) fn rows(self, segments: &Segments) -> Option<Vec<CatalogueRow>> {
         fits(&self.stamp, segments).ok()?;
         Some(self.sessions.into_iter().map(|session| session.row).collect())
     }
 
-    /// Fills a store that only reads.
+    /// Fills the sessions of a read-only store.
     pub(super) fn load(self, slots: &Slots) -> Result<(), String> {
         let rows: Vec<_> = self.sessions.iter().map(|session| session.row.clone()).collect();
         slots.load(&rows)?;
@@ -103,7 +103,7 @@ impl CatalogueFile {
     }
 }
 
-/// Removes the file: positions will be others.
+/// Removes the file, because positions in the journal are about to change.
 pub(in crate::engine::store) fn remove(disk: &dyn JournalDisk, store: &Path) -> Result<()> {
     let path = path_in(store);
     match disk.exists(&path) {
@@ -117,20 +117,20 @@ pub(super) struct ScannedPositions {
     session: SessionId,
     positions: Vec<(Seq, FramePosition)>,
     last: Seq,
-    /// First damage behind the last of them. Commits of the session may have been in it.
+    /// First damage behind the last commit. It may have contained commits of the session.
     hole: Option<FramePosition>,
-    /// Position from which the scan goes on; none at the end of the segment.
+    /// Position to continue the scan at. `None` at the end of the segment.
     next: Option<FramePosition>,
 }
 
 impl ScannedPositions {
-    /// Returns true if the commit that holds `seq` is among them, or the next to come.
+    /// Returns true if the commit that contains `seq` is among them, or is the next one.
     fn reaches(&self, seq: Seq) -> bool {
         let end = self.last + u64::from(self.next.is_some());
         self.positions.first().is_some_and(|(first, _)| *first <= seq) && seq <= end
     }
 
-    /// Returns the positions from the commit that holds `seq` on.
+    /// Returns the positions from the commit that contains `seq` on.
     fn after(&self, seq: Seq) -> &[(Seq, FramePosition)] {
         if self.last < seq {
             return &[];
@@ -141,17 +141,17 @@ impl ScannedPositions {
 }
 
 impl LocalInner {
-    /// Writes the file if the journal has grown much since: a process that reads without the owner scans what it lacks.
+    /// Writes the file if the journal has grown much since, because other readers scan what the file lacks.
     pub(super) fn keep_catalogue_near(&self) {
         let end = self.slots.dirty().end;
         let kept = *lock(&self.read_to);
         let is_near = end.segment == kept.segment && end.offset.saturating_sub(kept.offset) < SCANNED_MAX;
         if !is_near && let Err(error) = self.keep_catalogue() {
-            tracing::debug!(%error, "the catalogue is behind");
+            tracing::debug!(%error, "failed to write the catalogue");
         }
     }
 
-    /// Writes what the index knows to the file, if that has changed.
+    /// Writes the index's rows to the file, if they have changed.
     pub(super) fn keep_catalogue(&self) -> Result<()> {
         let _learning = lock(&self.learning);
         let Some(index) = self.index() else { return Ok(()) };
@@ -167,7 +167,7 @@ impl LocalInner {
         Ok(())
     }
 
-    /// Finds the positions of commits by a scan of the segment that holds `seq`, as the index would tell them.
+    /// Finds positions of commits by scanning the segment that contains `seq`, in place of the index.
     pub(super) fn scan_positions(
         &self,
         slot: &SessionHead,
@@ -238,7 +238,7 @@ impl LocalInner {
         Ok(())
     }
 
-    /// Runs work that looks for contents, in a store that only reads again once all are known.
+    /// Runs work that looks up contents. A read-only store that misses one finds all contents, then runs it again.
     pub(super) fn finding<T>(
         &self,
         is_missing: impl Fn(&Result<T>) -> bool,
@@ -248,7 +248,7 @@ impl LocalInner {
         if self.writer.is_some() || !is_missing(&done) {
             return done;
         }
-        // Another thread may be looking for them: then this one waits, and knows them, too.
+        // If another thread is finding them, this one waits for the result.
         let mut until = lock(&self.contents_until);
         if let Some(end) = *until {
             self.find_contents(end)?;
@@ -273,34 +273,34 @@ impl LocalInner {
     }
 }
 
-/// Tells whether the file fits the journal, which may have grown since. Fails with the reason why it does not.
+/// Checks that a stamp matches the journal, which may have grown since. Fails with the reason.
 pub(super) fn fits(stamp: &IndexedUpTo, segments: &Segments) -> Result<(), String> {
     let numbers = segments.numbers().map_err(|e| e.to_string())?;
     if !numbers.contains(&stamp.end.segment) {
-        return Err("it goes further than the journal".to_owned());
+        return Err("it is ahead of the journal".to_owned());
     }
     let segment = segments.get(stamp.end.segment).map_err(|e| e.to_string())?;
     if segment.head.journal != stamp.journal {
         return Err("it belongs to another journal".to_owned());
     }
     if segment.len().map_err(|e| e.to_string())? < u64::from(stamp.end.offset) {
-        return Err("it goes further than the journal".to_owned());
+        return Err("it is ahead of the journal".to_owned());
     }
     if segments.checksum_before(stamp.end).map_err(|e| e.to_string())? != stamp.tail {
-        return Err("the journal is not the one that it knows".to_owned());
+        return Err("the journal has another history".to_owned());
     }
     Ok(())
 }
 
-/// Opens the slots of a store that only reads: by the file if it fits, else with nothing. Returns the end of what is
-/// known, and whether the file knew of more than there is.
+/// Fills the slots of a read-only store from the file, if it matches the journal. Returns the end of the known part,
+/// and true if the file does not match.
 pub(super) fn begin_reading(store: &Path, segments: &Arc<Segments>, slots: &Slots) -> (Option<FramePosition>, bool) {
     let Some(file) = CatalogueFile::read(segments.disk(), store) else { return (None, false) };
     let end = file.stamp.end;
     match fits(&file.stamp, segments).and_then(|()| file.load(slots)) {
         Ok(()) => (Some(end), false),
         Err(reason) => {
-            tracing::debug!(reason, "the catalogue is not used");
+            tracing::debug!(reason, "ignoring the catalogue");
             slots.clear();
             (None, true)
         }

@@ -1,4 +1,4 @@
-//! Checks and repairs of a whole store that no other process uses.
+//! Checks and repairs of a whole store, while no other process uses it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,16 +19,15 @@ use crate::engine::store::{EventStore, Loss, LostEvents, Result, StoreError};
 use crate::engine::{Clock, Commit, CommitId, Expected, SessionId, SystemClock};
 
 impl LocalStore {
-    /// Reads every byte of the journal in `directory`. With `repair`, damage is moved into files beside the journal, and
-    /// each event that was in it is replaced by an [`EventsLost`]; everything that is whole stays. Nothing is repaired
-    /// after a loss, which a user must [accept](Self::accept_loss). Fails with [`StoreError::Locked`] if another process
-    /// owns the store.
+    /// Reads every byte of the journal in `directory`. With `repair`, moves damage into files next to the journal, and
+    /// replaces each event in it by an [`EventsLost`]; everything intact stays. Repairs nothing after a loss, until the
+    /// user [accepts](Self::accept_loss) it. Fails with [`StoreError::Locked`] if another process owns the store.
     pub fn fsck(directory: impl AsRef<Path>, repair: bool) -> Result<FsckReport> {
         Self::fsck_on(Arc::new(OsDisk), directory.as_ref(), repair.then_some(&[]))
     }
 
-    /// Repairs the journal in `directory` like [`fsck`](Self::fsck), and drops whole events of the sessions in `drop` if
-    /// they [contradict](FsckReport::contradictions) earlier ones.
+    /// Repairs the journal in `directory` like [`fsck`](Self::fsck), and drops intact events of the sessions in `drop`
+    /// that [contradict](FsckReport::contradictions) earlier ones.
     pub fn repair(directory: impl AsRef<Path>, drop: &[SessionId]) -> Result<FsckReport> {
         Self::fsck_on(Arc::new(OsDisk), directory.as_ref(), Some(drop))
     }
@@ -55,9 +54,9 @@ impl LocalStore {
         Ok(checked.report)
     }
 
-    /// Repairs the journal in `directory` and continues without what was lost at its end. Each session that lost events
-    /// gets an [`EventsLost`]; one without events begins again with its first one, if the index has it. A note keeps
-    /// the loss until that is done, so that it is reported after a crash at any moment.
+    /// Repairs the journal in `directory` and continues without the events lost at its end. Each affected session gets
+    /// an [`EventsLost`]; a session that lost all events is recreated with its first event, if the index has it. A note
+    /// preserves the loss until then, so that a crash at any moment can't hide it.
     pub fn accept_loss(directory: impl AsRef<Path>) -> Result<FsckReport> {
         Self::accept_loss_with(directory.as_ref(), Opening::new(LocalStoreOptions::default(), Arc::default()))
     }
@@ -76,7 +75,7 @@ impl LocalStore {
             return Ok(checked.report);
         }
         let id = proof::note(&*disk, directory, &found)?;
-        // It fits no journal that was repaired, or that goes on.
+        // The index matches neither a repaired journal nor one that continues after the loss.
         index::remove(&*disk, directory)?;
         checked.repair(&segments, directory, &[])?;
         if checked.is_followed {
@@ -87,7 +86,7 @@ impl LocalStore {
         checked
             .report
             .repaired
-            .push(format!("the journal goes on after byte {} of segment {}", loss.offset, loss.segment));
+            .push(format!("the journal continues after byte {} of segment {}", loss.offset, loss.segment));
         checked.report.repaired.extend(record(&store, id, &loss, &rows)?);
         store.sync()?;
         proof::forget(&*disk, directory)?;
@@ -117,13 +116,13 @@ fn look(directory: &Path, segments: &Segments) -> Result<(CheckedJournal, Option
     Ok((checked, found))
 }
 
-/// Returns what the index knows of the sessions, or else the catalogue, if that fits the journal.
+/// Returns the session rows of the index, or else of the catalogue, if they match the journal.
 fn known(directory: &Path, segments: &Segments, index: Option<&SledIndex>) -> BTreeMap<SessionId, CatalogueRow> {
     let indexed = index.and_then(|index| Some((index.stamp()?, index.rows().ok()?)));
     let indexed = indexed.filter(|(stamp, _)| catalogue_file::fits(stamp, segments).is_ok());
     let catalogue = || CatalogueFile::read(segments.disk(), directory)?.rows(segments);
     let rows = indexed.map(|(_, rows)| rows).or_else(catalogue).unwrap_or_default();
-    // A session with a late past begins with a frame without events.
+    // A session that started late begins with a frame without events.
     let rows = rows.into_iter().filter(|row| row.base.is_none_or(|base| base.session != past_of(row.entry.id)));
     rows.map(|row| (row.entry.id, row)).collect()
 }
@@ -131,32 +130,32 @@ fn known(directory: &Path, segments: &Segments, index: Option<&SledIndex>) -> BT
 /// Fails in a copy of a cluster's sessions: the cluster still has the lost events.
 fn refuse_copy(directory: &Path) -> Result<()> {
     let path = directory.join(COPY_FILE);
-    let what = "marks a copy of a cluster, which still has the lost events: remove the directory".to_owned();
+    let what = "the directory is a copy of a cluster, which has the lost events: remove the directory".to_owned();
     if path.exists() { Err(StoreError::Format { path, what }) } else { Ok(()) }
 }
 
-/// Records the loss in each session, in commits of that id; returns a line for each.
+/// Records the loss in each session, in commits with the id; returns a line for each.
 fn record(store: &LocalStore, id: CommitId, loss: &Loss, rows: &[CatalogueRow]) -> Result<Vec<String>> {
     let time = SystemClock::default().now();
     let mut left = Vec::new();
-    // First of all, while what a child's past ends in is still its parent's history.
+    // Before any `EventsLost` is recorded: a child's past must consist of its parent's original events.
     for (lost, row) in loss.sessions.iter().zip(rows) {
         left.push(store.entry(lost.session)?.is_some() || begin_again(store, row).is_ok());
     }
-    // Sessions that began again can be seen then.
+    // Makes the recreated sessions visible.
     store.sync()?;
     let mut lines = Vec::new();
     for (LostEvents { session, first, last }, is_left) in loss.sessions.iter().zip(left) {
-        // A repair may have taken more.
+        // A repair may have removed more.
         let next = if is_left { store.head(*session)? + 1 } else { *first };
         if is_left && next <= *last {
             let mut commit = Commit::new(*session, time).with_id(id);
             commit.push(&EventsLost { first: next, last: *last, segment: loss.segment, gap: None })?;
             store.submit(commit).map(drop)?;
         }
-        let outcome = if is_left { "its history says so" } else { "nothing is left of it" };
+        let outcome = if is_left { "recorded in its history" } else { "no events of it remain" };
         let from = next.min(*first);
-        lines.push(format!("session {session}: without events {from} to {last}; {outcome}"));
+        lines.push(format!("session {session}: events {from} to {last} are lost; {outcome}"));
     }
     Ok(lines)
 }

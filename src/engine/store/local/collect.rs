@@ -1,4 +1,4 @@
-//! Collections: work on a whole store that no other process uses.
+//! Garbage collection of a whole store, while no other process uses it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -18,29 +18,29 @@ use crate::engine::store::lock::StoreLock;
 use crate::engine::store::{Result, StoreError, content, index};
 use crate::engine::{CommitView, Digest, SessionId, write_lock};
 
-/// Findings of a collection, removed unless it was a rehearsal.
+/// The garbage that a collection removed, or found in a rehearsal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GcReport {
     /// Commits of removed sessions.
     pub commits: u64,
-    /// Contents and chunks that nothing refers to.
+    /// Contents and chunks without references.
     pub contents: u64,
-    /// Bytes that both take in the journal.
+    /// Bytes of both in the journal.
     pub bytes: u64,
     /// Segments rewritten.
     pub segments: u64,
-    /// Blocks of whole snapshots of which no other needs anything.
+    /// Blocks of base snapshots that no patch needs.
     pub snapshot_blocks: u64,
-    /// Indexes that were set aside, and files whose writing was interrupted.
+    /// Indexes that were set aside, and files of interrupted writes.
     pub leftovers: u64,
 }
 
 impl LocalStore {
-    /// Removes the data of removed sessions, contents without references, and unusable indexes; only counts them if
-    /// `rehearse` is set. Whenever it stops, the store is as before or as after.
+    /// Removes the data of removed sessions, contents without references, and unusable indexes; with `rehearse`, only
+    /// counts them. After an interruption at any moment, the store reads as before or as after.
     ///
-    /// A content is kept if a remaining event [refers to it](crate::Event::references). For an event that declares no
-    /// references, every content is kept whose digest is in its commit, as 32 bytes or 64 hexadecimal digits.
+    /// A content is retained if a remaining event [refers to it](crate::Event::references). An event that declares no
+    /// references retains every content with its digest in the event's commit, as 32 bytes or 64 hexadecimal digits.
     /// Fails with [`StoreError::Locked`] if another process owns the store.
     pub fn collect(directory: impl AsRef<Path>, rehearse: bool) -> Result<GcReport> {
         // A rehearsal changes nothing, so packing is off.
@@ -48,9 +48,9 @@ impl LocalStore {
         Self::collect_with(directory.as_ref(), Opening::new(options, Arc::default()), rehearse)
     }
 
-    /// Removes the bytes that recoveries and repairs cut off the journal in `directory`. Returns the number of files, and
-    /// removes none if `rehearse` is set. Fails with [`StoreError::Locked`] if another process owns the store.
-    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+    /// Removes the files with bytes that recoveries and repairs cut off the journal in `directory`; with `rehearse`,
+    /// only counts them. Returns their number. Fails with [`StoreError::Locked`] if another process owns the store.
+    #[expect(clippy::disallowed_methods, reason = "the store accesses files directly")]
     pub fn discard_torn(directory: impl AsRef<Path>, rehearse: bool) -> Result<u64> {
         let _lock = StoreLock::take(directory.as_ref())?;
         let torn = directory.as_ref().join("torn");
@@ -89,10 +89,10 @@ impl LocalStore {
             maintenance.stop(&store.shared);
         }
         *write_lock(&store.shared.index) = None;
-        // Durably: an index that knows more than there is would prove a loss.
+        // Durably: an index that is ahead of the journal would prove a loss.
         index::remove(&*opening.disk, directory)?;
-        // From the end back, and removals last: wherever this stops, what is left of a removed session is
-        // its beginning, with the removal after it, and no list of chunks lacks a chunk.
+        // Backwards, and removals last: after an interruption, a partly removed session still has its beginning and its
+        // removal, and no chunk list lacks a chunk.
         let removals = garbage.removals.into_iter().map(|number| (number, true));
         for (number, removes) in garbage.rewritten.into_iter().rev().map(|number| (number, false)).chain(removals) {
             journal::rewrite(&store.shared.segments, number, |frame| {
@@ -114,13 +114,13 @@ struct Garbage {
 }
 
 struct LiveData {
-    /// Sessions, removed ones that are kept for their children included.
+    /// Sessions, including removed sessions that are retained for their children.
     sessions: BTreeMap<SessionId, LiveSession>,
     contents: BTreeSet<Digest>,
 }
 
 struct LiveSession {
-    /// Its first own commit. The id may have been in use before: what is older is garbage.
+    /// Its first own commit. Older commits are garbage of an earlier session with the same id.
     begun: FramePosition,
     is_buried: bool,
 }
@@ -171,7 +171,7 @@ impl LiveData {
             Ok(FrameBody::Commit(_, commit)) => session(commit.session).is_some_and(|live| place >= live.begun),
             Ok(FrameBody::LateStart(id, _)) => session(id).is_some_and(|live| place >= live.begun),
             Ok(FrameBody::Content(digest, _)) => self.contents.contains(&digest),
-            // Without it the session would be back. An older removal of the id does no harm.
+            // Without it the buried session would reappear. An older removal of the id is harmless.
             Ok(FrameBody::Removal(id)) => session(id).is_some_and(|live| live.is_buried),
             Ok(FrameBody::Mark) => true,
             Err(_) => false,
@@ -198,7 +198,7 @@ impl LiveData {
 }
 
 impl LocalStore {
-    /// Visits all frames. Damage is an error: bytes behind it may refer to anything.
+    /// Visits all frames. Damage is an error, because the bytes behind it may refer to any content.
     fn each_frame(&self, visit: &mut dyn FnMut(FramePosition, &Frame<'_>)) -> Result<()> {
         for number in self.shared.segments.numbers()? {
             let segment = self.shared.segments.get(number)?;
@@ -259,7 +259,7 @@ fn beginning(bytes: &[u8; 32]) -> usize {
     usize::from(bytes[0]) | usize::from(bytes[1]) << 8 | usize::from(bytes[2]) << 16
 }
 
-/// Removes indexes that were set aside, and these files; only counts them if `rehearse` is set.
+/// Removes indexes that were set aside, and the files; with `rehearse`, only counts them.
 fn leftovers(directory: &Path, files: &[PathBuf], rehearse: bool) -> Result<u64> {
     let mut indexes = OsDisk.list(directory).map_err(StoreError::io("list", directory))?;
     indexes.retain(|path| path.file_name().unwrap_or_default().to_string_lossy().starts_with("index.bad-"));

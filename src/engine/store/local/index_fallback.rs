@@ -1,4 +1,4 @@
-//! Work without the index after it has failed.
+//! Operation without the index after it has failed.
 
 use super::{LocalInner, SledIndex};
 use crate::engine::store::{Result, StoreError, index};
@@ -17,7 +17,7 @@ impl LocalInner {
         }
     }
 
-    /// Runs work that reads the index, and again without it if it fails.
+    /// Runs work that reads the index; if the index fails, runs it again without the index.
     pub(super) fn healing<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         match work() {
             Err(error @ StoreError::Index(_)) => {
@@ -28,16 +28,16 @@ impl LocalInner {
         }
     }
 
-    /// Sets the index aside for the next open to rebuild, and finds the contents that only it knew in the journal. From
-    /// then on a read of old events [scans](Self::scan_positions) for them.
+    /// Sets the index aside for the next opening to rebuild, and finds the contents that only it knew in the journal.
+    /// From then on, reads of old events [scan](Self::scan_positions) for them.
     pub(super) fn do_without_index(&self, error: &StoreError) -> Result<()> {
         let _learning = lock(&self.learning);
         if write_lock(&self.index).take().is_none() {
             return Ok(());
         }
-        tracing::warn!(%error, "the index failed and is not used any more");
+        tracing::warn!(%error, "the index failed; continuing without it");
         if let Err(error) = index::set_aside(&self.directory.join("index")) {
-            tracing::warn!(%error, "the index could not be set aside");
+            tracing::warn!(%error, "failed to set the index aside");
         }
         let end = self.slots.dirty().end;
         self.find_contents(end)

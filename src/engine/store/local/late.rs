@@ -1,6 +1,6 @@
-//! Sessions whose beginning is elsewhere: copies that begin at a snapshot.
+//! Sessions that start late: copies that begin at a snapshot.
 //!
-//! The [past](past_of) of one is a session of its own, which is filled when somebody reads it.
+//! The missing history, the [past](past_of), is a separate session, filled on first read.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use crate::engine::store::pending::GroupWait;
 use crate::engine::store::{EventStore, Result, SessionEntry, StoreError};
 use crate::engine::{CommitId, ForkPoint, Seq, SessionId};
 
-/// The state in which a copy of a session begins after its beginning.
+/// The starting point of a session's copy that begins at a later position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::engine::store) struct LateStart {
-    /// The session as it was at its position.
+    /// The session's entry at that position.
     pub(in crate::engine::store) entry: SessionEntry,
-    /// The last commits with ids, by which a retry is recognised.
+    /// The last commits with ids, to recognise retries.
     pub(in crate::engine::store) recent: Vec<(CommitId, Seq, Seq)>,
 }
 
@@ -41,7 +41,7 @@ impl LateStart {
         Ok(bytes)
     }
 
-    /// Decodes what [`encode`](Self::encode) makes; none for anything else.
+    /// Decodes the output of [`encode`](Self::encode). `None` for other bytes.
     pub(in crate::engine::store) fn decode(mut bytes: &[u8]) -> Option<Self> {
         let session = SessionId::from_bytes(*bytes.split_off(..16)?.first_chunk()?);
         let (seq, length) = (bytes.try_get_u64_le().ok()?, bytes.try_get_u32_le().ok()?);
@@ -56,7 +56,7 @@ impl LateStart {
 }
 
 impl Slots {
-    /// Begins a session late, in a frame at that place.
+    /// Starts a session late, with its frame at `begun`.
     fn begin_late(&self, entry: SessionEntry, begun: FramePosition) -> Arc<SessionHead> {
         let base = Some(ForkPoint { session: past_of(entry.id), seq: entry.head });
         let slot = Arc::new(SessionHead::of_row(&CatalogueRow { begun, base, ..CatalogueRow::of(entry) }));
@@ -65,12 +65,12 @@ impl Slots {
         slot
     }
 
-    /// Makes room for the past of a session that began late.
+    /// Adds the session for the past of a session that started late.
     pub(super) fn add_past(&self, slot: &SessionHead) {
         self.get_or_add(past_of(slot.id)).lock().children += 1;
     }
 
-    /// Begins a session whose late start was found in the journal; false if that makes no sense.
+    /// Starts a session from a late start found in the journal. Returns false if that is invalid.
     pub(super) fn found_late(&self, payload: &[u8], place: FramePosition) -> bool {
         let start = LateStart::decode(payload).filter(|start| self.is_free(start.entry.id));
         start.map(|start| self.note(&self.begin_late(start.entry, place))).is_some()
@@ -82,7 +82,7 @@ impl Slots {
 }
 
 impl LocalInner {
-    /// Returns the commits with ids before a late start, in order; none for a session that began at its beginning.
+    /// Returns the commits with ids before a late start, in order; empty for other sessions.
     pub(super) fn named_before(&self, slot: &SessionHead, begun: FramePosition) -> Result<Vec<(CommitId, Seq, Seq)>> {
         if !slot.is_late() {
             return Ok(Vec::new());
@@ -90,14 +90,14 @@ impl LocalInner {
         let segment = self.segments.get(begun.segment)?;
         let (kind, payload) = scan::frame_at(&segment, NO_SESSION, u64::from(begun.offset))?;
         let start = LateStart::decode(&payload).filter(|_| kind == FrameKind::LateStart);
-        let start = start.ok_or_else(|| StoreError::Index(format!("session {} has lost its start", slot.id)))?;
+        let start = start.ok_or_else(|| StoreError::Index(format!("the start of session {} is missing", slot.id)))?;
         Ok(start.recent)
     }
 }
 
 #[cfg(feature = "nats")]
 impl LocalStore {
-    /// Returns the state of a session at the end of a commit, for a copy that is to begin there.
+    /// Returns the state of a session at the end of a commit, for a copy that starts there.
     pub(in crate::engine::store) fn start_at(&self, session: SessionId, seq: Seq) -> Result<LateStart> {
         let (shared, slot) = (&self.shared, self.shared.slot(session)?);
         let entry = self.entry(session)?.ok_or(StoreError::NoSession(session))?;
@@ -113,7 +113,7 @@ impl LocalStore {
         Ok(LateStart { entry: SessionEntry { head: seq, updated, calls, ..entry }, recent })
     }
 
-    /// Begins a session late. Returns false if it is here already, or was removed and is kept for its children.
+    /// Starts a session late. Returns false if it exists already, or was removed and is retained for its children.
     pub(in crate::engine::store) fn begin_late(&self, start: LateStart) -> Result<bool> {
         let (session, shared) = (start.entry.id, &self.shared);
         if !shared.slots.is_free(session) {
@@ -168,7 +168,7 @@ mod tests {
         Ok(batch.events().map(|event| (event.seq, event.payload.to_vec())).collect())
     }
 
-    /// Compares a late copy without its past with the whole.
+    /// Compares a late copy without its past with the full history.
     fn check_late(late: &LocalStore, whole: &LocalStore) {
         assert_eq!(late.entry(SESSION).unwrap(), whole.entry(SESSION).unwrap());
         assert_eq!(history(late, SESSION, 21).unwrap(), history(whole, SESSION, 21).unwrap());
@@ -198,8 +198,8 @@ mod tests {
         assert_eq!(late.head(SESSION).unwrap(), 20);
         drop(late);
         let late = open(second.path());
-        assert_eq!(late.head(SESSION).unwrap(), 20, "without an event of its own");
-        assert!(!late.begin_late(start).unwrap(), "it is there");
+        assert_eq!(late.head(SESSION).unwrap(), 20, "without own events");
+        assert!(!late.begin_late(start).unwrap(), "it exists already");
         for number in 21..=25 {
             assert_eq!(add(&late, note(SESSION, number)).unwrap(), number);
         }
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(history(&late, CHILD, 1).unwrap().len(), 20);
         late.remove(CHILD).unwrap();
         late.remove(SESSION).unwrap();
-        assert!(late.head(past_of(SESSION)).is_err(), "it goes with its session");
+        assert!(late.head(past_of(SESSION)).is_err(), "it is removed with its session");
         drop(late);
         assert_eq!(LocalStore::collect(second.path(), false).unwrap().commits, 26);
         assert_eq!(open(second.path()).entries().unwrap(), []);

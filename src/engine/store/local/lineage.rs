@@ -1,6 +1,6 @@
-//! Children and parents: a child's past is read where it is, in its parents' histories.
+//! Children and parents: a child's past is read from its parents' histories.
 //!
-//! A session counts the children whose [base](SessionHead::base) is in it, under its lock. A removed session with
+//! Each session counts the children with their [base](SessionHead::base) in it, under its lock. A removed session with
 //! children is buried: it can't be opened, and its events stay until the last child is removed.
 
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::engine::store::journal::FramePosition;
 use crate::engine::store::{READ_MAX, Result, SessionEntry, StoreError};
 use crate::engine::{Commit, CommitView, Expected, ForkPoint, Seq, SessionId, Timestamp};
 
-/// A parent, locked so that it is not removed before its child is staged.
+/// A locked parent, so that it is not removed before its child is staged.
 pub(super) struct LockedParent<'a> {
     slot: &'a SessionHead,
     pub(super) inner: MutexGuard<'a, SlotInner>,
@@ -28,7 +28,7 @@ pub(super) struct CommitBase<'a> {
 }
 
 impl<'a> CommitBase<'a> {
-    /// Finds it. A fork begins at `time`, that of its position, where it could be read.
+    /// Finds the base of a commit. `time` is the time of a fork's position, if it could be read.
     pub(super) fn of(
         inner: &SlotInner,
         point: Option<ForkPoint>,
@@ -46,21 +46,21 @@ impl<'a> CommitBase<'a> {
         if point.seq == 0 || point.seq > actual {
             return Err(StoreError::Conflict { session: point.session, expected: point.seq, actual });
         }
-        // The parent's last time is not before that of the position: times never go back.
+        // The parent's last time is a safe substitute: times never decrease.
         let time = time.unwrap_or(parent.inner.time);
         Ok(Self { head: point.seq, time: Some(time), fork: Some((point, parent)) })
     }
 }
 
 impl Slots {
-    /// Returns the session that owns the event at `seq`, and the position up to which its events belong to `slot` too.
-    /// Fails with [`StoreError::NotHere`]: that one began late, and its past was not filled.
+    /// Returns the session that owns the event at `seq`, and the last position that it shares with `slot`. Fails with
+    /// [`StoreError::NotHere`] if the owner started late and its past is not filled.
     pub(super) fn owner(&self, slot: &Arc<SessionHead>, seq: Seq) -> Result<(Arc<SessionHead>, Seq)> {
         let (mut owner, mut until) = (Arc::clone(slot), Seq::MAX);
         while let Some(base) = owner.base().filter(|base| seq <= base.seq) {
             until = until.min(base.seq);
             let parent = self.get(base.session);
-            let parent = parent.ok_or_else(|| StoreError::Index(format!("session {} lost its past", slot.id)))?;
+            let parent = parent.ok_or_else(|| StoreError::Index(format!("session {} has lost its past", slot.id)))?;
             if owner.is_late() && parent.visible() < seq {
                 return Err(StoreError::NotHere { session: owner.id, until: base.seq });
             }
@@ -69,7 +69,7 @@ impl Slots {
         Ok((owner, until))
     }
 
-    /// Adds a fork found in the journal; false if its past is missing.
+    /// Adds a fork found in the journal. Returns false if its past is missing.
     pub(super) fn found_fork(&self, base: ForkPoint, commit: &CommitView<'_>, place: FramePosition) -> bool {
         let Some(parent) = self.get(base.session).filter(|parent| parent.id != commit.session) else { return false };
         if parent.lock().head < base.seq {
@@ -106,7 +106,7 @@ impl Slots {
         }
     }
 
-    /// Drops a removed session without children, and ancestors that were kept for it only.
+    /// Drops a removed session without children, and ancestors that were retained only for it.
     pub(super) fn dissolve(&self, slot: &Arc<SessionHead>, place: FramePosition) {
         let mut next = Some(Arc::clone(slot));
         while let Some(slot) = next {
@@ -129,9 +129,9 @@ impl Slots {
         }
         for base in slots.iter().filter(|slot| !slot.is_late()).filter_map(|slot| slot.base()) {
             let parent = self.get(base.session).filter(|parent| parent.visible() >= base.seq);
-            parent.ok_or("it does not know a session's parent")?.lock().children += 1;
+            parent.ok_or("it lacks a session's parent")?.lock().children += 1;
         }
-        // A crash after the removal of the last child.
+        // Left by a crash after the removal of the last child.
         for slot in &slots {
             let inner = slot.lock();
             let is_removed_alone = inner.removed.is_some() && inner.children == 0;
@@ -143,7 +143,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Locks a session and its parent in an order that excludes deadlocks.
+    /// Locks a session and its parent in an order that prevents deadlocks.
     pub(super) fn lock<'a>(
         slot: &'a SessionHead,
         parent: Option<&'a Arc<SessionHead>>,
@@ -157,7 +157,7 @@ impl Slots {
 }
 
 impl LocalInner {
-    /// Returns the entry of a session, with the calls that it inherited; counts those that were not counted yet.
+    /// Returns the entry of a session; counts its inherited calls if they are not counted yet.
     pub(super) fn entry(&self, slot: &Arc<SessionHead>) -> Option<SessionEntry> {
         let lacks_calls = slot.base().filter(|_| slot.lock().lacks_calls());
         if let Some(base) = lacks_calls
@@ -169,7 +169,7 @@ impl LocalInner {
         slot.entry()
     }
 
-    /// Counts the calls begun by the events of a session from one position to another.
+    /// Counts the calls that a session's events from `from` to `until` start.
     pub(super) fn count_calls(&self, session: SessionId, from: Seq, until: Seq) -> Result<u64> {
         let (mut calls, mut next) = (0, from);
         while next <= until {

@@ -14,10 +14,10 @@ use crate::engine::store::journal::segment::{self};
 use crate::engine::store::journal::{FramePosition, pack, scan};
 use crate::engine::store::{Result, StorageUse, StoreError};
 
-/// Maximum time for which an unawaited commit stays in memory.
+/// Maximum time before a commit that no caller waits for is written.
 const WRITE_PAUSE: Duration = Duration::from_millis(20);
 const LEARN_PAUSE: Duration = Duration::from_millis(500);
-/// Rounds of learning after which the index is written out: 2 s. A crash costs what was learnt since.
+/// Rounds of learning between two flushes of the index: 2 s. A crash loses what was learnt since the last flush.
 const FLUSH_ROUNDS: u64 = 4;
 
 pub(super) struct Maintenance {
@@ -62,15 +62,15 @@ impl Maintenance {
             writer.stop();
         }
         for thread in self.threads {
-            // A panic there has been printed; closing goes on.
+            // A panic there was already printed; continue closing.
             drop(thread.join());
         }
         let closed = shared.writer.as_ref().map_or(Ok(()), |writer| writer.close());
         if let Err(error) = closed {
-            tracing::warn!(%error, "the journal could not be closed cleanly; it is recovered when next opened");
+            tracing::warn!(%error, "failed to close the journal cleanly; the next opening recovers it");
         }
         shared.learn();
-        shared.keep_catalogue().unwrap_or_else(|error| tracing::debug!(%error, "the catalogue is behind"));
+        shared.keep_catalogue().unwrap_or_else(|error| tracing::debug!(%error, "failed to write the catalogue"));
         shared.flush_index();
     }
 }
@@ -80,13 +80,13 @@ impl LocalInner {
         if let Err(error) = self.teach()
             && let Err(error) = self.do_without_index(&error)
         {
-            tracing::warn!(%error, "could not read positions from the journal");
+            tracing::warn!(%error, "failed to read positions from the journal");
         }
     }
 
     pub(super) fn flush_index(&self) {
         if let Err(error) = self.with_index((), |index| index.flush()) {
-            tracing::debug!(%error, "the index could not be flushed; it is made again when next opened");
+            tracing::debug!(%error, "failed to flush the index; the next opening rebuilds what is missing");
         }
     }
 
@@ -109,7 +109,7 @@ impl LocalInner {
             (sessions, durable, end, group)
         };
         let contents = self.contents.unindexed(end);
-        // A journal of which nothing is left is known, too, and so is the end that a closing wrote.
+        // The stamp is also up to date for an empty journal, and after a clean close.
         let is_known = || group == 0 || index.stamp().is_some_and(|stamp| stamp.end == end);
         if sessions.is_empty() && removed.is_empty() && contents.is_empty() && is_known() {
             return Ok(());
@@ -118,7 +118,7 @@ impl LocalInner {
         let mut batch = IndexBatch { contents, removed, ..IndexBatch::default() };
         for slot in &sessions {
             if slot.lock().removed.is_some_and(|place| place >= end) {
-                // Its row will have to say so, and nothing else will call it up again.
+                // Its row must record the removal later, and nothing else would mark it dirty again.
                 self.slots.note(slot);
             }
             let (positions, row) = slot.indexable(end);
@@ -140,14 +140,14 @@ impl LocalInner {
         if !full.is_empty()
             && let Err(error) = self.keep_catalogue()
         {
-            tracing::debug!(%error, "the catalogue is behind");
+            tracing::debug!(%error, "failed to write the catalogue");
         }
         for number in full {
             let durable = self.slots.dirty().end.segment > number.saturating_add(raw);
             if !durable {
                 self.slots.dirty().full.push(number);
             } else if let Err(error) = self.pack_segment(number) {
-                tracing::warn!(%error, segment = number, "a segment could not be packed; it stays as it is");
+                tracing::warn!(%error, segment = number, "failed to pack a segment; it stays unpacked");
             }
         }
     }

@@ -49,29 +49,29 @@ use named::NamedCommits;
 use session_head::{SessionHead, SlotInner, TailCommit};
 use session_heads::Slots;
 
-/// Point at which a commit counts as recorded.
+/// The point at which a commit counts as recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// It is synced to the disk.
+    /// Once it is synced to the disk.
     #[default]
     Synced,
-    /// It is taken. It is on the disk some 20 ms later; a crash before that loses it, and nothing before it.
+    /// Once it is accepted. It reaches the disk about 20 ms later; a crash before that loses only such recent commits.
     Buffered,
 }
 
 /// Options of a local store.
 #[derive(Debug, Clone)]
 pub struct LocalStoreOptions {
-    /// Point at which a commit counts as recorded.
+    /// The point at which a commit counts as recorded.
     pub durability: Durability,
     /// Bytes of a journal segment; 1 MiB to 1 GiB, 64 MiB by default.
     pub segment_bytes: u64,
     /// True to compress full segments in the background.
     pub pack: bool,
-    /// Number of the latest full segments that are not compressed, because they are read most; 4 by default.
+    /// Number of latest full segments that stay uncompressed, because they are read most; 4 by default.
     pub raw_segments: u32,
-    /// True to let a task write the commit that it waits for, if no other thread writes, which saves switches of
-    /// threads; false by default. No task does so in a runtime of one thread, or soon after a write of over 5 ms.
+    /// True to let a task write the commit that it waits for, if no other thread is writing, which saves thread
+    /// switches; false by default. Has no effect on a single-threaded runtime, or if the last write took over 5 ms.
     pub write_in_place: bool,
 }
 
@@ -87,10 +87,10 @@ impl Default for LocalStoreOptions {
     }
 }
 
-/// Store in a directory, for one process at a time.
+/// A store in a directory, for one process at a time.
 ///
-/// The journal is the truth; the index is a cache that is rebuilt if it is missing, damaged or behind. Dropping the
-/// store closes it cleanly.
+/// The journal is the source of truth; the index is a cache that is rebuilt if it is missing, damaged or behind.
+/// Dropping the store closes it cleanly.
 ///
 /// ```
 /// use foldspace::{EventStore, LocalStore, store::LocalStoreOptions};
@@ -101,9 +101,9 @@ impl Default for LocalStoreOptions {
 /// ```
 pub struct LocalStore {
     shared: Arc<LocalInner>,
-    /// None if the store is open for reading only.
+    /// `None` if the store is read-only.
     maintenance: Option<Maintenance>,
-    /// Set if the journal may have lost its end, as far as a store that only reads can tell.
+    /// True if the journal may have lost its end, as far as a read-only store can tell.
     is_doubtful: bool,
     notes: Vec<String>,
     lock: Option<StoreLock>,
@@ -112,29 +112,29 @@ pub struct LocalStore {
 struct LocalInner {
     directory: PathBuf,
     durability: Durability,
-    /// Number of full segments that stay raw; none if nothing is packed.
+    /// Number of full segments that stay raw. `None` if packing is off.
     pack_behind: Option<u32>,
     journal: [u8; 16],
     segments: Arc<Segments>,
     contents: Arc<Contents>,
     borrowed: BorrowedContents,
-    /// None if the store only reads, or the index failed.
+    /// `None` if the store is read-only or the index failed.
     index: RwLock<Option<Arc<SledIndex>>>,
     slots: Arc<Slots>,
     bus: Arc<Bus>,
-    /// None if the store is open for reading only.
+    /// `None` if the store is read-only.
     writer: Option<Arc<Writer<SessionHead>>>,
-    /// Position up to which a store that only reads has read, and the owner's catalogue goes.
+    /// In a read-only store the position up to which it has read; in the owner the end of the written catalogue.
     read_to: Mutex<FramePosition>,
-    /// Position before which a store that only reads does not know the contents yet.
+    /// In a read-only store the position before which it has not looked for contents yet.
     contents_until: Mutex<Option<FramePosition>>,
     scanned: Mutex<Option<ScannedPositions>>,
-    /// Locked while the index is updated: batches must come in order.
+    /// Locked while the index is updated, to keep batches in order.
     learning: Mutex<()>,
 }
 
 impl LocalStore {
-    /// Returns the repairs made when the store was opened, a line each.
+    /// Returns the repairs made when the store was opened, one line each.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -144,22 +144,22 @@ impl LocalStore {
         &self.shared.directory
     }
 
-    /// Returns true if what is open for reading only may lack acknowledged events: [`open`](Self::open) tells.
+    /// Returns true if a read-only store may lack acknowledged events; [`open`](Self::open) finds out.
     pub fn is_doubtful(&self) -> bool {
         self.is_doubtful
     }
 
-    /// Returns true if a write has failed, so that the store takes no more commits.
+    /// Returns true if a write has failed, so that the store accepts no more commits.
     pub fn has_failed(&self) -> bool {
         self.shared.writer.as_ref().is_some_and(|writer| writer.has_failed())
     }
 
-    /// Returns true while the store's lock is in its directory: without it another process may open a store there.
+    /// Returns true while the lock file is in the store's directory; without it another process may open a store there.
     pub fn is_in_place(&self) -> bool {
         self.lock.as_ref().is_none_or(|lock| lock.is_in(&self.shared.directory))
     }
 
-    /// Waits until the index has everything that is durable now.
+    /// Waits until the index contains everything submitted so far.
     pub fn settle(&self) -> Result<()> {
         self.sync()?;
         self.shared.learn();
@@ -196,7 +196,7 @@ impl LocalInner {
             Expected::ForkOf(point) => Some((point, self.slots.get(point.session))),
             _ => None,
         };
-        // Read before the locks are taken, which readers take, too.
+        // Read before taking the locks, because reading takes them, too.
         let forked_at = fork.as_ref().and_then(|(point, _)| self.time_at(*point));
         let (mut inner, parent) = Slots::lock(&slot, fork.as_ref().and_then(|(_, parent)| parent.as_ref()));
         lineage::check_present(commit, &inner)?;
@@ -204,7 +204,7 @@ impl LocalInner {
             && let Some(repeated) = self.repeated(&slot, &mut inner, id)?
         {
             drop(inner);
-            // The commit that it repeats is among what is staged, or older.
+            // The repeated commit is staged, or older.
             return Ok(self.pending(repeated, writer.staged_number(), writer));
         }
         super::check_expected(commit, inner.head)?;
@@ -276,7 +276,7 @@ impl LocalInner {
         }
     }
 
-    /// Stages contents before the commit that refers to them; they are durable when that is.
+    /// Stages contents ahead of the commit that refers to them, which makes them durable.
     fn keep_ahead(&self, frames: Vec<ContentFrame>, writer: &Writer<SessionHead>) -> Result<Pending> {
         let mut stage = writer.stage()?;
         self.stage(frames, &mut stage);
@@ -318,7 +318,7 @@ fn told(slots: &Slots, contents: &Contents, bus: &Bus, group: &Group<'_, Session
     for note in &group.notes {
         note.subject.wrote(note.last);
         note.subject.show(note.last);
-        // Both the flag and the list change under the lock of `dirty` only.
+        // The flag and the list change only under the lock of `dirty`.
         if !note.subject.dirty.load(Ordering::Relaxed) {
             note.subject.dirty.store(true, Ordering::Relaxed);
             dirty.sessions.push(Arc::clone(&note.subject));
@@ -421,7 +421,7 @@ impl EventStore for LocalStore {
     }
 
     fn put_snapshot(&self, snapshot: &Snapshot) -> Result<u64> {
-        // Its events first: a snapshot must not outlive a crash that they don't.
+        // Sync its events first: a snapshot must not survive a crash that its events don't.
         if self.shared.slots.get(snapshot.session).is_some_and(|slot| slot.written() < snapshot.seq) {
             self.sync()?;
         }
@@ -439,13 +439,13 @@ impl EventStore for LocalStore {
         if inner.removed.is_some() {
             return Err(StoreError::NoSession(session));
         }
-        // A removed session gets no more children.
+        // The lock is held, so no child is added until the removal is staged.
         let is_shared = inner.children > 0;
         let crc = crc32c::crc32c(session.as_bytes());
         let mut stage = writer.stage()?;
         let staged = stage.frame(FrameKind::Removal, session.as_bytes(), crc);
         self.shared.pressed(staged);
-        // Before the frame can be written, so that the index learns it in time.
+        // Before the frame can be written, so that the index learns of the removal in time.
         if is_shared {
             self.shared.slots.note(&slot);
         } else {
@@ -458,7 +458,7 @@ impl EventStore for LocalStore {
         if !is_shared {
             self.shared.slots.dissolve(&slot, staged.place);
         }
-        // At once: a snapshot of this life must not serve another one under the same id.
+        // At once: a snapshot of this session must not serve a new session under the same id.
         self.shared.learn();
         Ok(())
     }

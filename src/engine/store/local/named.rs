@@ -1,16 +1,16 @@
-//! The last commits with ids of a session, by which a retry is recognised.
+//! A session's last commits with ids, to recognise retries.
 
 use std::collections::VecDeque;
 
 use crate::engine::{CommitId, Seq};
 
-/// Commits with ids that are kept.
+/// Number of remembered commits with ids.
 pub(super) const REMEMBERED: usize = 1024;
 
-/// Those commits, with their first and last positions, in order.
+/// The remembered commits, with their first and last positions, in order.
 pub(super) struct NamedCommits {
     commits: VecDeque<(CommitId, Seq, Seq)>,
-    /// A part of each id: comparing an id with the parts of all takes a sixth of the time.
+    /// A part of each id: comparing only the parts takes a sixth of the time.
     parts: VecDeque<u32>,
 }
 
@@ -29,10 +29,10 @@ impl NamedCommits {
         self.parts.push_back(part(id));
     }
 
-    /// Returns the first and the last position of the commit with that id.
+    /// Returns the first and the last position of the commit with the id.
     pub(super) fn find(&self, id: CommitId) -> Option<(Seq, Seq)> {
         let wanted = part(id);
-        // Without an end before the last, so that the compiler compares many at once.
+        // Without an early exit, so that the compiler vectorises it.
         let has = |parts: &[u32]| parts.iter().fold(false, |found, part| found | (*part == wanted));
         let (front, back) = self.parts.as_slices();
         if !has(front) && !has(back) {

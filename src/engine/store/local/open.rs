@@ -1,4 +1,4 @@
-//! Opening a store: lock, index, and the part of the journal that the index does not know.
+//! Opening a store: the lock, the index, and the part of the journal that the index lacks.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(super) struct Opening {
     pub(super) options: LocalStoreOptions,
     pub(super) bus: Arc<Bus>,
     pub(super) disk: Arc<dyn JournalDisk>,
-    /// Set to write and index in the background; tests do that themselves.
+    /// True to write and index in the background; false in tests, which do that themselves.
     pub(super) threads: bool,
 }
 
@@ -40,9 +40,9 @@ impl Opening {
 }
 
 impl LocalStore {
-    /// Opens the store in `directory`, or creates it, and repairs what a crash left: a torn, unacknowledged end of the
-    /// journal, and an index that is behind. Fails with [`StoreError::Locked`] if another process owns it, and with
-    /// [`StoreError::Damaged`] if the journal is damaged where nothing may be lost.
+    /// Opens or creates the store in `directory`, and recovers from a crash: cuts off a torn, unacknowledged end of the
+    /// journal, and updates the index. Fails with [`StoreError::Locked`] if another process owns it, and with
+    /// [`StoreError::Damaged`] if acknowledged parts of the journal are damaged.
     pub fn open(directory: impl AsRef<Path>, options: LocalStoreOptions) -> Result<Self> {
         Self::open_on(directory.as_ref(), options, Arc::default())
     }
@@ -64,7 +64,7 @@ impl LocalStore {
         }
     }
 
-    /// Opens the store with the lock taken and without a check for the note of a loss.
+    /// Opens the store with the lock taken, without checking for a recorded loss.
     pub(super) fn open_locked(directory: &Path, opening: Opening, lock: StoreLock) -> Result<Self> {
         let journal = directory.join("journal");
         opening.disk.create_dir(&journal).map_err(StoreError::io("create", &journal))?;
@@ -78,7 +78,7 @@ impl LocalStore {
         let hole = Cell::default();
         let scan = RecoveryScan { segments: &segments, contents: &contents, slots: &slots, hole };
         let recovered = match scan.look(stamp) {
-            // An index that contradicts the journal is as good as none.
+            // An index that contradicts the journal is discarded.
             Err(StoreError::Index(reason)) => {
                 slots.clear();
                 (stamp, unfit) = (None, Some(reason));
@@ -88,7 +88,7 @@ impl LocalStore {
         };
         for number in segments.strays()? {
             let name = segment::raw_path(&journal, number);
-            let what = "is no segment of this journal and is not read; `foldspace fsck --repair` sets it aside";
+            let what = "is not a segment of this journal and is ignored; `foldspace fsck --repair` moves it away";
             notes.push(format!("{} {what}", name.display()));
         }
         let ending = JournalEnd { place: recovered.end, is_followed: recovered.is_followed, is_whole: true };
@@ -98,11 +98,11 @@ impl LocalStore {
         if let Some(reason) = unfit {
             drop(index.take());
             let kept = index::set_aside(&place)?;
-            let kept = kept.map_or(String::new(), |kept| format!("; the old one is kept as {}", kept.display()));
+            let kept = kept.map_or(String::new(), |kept| format!("; the old index is now {}", kept.display()));
             catalogue_file::remove(&*opening.disk, directory)?;
-            notes.push(format!("the index could not be used ({reason}) and was rebuilt from the journal{kept}"));
-            // The store works without, for example on a full disk.
-            let failed = |error: &StoreError| notes.push(format!("there is no index this time: {error}"));
+            notes.push(format!("the index was unusable ({reason}) and was rebuilt from the journal{kept}"));
+            // The store works without an index, for example on a full disk.
+            let failed = |error: &StoreError| notes.push(format!("running without an index: {error}"));
             index = SledIndex::open(&place).inspect_err(failed).ok();
         }
         recovered.mend(&segments, directory, &mut notes)?;
@@ -150,8 +150,8 @@ impl LocalStore {
         Ok(Self { shared, maintenance, is_doubtful: false, notes, lock: Some(lock) })
     }
 
-    /// Opens the store for reading only, beside its owner. It sees new commits as they come, has no snapshots, and
-    /// changes nothing. Fails with [`StoreError::Io`] if there is no store.
+    /// Opens the store read-only, even while another process owns it. It sees new commits as they arrive, has no
+    /// snapshots, and changes nothing. Fails with [`StoreError::Io`] if there is no store.
     pub fn open_reading(directory: impl AsRef<Path>) -> Result<Self> {
         let directory = directory.as_ref();
         let segments = Arc::new(Segments::new(&directory.join("journal"), false));
@@ -193,12 +193,12 @@ impl LocalInner {
         }
     }
 
-    /// Returns true if a segment says at its end that another one follows.
+    /// Returns true if `end` follows a seal, which proves that another segment existed.
     fn is_cut_off(&self, end: FramePosition) -> Result<bool> {
         self.segments.get(end.segment).map_or(Ok(false), |segment| scan::is_sealed(&segment, u64::from(end.offset)))
     }
 
-    /// Reads what another process has written since the last call; does nothing in the process that writes.
+    /// Reads what another process has written since the last call; does nothing in the writing process.
     pub(super) fn refresh(&self) -> Result<()> {
         if self.writer.is_some() {
             return Ok(());
@@ -244,9 +244,9 @@ impl LocalInner {
 fn sync_names(disk: &dyn JournalDisk, directory: &Path) -> Result<()> {
     segment::sync_directory(disk, directory)?;
     let above = directory.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
-    // It may be one that this user can't open.
+    // This user may have no permission to open it.
     if let Some(Err(error)) = above.map(|above| disk.sync_dir(above)) {
-        tracing::debug!(%error, "the name of the store's directory could not be made durable");
+        tracing::debug!(%error, "failed to sync the parent of the store's directory");
     }
     Ok(())
 }
@@ -266,14 +266,14 @@ fn unindexed(slots: &Slots) -> Vec<Arc<super::SessionHead>> {
 struct FoundIndex {
     index: Option<SledIndex>,
     stamp: Option<IndexedUpTo>,
-    /// Reason why it can't be used.
+    /// The reason why the index can't be used.
     unfit: Option<String>,
 }
 
 fn known(store: &Path, segments: &Segments, slots: &Slots, notes: &mut Vec<String>) -> Result<FoundIndex> {
     let place = &store.join("index");
     if SystemClock::default().is_before_1970() {
-        notes.push("there is no index this time: the machine's clock shows a time before 1970".to_owned());
+        notes.push("running without an index: the machine's clock is before 1970".to_owned());
         return Ok(FoundIndex::default());
     }
     let existed = place.exists();
@@ -291,7 +291,7 @@ fn known(store: &Path, segments: &Segments, slots: &Slots, notes: &mut Vec<Strin
         }
         Err(reason) => {
             slots.clear();
-            // It has just been made, now or by an opening that failed later.
+            // It was just created, by this opening or by an earlier one that failed later.
             let is_new = !existed || index.is_empty();
             Ok(FoundIndex { index: Some(index), stamp: None, unfit: (!is_new).then_some(reason) })
         }
@@ -299,7 +299,7 @@ fn known(store: &Path, segments: &Segments, slots: &Slots, notes: &mut Vec<Strin
 }
 
 fn load(index: &SledIndex, segments: &Segments, slots: &Slots) -> Result<IndexedUpTo, String> {
-    let stamp = index.stamp().ok_or("it does not say how far it goes")?;
+    let stamp = index.stamp().ok_or("it has no valid stamp")?;
     catalogue_file::fits(&stamp, segments)?;
     slots.load(&index.rows().map_err(|e| e.to_string())?)?;
     Ok(stamp)

@@ -1,4 +1,4 @@
-//! The place that a commit would get.
+//! The prospective place of a commit.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::engine::{Commit, Expected, Seq, Timestamp};
 
 /// The place of a commit in its session.
 pub(in crate::engine::store) enum CommitPlace {
-    /// It was recorded before.
+    /// The commit was recorded before.
     Taken(Committed),
-    /// It would begin at this position, with that time.
+    /// The commit would start at this position, with this time.
     Free { first: Seq, time: Timestamp },
 }
 
 impl LocalStore {
-    /// Finds the place that a commit would get now. Fails as its submission would.
+    /// Finds the place that a commit would get now. Fails like its submission.
     pub(in crate::engine::store) fn place(&self, commit: &Commit) -> Result<CommitPlace> {
         self.shared.healing(|| self.shared.place(commit))
     }

@@ -1,5 +1,5 @@
-//! Proofs of a loss: an index that goes further than the journal, a seal that nothing follows, or a note that one was
-//! found, and that going on without was begun.
+//! Proofs of a loss: an index that is ahead of the journal, a seal that no segment follows, or the note of a loss that
+//! is being accepted.
 
 use std::path::Path;
 
@@ -17,18 +17,18 @@ pub(super) struct ProvenLoss {
     pub(super) rows: Vec<CatalogueRow>,
 }
 
-/// File that keeps a loss from before its other proofs are removed until all sessions record it.
+/// The file that preserves a loss, from before its other proofs are removed until all sessions have recorded it.
 const NOTE: &str = "loss.json";
 
 #[derive(Serialize, Deserialize)]
 struct LossNote {
-    /// Id of the commits that record it, so that a retry after a crash records it once.
+    /// Id of the commits that record the loss, so that a retry after a crash does not record it twice.
     id: [u8; 16],
     loss: Loss,
     rows: Vec<Vec<u8>>,
 }
 
-/// Saves a loss durably unless it is; returns the id of the commits that record it.
+/// Saves a loss durably, unless one is saved already; returns the id of the commits that record it.
 pub(super) fn note(disk: &dyn JournalDisk, directory: &Path, found: &ProvenLoss) -> Result<CommitId> {
     if let Some((id, _)) = noted(disk, directory)? {
         return Ok(id);
@@ -50,7 +50,7 @@ pub(super) fn noted(disk: &dyn JournalDisk, directory: &Path) -> Result<Option<(
         let rows = rows.iter().map(|row| CatalogueRow::decode(row)).collect::<Option<_>>()?;
         Some((CommitId::from_bytes(id), ProvenLoss { loss, rows }))
     });
-    let what = "is no note of lost events; remove it to go by the journal and the index alone".to_owned();
+    let what = "is not a valid record of lost events; remove it to rely on the journal and the index alone".to_owned();
     found.map(Some).ok_or(StoreError::Format { path, what })
 }
 
@@ -62,24 +62,24 @@ pub(super) fn forget(disk: &dyn JournalDisk, directory: &Path) -> Result<()> {
 
 pub(super) struct JournalEnd {
     pub(super) place: FramePosition,
-    /// Set if its last segment says that another one follows.
+    /// True if its last segment's seal says that another segment follows.
     pub(super) is_followed: bool,
-    /// Set if everything before the end is known to be whole.
+    /// True if everything before the end is known to be intact.
     pub(super) is_whole: bool,
 }
 
-/// Finds a loss behind the journal's end. `index` is given only if it does not fit the journal.
+/// Finds a loss behind the journal's end. Pass `index` only if it does not match the journal.
 pub(super) fn find(segments: &Segments, ending: &JournalEnd, index: Option<&SledIndex>) -> Option<ProvenLoss> {
     if let Some(found) = index.and_then(|index| by_index(index, segments, ending).ok().flatten()) {
         return Some(found);
     }
     let FramePosition { segment, offset } = ending.place;
-    let proof = format!("whose seal says that segment {} follows", segment + 1);
+    let proof = format!("but a seal there says that segment {} follows", segment + 1);
     let loss = Loss { segment, offset: u64::from(offset), proof, sessions: Vec::new() };
     ending.is_followed.then_some(ProvenLoss { loss, rows: Vec::new() })
 }
 
-/// Finds a loss by an index, which knows only durable frames. One that is damaged or of another journal proves nothing.
+/// Finds a loss by the index, which contains only durable frames. A damaged or foreign index proves nothing.
 fn by_index(index: &SledIndex, segments: &Segments, ending: &JournalEnd) -> Result<Option<ProvenLoss>> {
     let end = ending.place;
     let identity = journal::identity(segments, &segments.numbers()?);
@@ -101,7 +101,7 @@ fn by_index(index: &SledIndex, segments: &Segments, ending: &JournalEnd) -> Resu
             rows.push(row);
         }
     }
-    let proof = format!("and the index knows of it up to byte {} of segment {}", stamp.end.offset, stamp.end.segment);
+    let proof = format!("but the index goes up to byte {} of segment {}", stamp.end.offset, stamp.end.segment);
     let loss = Loss { segment: end.segment, offset: u64::from(end.offset), proof, sessions };
     Ok(Some(ProvenLoss { loss, rows }))
 }

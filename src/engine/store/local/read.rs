@@ -1,4 +1,4 @@
-//! Reading events: from memory where they are recent, from the journal where they are not.
+//! Reading events: recent ones from memory, older ones from the journal.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,11 +16,11 @@ use crate::engine::{CommitId, CommitView, Seq, SessionId};
 const LOOKED_UP: usize = 8192;
 /// Distance below which commits are read together.
 const NEAR: u32 = 32 << 10;
-/// Bytes read after the beginning of the last commit, in which it likely ends: as many as the longest one so far had.
+/// Bounds of the bytes read for the last commit of a run, which are estimated by the longest commit so far.
 const BEHIND_MIN: usize = 512;
 const BEHIND_MAX: usize = 4 << 10;
 const BATCH_MAX: usize = 256 << 20;
-/// Bytes of a small commit in the journal, to estimate the number of positions.
+/// Size of a small commit in the journal, to estimate the number of positions.
 const SMALL: usize = 96;
 
 impl LocalInner {
@@ -39,7 +39,7 @@ impl LocalInner {
     }
 
     fn read_own(&self, slot: &Arc<SessionHead>, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch> {
-        // Asked before the tail: what leaves the tail is written.
+        // Loaded before the tail: commits leave the tail only after they are written.
         let written = slot.written().min(until);
         let Some(tail) = slot.lock().tail_from(from) else {
             let events = usize::try_from(until - from).unwrap_or(LOOKED_UP) + 1;
@@ -52,7 +52,7 @@ impl LocalInner {
             if !batch.is_empty() && batch.len() + commit.bytes.len() > bytes {
                 break;
             }
-            batch.add(&commit.bytes).ok_or_else(|| StoreError::Index("a recent commit makes no sense".to_owned()))?;
+            batch.add(&commit.bytes).ok_or_else(|| StoreError::Index("a recent commit is invalid".to_owned()))?;
         }
         Ok(batch)
     }
@@ -68,7 +68,7 @@ impl LocalInner {
         if positions.first().is_none_or(|(first, _)| *first > from) {
             return Err(StoreError::Index(format!("session {session} has no position for event {from}")));
         }
-        // What is wanted may have been written since.
+        // The requested commit may have been written since.
         let written = written.max(from);
         let (mut batch, mut rest, mut left) = (EventBatch::default(), positions, bytes.min(BATCH_MAX));
         let (mut here, mut longest) = (0, BEHIND_MAX);
@@ -77,18 +77,18 @@ impl LocalInner {
             here = if here == 0 { in_segment(rest, written) } else { here };
             match self.read_near(session, &rest[..here], left, &mut longest, &mut batch) {
                 Ok(Some(taken)) => (rest, here) = (&rest[taken..], here - taken),
-                // Told when what comes next is read.
+                // The next read reports the error.
                 Err(_) if before > 0 => break,
                 ended => return ended.map(|_| batch),
             }
-            // A caller that wants little does not wait for distant commits.
+            // A small read does not wait for distant commits.
             left = left.saturating_sub((batch.len() - before).max(BEHIND_MIN));
         }
         Ok(batch)
     }
 
-    /// Adds the first commits of these, which are in one segment, to a batch. Returns how many; none where there are
-    /// none or the next one is too long. The first one of a batch never is.
+    /// Adds the first of these commits, which are in one segment, to a batch. Returns their number; `None` if there are
+    /// none or the next commit is too long. The first commit of a batch is never too long.
     fn read_near(
         &self,
         session: SessionId,
@@ -103,7 +103,7 @@ impl LocalInner {
         let starts = load(&segment, session, positions, left, *longest, batch.buffer())?;
         let near = &positions[..starts.len()];
         batch.reserve(near.len());
-        // All are checked before any is taken apart: checksums of several are then under way in the processor at once.
+        // Check all before parsing any, so that the processor computes several checksums in parallel.
         let mut commits: Vec<Range<usize>> = Vec::with_capacity(near.len());
         if base == 0 {
             *longest = 0;
@@ -125,13 +125,13 @@ impl LocalInner {
                 segment.read_at(u64::from(place.offset) + (there - at) as u64, &mut buffer[there..])?;
             }
             if !buffer.get(range.clone()).is_some_and(|payload| header.fits(payload)) {
-                wrong = Some("its checksum does not fit its contents");
+                wrong = Some("it does not match its checksum");
                 break;
             }
             *longest = header.frame_len().max(*longest);
             commits.push(range.start + commit_at..range.end);
         }
-        // Commits before the damage are returned. The next read fails.
+        // Commits before the damage are returned; the next read fails.
         if let (Some(what), [], [first, ..]) = (wrong, &commits[..], near) {
             return Err(damage(&segment, session, *first, what));
         }
@@ -161,7 +161,7 @@ impl LocalInner {
         }
     }
 
-    /// Returns the last commits with ids, at least those that are remembered.
+    /// Returns the last commits with ids: [`REMEMBERED`] or more, or all.
     pub(super) fn named_commits(
         &self,
         slot: &Arc<SessionHead>,
@@ -208,7 +208,7 @@ fn name(commit: CommitView<'_>) -> Option<(CommitId, Seq, Seq)> {
     Some((commit.id?, commit.first, commit.last()))
 }
 
-/// Counts the leading positions of written commits that are in one segment, in its order.
+/// Counts the leading positions of written commits in one segment, at ascending offsets.
 fn in_segment(positions: &[(Seq, FramePosition)], written: Seq) -> usize {
     let Some((_, mut before)) = positions.first().copied() else { return 0 };
     let here = positions.iter().take_while(|(first, place)| {
@@ -219,7 +219,7 @@ fn in_segment(positions: &[(Seq, FramePosition)], written: Seq) -> usize {
     here.count()
 }
 
-/// Reads the first commits of these, as far as they lie near each other, and returns where in `buffer` each begins.
+/// Reads the first of these commits, as far as they lie near each other; returns the start of each in `buffer`.
 fn load(
     segment: &Segment,
     session: SessionId,
@@ -268,7 +268,7 @@ fn together(positions: &[(Seq, FramePosition)], bytes: usize) -> &[(Seq, FramePo
     &positions[..near.count()]
 }
 
-/// Adds commits to the batch, and checks that each is at the position that the index states.
+/// Adds commits to the batch, and checks that each is the commit that the index states.
 fn take_commits(
     segment: &Segment,
     session: SessionId,
@@ -285,7 +285,7 @@ fn take_commits(
         if batch.add_range(commit, expected).is_none() {
             return Err(match is_other {
                 true => StoreError::Index("a position leads to another commit".to_owned()),
-                false => damage(segment, session, (*first, *place), "it is no commit"),
+                false => damage(segment, session, (*first, *place), "it is not a commit"),
             });
         }
     }

@@ -1,4 +1,4 @@
-//! Recovery: reads the journal beyond the index, and repairs what a crash left at its end.
+//! Recovery: reads the journal behind the index, and repairs its end after a crash.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -18,11 +18,11 @@ pub(super) struct RecoveryScan<'a> {
     pub(super) segments: &'a Segments,
     pub(super) contents: &'a Contents,
     pub(super) slots: &'a Slots,
-    /// Damage that a read-only store passed over. It may have held commits of any session.
+    /// Damage that a read-only store skipped. It may have contained commits of any session.
     pub(super) hole: Cell<Option<FramePosition>>,
 }
 
-/// Findings of a scan; [`mend`](Recovered::mend) applies them.
+/// The findings of a scan; [`mend`](Recovered::mend) applies the repairs.
 pub(super) struct Recovered {
     pub(super) journal: [u8; 16],
     pub(super) end: FramePosition,
@@ -30,13 +30,13 @@ pub(super) struct Recovered {
     pub(super) next: FramePosition,
     pub(super) group: u64,
     pub(super) is_followed: bool,
-    /// A last segment in which nothing was ever recorded.
+    /// The last segment, if nothing was ever recorded in it.
     unused: Option<u32>,
-    /// A last segment with unacknowledged bytes after the end.
+    /// The last segment, if unacknowledged bytes follow the end.
     torn: Option<Arc<Segment>>,
-    /// Segments with frames that may never have been synced, from where to where.
+    /// Segments with frames that may never have been synced, and their byte ranges.
     unsynced: Vec<(Arc<Segment>, u64, u64)>,
-    /// Damage of one known commit or content, a line each.
+    /// Damage confined to one known commit or content, one line each.
     damaged: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ impl RecoveryScan<'_> {
         let Some(last) = numbers.last().copied() else { return Ok(recovered) };
         check_numbers(&numbers, self.segments)?;
         if start.segment > last {
-            return Err(StoreError::Index("it goes further than the journal".to_owned()));
+            return Err(StoreError::Index("it is ahead of the journal".to_owned()));
         }
         recovered.journal = self.segments.get(last)?.head.journal;
         for number in numbers.into_iter().filter(|number| *number >= start.segment) {
@@ -82,7 +82,7 @@ impl RecoveryScan<'_> {
             let what = "belongs to another journal than the other segments".to_owned();
             return Err(StoreError::Format { path: segment.path.clone(), what });
         }
-        // Where what may never have been synced begins. The index knows only of what was, with the head before it.
+        // Start of the possibly unsynced frames. Everything that the index knows was synced, including the head.
         let is_known = from == recovered.end && recovered.group > 0;
         let mut unsynced = (!is_known).then_some(u64::from(from.offset));
         let before = recovered.group;
@@ -90,7 +90,7 @@ impl RecoveryScan<'_> {
         let mut next = u64::from(from.offset);
         let end = loop {
             let end = scan::frames(&segment, next, &mut |frame| {
-                // It shows that all before it was synced, and nothing about itself.
+                // It proves that everything before it was synced, but not that it was synced itself.
                 let is_close = frame.header.kind == FrameKind::Close;
                 unsynced = unsynced.filter(|_| !is_close).or(Some(frame.offset));
                 self.take(&segment, &frame, &mut recovered.group)
@@ -100,7 +100,7 @@ impl RecoveryScan<'_> {
                     return Err(damaged(end, "the rest of the segment is missing"));
                 }
                 ScanEnd::Clean(end) => break end,
-                // A torn end was never acknowledged; anything else is damage.
+                // A torn end was never acknowledged; everything else is damage.
                 ScanEnd::Bad(at, what) => {
                     let growing = is_last && !segment.is_packed();
                     if growing && scan::durable_after(&segment, at, recovered.group)?.is_none() {
@@ -108,7 +108,7 @@ impl RecoveryScan<'_> {
                         break at;
                     }
                     next = self.pass(&segment, at, &mut recovered.group)?.ok_or_else(|| damaged(at, what))?;
-                    let what = "one bit is flipped, which `foldspace fsck --repair` puts right";
+                    let what = "one bit is flipped; `foldspace fsck --repair` corrects it";
                     recovered.damaged.push(format!("segment {number} is damaged at byte {at}: {what}"));
                 }
             }
@@ -117,7 +117,7 @@ impl RecoveryScan<'_> {
         let is_packed = segment.is_packed();
         recovered.next = if is_packed { FramePosition::first_in(number + 1) } else { recovered.end };
         if recovered.group > before {
-            // Nothing is written to a segment before all in the one before it is durable.
+            // A segment is written only after everything in the previous segment is durable.
             recovered.unsynced.clear();
         }
         if let Some(from) = unsynced.filter(|_| !is_packed) {
@@ -126,8 +126,8 @@ impl RecoveryScan<'_> {
         Ok(())
     }
 
-    /// Indexes a frame with one flipped bit as what it was, so that only reading it fails. Returns its end. `None` if the
-    /// damage may have held commits of any session.
+    /// Indexes a frame with one flipped bit as the original frame, so that only reading it fails. Returns its end.
+    /// `None` for other damage, which may have contained commits of any session.
     pub(super) fn pass(&self, segment: &Segment, at: u64, group: &mut u64) -> Result<Option<u64>> {
         let until = scan::resume_after(segment, at)?.map_or_else(|| segment.len(), Ok)?;
         let bytes = segment.read_up_to(at, usize::try_from(until - at).unwrap_or(0))?;
@@ -148,7 +148,7 @@ impl RecoveryScan<'_> {
         }
         match body {
             FrameBody::Commit(None, commit) if !self.slots.get_or_add(commit.session).found(&commit, place) => {
-                Err(damaged("the commit does not follow the session's last one"))
+                Err(damaged("the commit does not follow its session's last commit"))
             }
             FrameBody::Commit(Some(point), commit) if !self.slots.found_fork(point, &commit, place) => {
                 Err(damaged("the fork does not follow its parent's history"))
@@ -162,7 +162,7 @@ impl RecoveryScan<'_> {
                 Ok(())
             }
             FrameBody::LateStart(..) if !self.slots.found_late(frame.payload, place) => {
-                Err(damaged("it is no start of a session that is not there"))
+                Err(damaged("the late start is invalid, or its session exists already"))
             }
             FrameBody::Commit(..) | FrameBody::LateStart(..) | FrameBody::Mark => Ok(()),
         }
@@ -170,24 +170,24 @@ impl RecoveryScan<'_> {
 }
 
 impl Recovered {
-    /// Removes what a crash left at the end; a torn end is moved into `directory`.
+    /// Cleans up the journal's end after a crash; moves a torn end into `directory`.
     pub(super) fn mend(&self, segments: &Segments, directory: &Path, notes: &mut Vec<String>) -> Result<()> {
         notes.extend_from_slice(&self.damaged);
         if let Some(number) = self.unused {
             let path = segment::raw_path(segments.directory(), number);
             segments.disk().remove(&path).map_err(StoreError::io("remove", &path))?;
             segments.forget(number);
-            notes.push(format!("segment {number} was created and never written; it was removed"));
+            notes.push(format!("removed segment {number}, which was created and never written"));
         }
         if let Some(segment) = &self.torn {
             let at = u64::from(self.end.offset);
             let (count, path) = scan::save_tail(segments.disk(), segment, at, directory)?;
             segment.truncate(at, 0)?;
             let (number, path) = (segment.head.number, path.display());
-            let what = format!("had a torn end: {count} bytes from byte {at} on, never acknowledged");
-            notes.push(format!("segment {number} {what}, were moved to {path}"));
+            let what = format!("{count} bytes from byte {at} on, never acknowledged");
+            notes.push(format!("moved the torn end of segment {number} to {path}: {what}"));
         }
-        // What was found may never have been synced; from now on it counts as recorded.
+        // The frames found may never have been synced; from now on they count as recorded.
         self.unsynced.iter().try_for_each(|(segment, from, end)| segment.make_durable(*from, *end))
     }
 }
@@ -198,7 +198,7 @@ fn check_numbers(numbers: &[u32], segments: &Segments) -> Result<()> {
         None => Ok(()),
         Some((_, expected)) => {
             let path = segment::raw_path(segments.directory(), expected);
-            Err(StoreError::Format { path, what: "this segment of the journal is missing".to_owned() })
+            Err(StoreError::Format { path, what: "the journal segment is missing".to_owned() })
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A session of a local store.
+//! The in-memory head of a session of a local store.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,18 +12,18 @@ use crate::engine::store::index::CatalogueRow;
 use crate::engine::store::journal::{FramePosition, LatestNotes};
 use crate::engine::{CommitId, CommitView, ForkPoint, Recorded, Seq, SessionId, Timestamp};
 
-/// Bytes of recent commits kept in memory.
+/// Bytes of recent commits held in memory.
 const TAIL_BYTES: usize = 64 << 10;
-/// Events between two positions that a process without the index begins to scan at.
+/// Events between two starting points for the scans of a process without the index.
 const START_EVERY: u64 = 4096;
 
 pub(super) struct SessionHead {
     pub(super) id: SessionId,
     visible: AtomicU64,
     written: AtomicU64,
-    /// Set once the indexer knows of it.
+    /// True while the session is in the list of changes for the index.
     pub(super) dirty: AtomicBool,
-    /// Point at which its history forks from its parent's. Set before any event is visible.
+    /// The point where its history forks from its parent's. Set before any event is visible.
     base: OnceLock<ForkPoint>,
     inner: Mutex<SlotInner>,
 }
@@ -34,28 +34,28 @@ pub(super) struct SlotInner {
     pub(super) head: Seq,
     pub(super) time: Timestamp,
     pub(super) origin: Option<Recorded>,
-    /// Position of its first own commit.
+    /// Place of its first own commit.
     pub(super) begun: FramePosition,
-    /// Commits that the index does not have yet.
+    /// Commits that the index lacks.
     pub(super) positions: VecDeque<(Seq, FramePosition)>,
-    /// Its first own commit in each segment, and one in so many events; some may be missing, but not the first of all.
+    /// Its first own commit in each segment, and one every [`START_EVERY`] events. All but the first may be missing.
     pub(super) starts: Vec<(Seq, FramePosition)>,
-    /// Last positions, times and own calls of those commits.
+    /// Last position, time and own calls of each commit in `positions`.
     times: VecDeque<(Seq, Timestamp, u64)>,
-    /// Time of the last event that the index has, and own calls up to there.
+    /// Time of the last indexed event, and own calls up to it.
     indexed: (Timestamp, u64),
-    /// Calls begun in its own events.
+    /// Number of calls started in its own events.
     own_calls: u64,
-    /// Calls that it inherited; none while they were not counted.
+    /// Number of inherited calls. `None` until they are counted.
     past_calls: Option<u64>,
     pub(super) noted: LatestNotes,
     tail: VecDeque<TailCommit>,
     tail_bytes: usize,
-    /// Commits with ids; none until the first is requested.
+    /// Commits with ids. `None` until the first lookup.
     pub(super) named: Option<NamedCommits>,
-    /// Position of its removal in the journal.
+    /// Place of its removal in the journal.
     pub(super) removed: Option<FramePosition>,
-    /// Number of sessions whose past ends in this one's. While there are any, a removed session stays for them: buried.
+    /// Number of sessions that fork from this one. A removed session with children is retained for them: buried.
     pub(super) children: usize,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct TailCommit {
     pub(super) bytes: Bytes,
 }
 
-/// Returns the id under which a copy keeps the past of a session that it began late.
+/// Returns the id under which a copy stores the past of a session that it started late.
 pub(in crate::engine::store) fn past_of(session: SessionId) -> SessionId {
     SessionId::from_bytes(session.as_bytes().map(|byte| !byte))
 }
@@ -79,7 +79,7 @@ impl SessionHead {
             written: AtomicU64::new(0),
             dirty: AtomicBool::new(false),
             base: OnceLock::new(),
-            // Until its first commit says that it is a fork.
+            // Until its first commit turns out to be a fork.
             inner: Mutex::new(SlotInner { past_calls: Some(0), ..SlotInner::default() }),
         }
     }
@@ -112,7 +112,7 @@ impl SessionHead {
         self.base.get().copied()
     }
 
-    /// Returns true if its beginning is elsewhere.
+    /// Returns true if the session started late, with its past elsewhere.
     pub(super) fn is_late(&self) -> bool {
         self.base.get().is_some_and(|base| base.session == past_of(self.id))
     }
@@ -164,7 +164,7 @@ impl SessionHead {
         self.lock().begun
     }
 
-    /// Adds a commit found in the journal; false if it does not follow.
+    /// Adds a commit found in the journal. Returns false if it does not follow the head.
     pub(super) fn found(&self, commit: &CommitView<'_>, place: FramePosition) -> bool {
         let mut inner = self.lock();
         let head = if inner.head == 0 { self.own_from() - 1 } else { inner.head };
@@ -180,7 +180,7 @@ impl SessionHead {
         true
     }
 
-    /// Adds events that were in damaged bytes, which later events prove. Reading them fails.
+    /// Adds events that later events prove to have been in damaged bytes. Reading them fails.
     pub(super) fn lose(&self, last: Seq, hole: FramePosition) {
         let mut inner = self.lock();
         let head = if inner.head == 0 { self.own_from() - 1 } else { inner.head };
@@ -193,8 +193,8 @@ impl SessionHead {
         }
     }
 
-    /// Returns positions before `end` that the index lacks, and the session's row as of there. Both must agree,
-    /// because the next open reads the journal from `end` on. Nothing for a removed session without children.
+    /// Returns positions before `end` that the index lacks, and the session's row at `end`. Both must agree, because
+    /// the next opening reads the journal from `end` on. Empty for a removed session without children.
     pub(super) fn indexable(&self, end: FramePosition) -> (Vec<(Seq, FramePosition)>, Option<CatalogueRow>) {
         let mut inner = self.lock();
         let removed = inner.removed.is_some_and(|removed| removed < end);
@@ -203,7 +203,7 @@ impl SessionHead {
         }
         let positions: Vec<_> = inner.positions.iter().copied().take_while(|(_, place)| *place < end).collect();
         let head = inner.positions.get(positions.len()).map_or(inner.head, |(first, _)| first - 1);
-        // A commit that is not durable yet may be lost, and its time with it.
+        // Only up to `end`: a commit that is not durable yet may be lost, with its time.
         while let Some((_, time, calls)) = inner.times.pop_front_if(|(last, ..)| *last <= head) {
             inner.indexed = (time, calls);
         }
@@ -221,7 +221,7 @@ impl SessionHead {
 }
 
 impl SlotInner {
-    /// Adds a staged commit; drops old ones from memory that are `written`.
+    /// Adds a staged commit, and drops old `written` commits from memory.
     pub(super) fn add(
         &mut self,
         commit: TailCommit,
@@ -250,7 +250,7 @@ impl SlotInner {
         self.times.push_back((last, time, self.own_calls));
     }
 
-    /// Returns the calls of its history up to a position with so many own ones; none while the others are not counted.
+    /// Returns the number of calls in its history, given its own. `None` while the inherited calls are not counted.
     fn calls(&self, own: u64) -> Option<u64> {
         self.past_calls.map(|past| past + own)
     }
@@ -259,12 +259,12 @@ impl SlotInner {
         self.past_calls.is_none()
     }
 
-    /// Sets the calls that it inherited, if they are known.
+    /// Sets the number of inherited calls, if known.
     pub(super) fn inherit(&mut self, calls: Option<u64>) {
         self.past_calls = calls;
     }
 
-    /// Returns the calls up to `seq`, if it is the head or the end of a commit that the index lacks.
+    /// Returns the number of calls up to `seq`, if that is the head or the end of a commit that the index lacks.
     pub(super) fn calls_at(&self, seq: Seq) -> Option<u64> {
         if seq == self.head {
             return self.calls(self.own_calls);
@@ -288,7 +288,7 @@ impl SlotInner {
         }
     }
 
-    /// Returns the commits in memory from the one that holds `seq` on; none if that one is not in memory.
+    /// Returns the commits in memory from the one that contains `seq` on. `None` if that commit is not in memory.
     pub(super) fn tail_from(&self, seq: Seq) -> Option<Vec<TailCommit>> {
         let oldest = self.tail.front()?;
         (oldest.first <= seq).then(|| {

@@ -17,7 +17,7 @@ pub(super) struct Slots {
 #[derive(Default)]
 pub(super) struct Dirty {
     pub(super) sessions: Vec<Arc<SessionHead>>,
-    /// Removals that the index does not know, with their positions in the journal.
+    /// Removals that the index lacks, with their places in the journal.
     pub(super) removed: Vec<(SessionId, FramePosition)>,
     pub(super) end: FramePosition,
     pub(super) group: u64,
@@ -39,7 +39,7 @@ impl Slots {
         write_lock(&self.all).insert(slot.id, slot);
     }
 
-    /// Drops one life of a session; another may have begun under its id.
+    /// Drops a session, unless a new session under its id has replaced it.
     pub(super) fn let_go(&self, slot: &Arc<SessionHead>) {
         let mut all = write_lock(&self.all);
         if all.get(&slot.id).is_some_and(|known| Arc::ptr_eq(known, slot)) {

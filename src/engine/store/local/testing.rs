@@ -1,4 +1,4 @@
-//! Access of a simulation to a store: opens it on any disk, without threads, and leaves it anywhere.
+//! Test access for the simulation: opens a store on any disk, without threads, and abandons it at any moment.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ fn opening(disk: Arc<dyn JournalDisk>, options: LocalStoreOptions) -> Opening {
 }
 
 impl LocalStore {
-    /// Opens a store whose segments may be smaller than any real one's.
+    /// Opens a store with segments that may be smaller than the normal minimum.
     pub(crate) fn simulated(
         directory: &Path,
         disk: Arc<dyn JournalDisk>,
@@ -46,7 +46,7 @@ impl LocalStore {
         Self::collect_with(directory, opening(disk, LocalStoreOptions { pack: false, ..options }), false)
     }
 
-    /// Does once what the indexing thread does again and again.
+    /// Runs one round of the indexing thread.
     pub(crate) fn maintain_now(&self) {
         self.shared.learn();
         self.shared.pack_full();
@@ -62,7 +62,7 @@ impl LocalStore {
         self.shared.flush_index();
     }
 
-    /// Ends as a killed process does: nothing more is written.
+    /// Ends like a killed process: nothing more is written.
     pub(crate) fn abandon(mut self) {
         self.maintenance = None;
     }

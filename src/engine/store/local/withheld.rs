@@ -1,4 +1,4 @@
-//! Contents that stay on this machine. Each is a file outside of the journal, so that no export or copy has it.
+//! Contents that stay on this machine: each in a file outside of the journal, which exports and copies leave out.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,16 +10,16 @@ use crate::engine::Digest;
 use crate::engine::store::journal::disk::{JournalDisk, OsDisk, read_whole};
 use crate::engine::store::{Result, StoreError};
 
-/// Directory of the files in a store.
+/// Directory of these files in a store.
 const DIRECTORY: &str = "withheld";
-/// Extension of a file that is being written.
+/// Extension of unfinished files.
 const UNFINISHED: &str = "new";
 
 fn path_of(store: &Path, digest: &Digest) -> PathBuf {
     store.join(DIRECTORY).join(digest.to_string())
 }
 
-/// Writes a content, readable for its owner only.
+/// Writes a content, readable only for its owner.
 pub(super) fn put(store: &Path, digest: &Digest, bytes: &[u8]) -> Result<()> {
     if get(store, digest)?.is_some() {
         return Ok(());
@@ -47,7 +47,7 @@ pub(in crate::engine::store) fn get(store: &Path, digest: &Digest) -> Result<Opt
     }
 }
 
-/// Lists the digests of all contents, and the files that interrupted writes have left.
+/// Lists the digests of all contents, and the files left by interrupted writes.
 pub(super) fn all(store: &Path) -> Result<(BTreeSet<Digest>, Vec<PathBuf>)> {
     let directory = store.join(DIRECTORY);
     let mut files = match OsDisk.list(&directory) {
@@ -66,7 +66,7 @@ pub(super) fn remove(store: &Path, digest: &Digest) -> Result<()> {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "the tests damage files, and leave some")]
+#[expect(clippy::disallowed_methods, reason = "the tests damage files and leave unfinished ones")]
 mod tests {
     use std::fs;
 

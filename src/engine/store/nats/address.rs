@@ -3,14 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes of a stream's name.
+/// Maximum bytes of a stream's name.
 const NAME_MAX: usize = 64;
 
-/// Address of a store on a NATS cluster: `nats://HOST[:PORT][,HOST...][?stream=NAME][&replicas=N][&contents=URL]`, with
-/// `tls://` for encrypted connections, and `USER:PASSWORD@` before a host.
+/// The address of a store on a NATS cluster: `nats://HOST[:PORT][,HOST...][?stream=NAME][&replicas=N][&contents=URL]`,
+/// with `tls://` for encrypted connections, and `USER:PASSWORD@` before a host.
 ///
-/// The stream is `foldspace` by default, with three replicas. Contents of files are on the cluster, or in the object
-/// storage `s3://BUCKET/PREFIX` with the feature `replicate`.
+/// The stream is `foldspace` by default, with three replicas. File contents are on the cluster, or, with the feature
+/// `replicate`, in object storage: `contents=s3://BUCKET/PREFIX`.
 ///
 /// ```
 /// use foldspace::store::NatsAddress;
@@ -28,9 +28,9 @@ pub struct NatsAddress {
     contents: Option<String>,
 }
 
-/// Reason why an address of a store can't be used.
+/// The reason why a store's address is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no address of a store: {reason}; one is nats://HOST[:PORT][,HOST...]?stream=NAME")]
+#[error("invalid store address {text:?}: {reason}; expected nats://HOST[:PORT][,HOST...]?stream=NAME")]
 pub struct AddressError {
     text: String,
     reason: &'static str,
@@ -42,12 +42,12 @@ impl NatsAddress {
         &self.stream
     }
 
-    /// Returns the number of servers that keep each message.
+    /// Returns the number of servers that store each message.
     pub fn replicas(&self) -> usize {
         self.replicas
     }
 
-    /// Returns the address of the object storage that has the contents of files; none where the cluster has them.
+    /// Returns the address of the object storage for file contents. `None` if they are on the cluster.
     pub fn contents(&self) -> Option<&str> {
         self.contents.as_deref()
     }
@@ -76,24 +76,24 @@ impl FromStr for NatsAddress {
         for word in query.split('&').filter(|word| !word.is_empty()) {
             match word.split_once('=') {
                 Some(("stream", name)) => stream = name.to_owned(),
-                Some(("replicas", count)) => replicas = count.parse().map_err(|_| wrong("replicas is no number"))?,
+                Some(("replicas", count)) => replicas = count.parse().map_err(|_| wrong("replicas is not a number"))?,
                 Some(("contents", url)) if url.starts_with("s3://") => contents = Some(url.to_owned()),
-                Some(("contents", _)) => return Err(wrong("contents is s3://BUCKET/PREFIX")),
+                Some(("contents", _)) => return Err(wrong("contents must be s3://BUCKET/PREFIX")),
                 _ => return Err(wrong("it has a setting other than stream, replicas and contents")),
             }
         }
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         if stream.is_empty() || stream.len() > NAME_MAX || !stream.bytes().all(is_plain) {
-            return Err(wrong("the stream's name has up to 64 letters, digits, - and _"));
+            return Err(wrong("the stream's name must be 1 to 64 letters, digits, - or _"));
         }
         if !matches!(replicas, 1 | 3 | 5) {
-            return Err(wrong("replicas is 1, 3 or 5"));
+            return Err(wrong("replicas must be 1, 3 or 5"));
         }
         Ok(Self { text: shown(text), servers, stream, replicas, contents })
     }
 }
 
-/// Returns an address without what is secret in it.
+/// Returns an address without users and passwords.
 fn shown(text: &str) -> String {
     let parts = text.split(',').map(|part| match (part.find("://").map_or(0, |at| at + 3), part.rfind('@')) {
         (from, Some(at)) if from <= at => format!("{}{}", &part[..from], &part[at + 1..]),
@@ -102,7 +102,7 @@ fn shown(text: &str) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
 
-/// Writes it without users and passwords.
+/// Writes the address without users and passwords.
 impl fmt::Display for NatsAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -130,9 +130,9 @@ mod tests {
             ("nats://a?stream=a.b", "letters, digits"),
             ("nats://a?stream=", "letters, digits"),
             ("nats://a?replicas=2", "1, 3 or 5"),
-            ("nats://a?replicas=x", "no number"),
+            ("nats://a?replicas=x", "not a number"),
             ("nats://a?colour=red", "other than"),
-            ("nats://a?contents=file:///x", "contents is s3://"),
+            ("nats://a?contents=file:///x", "contents must be s3://"),
         ] {
             let error = text.parse::<NatsAddress>().unwrap_err().to_string();
             assert!(error.contains(reason), "{text}: {error}");

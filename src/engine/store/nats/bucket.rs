@@ -1,4 +1,4 @@
-//! Contents in object storage, an object each.
+//! Contents in object storage, one object each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::engine::Digest;
 use crate::engine::store::Result;
 use crate::engine::store::replication::target::open_s3;
 
-/// Tries to read an object, and the pause after the first; each further one is twice as long.
+/// Attempts to read an object, and the pause after the first attempt; each further pause is twice as long.
 const TRIES: u32 = 6;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A bucket with contents.
+/// A bucket of contents.
 #[derive(Clone)]
 pub(super) struct ContentBucket {
     store: Arc<dyn ObjectStore>,
@@ -33,18 +33,18 @@ impl ContentBucket {
         self.prefix.clone().join("contents").join(digest.to_string())
     }
 
-    /// Keeps a payload. Returns none where that has to be tried again. One that is there already is the same.
+    /// Stores a payload, replacing an equal one if it exists. Returns `None` if the caller should retry.
     pub(super) async fn put(&self, digest: &Digest, payload: Bytes) -> Result<Option<()>> {
         match self.store.put(&self.path(digest), PutPayload::from(payload)).await {
             Ok(_) => Ok(Some(())),
             Err(error) => {
-                tracing::warn!(%error, "a content is written to object storage again");
+                tracing::warn!(%error, "retrying to write a content to object storage");
                 Ok(None)
             }
         }
     }
 
-    /// Reads a payload; none where there is none. Fails with the problem.
+    /// Reads a payload. `None` if it does not exist. Fails with the problem.
     pub(super) async fn get(&self, digest: &Digest) -> Result<Option<Bytes>, String> {
         let (mut pause, mut tried) = (PAUSE, 1);
         loop {

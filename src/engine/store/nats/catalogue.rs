@@ -1,4 +1,4 @@
-//! The sessions of a cluster, with the ends that their writers last told.
+//! The sessions of a cluster, with the heads that their writers last published.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -13,30 +13,30 @@ use crate::engine::lock::lock;
 use crate::engine::store::index::CatalogueRow;
 use crate::engine::store::{EventStore, LocalStore, Result, SessionEntry};
 
-/// The sessions that there are, in a bucket of the cluster. The end of one is told late.
+/// The list of sessions, in a bucket of the cluster. The heads in it lag.
 pub(super) struct Catalogue {
     cluster: Cluster,
     bucket: kv::Store,
     known: SessionList,
-    /// The position in the bucket up to which it is known.
+    /// The position up to which the bucket has been read.
     read_to: tokio::sync::Mutex<u64>,
     moved: Mutex<MovedSessions>,
 }
 
 type SessionList = Mutex<BTreeMap<SessionId, KnownSession>>;
 
-/// A session as the bucket has it.
+/// A session's state in the bucket.
 struct KnownSession {
     revision: u64,
-    /// Its entry, and the position in the stream at which it begins. None once it is removed.
+    /// Its entry, and the stream position of its first message. `None` once it is removed.
     there: Option<(u64, SessionEntry)>,
 }
 
-/// Sessions of which this process has recorded more than it has told.
+/// Sessions with heads that this process has not published yet.
 #[derive(Default)]
 struct MovedSessions {
     sessions: BTreeSet<SessionId>,
-    /// The session that was told last: those after it are next.
+    /// The session that was published last; the following ids are next.
     told: Option<SessionId>,
 }
 
@@ -52,12 +52,12 @@ impl MovedSessions {
 
 impl Catalogue {
     pub(super) async fn open(cluster: &Cluster) -> Result<Self> {
-        let bucket = cluster.bucket("sessions", "Sessions of foldspace: their first events and last positions").await?;
+        let bucket = cluster.bucket("sessions", "Foldspace sessions: their first events and last positions").await?;
         let (known, read_to, moved) = (Mutex::default(), tokio::sync::Mutex::default(), Mutex::default());
         Ok(Self { cluster: cluster.clone(), bucket, known, read_to, moved })
     }
 
-    /// Reads what is new in the bucket, up to what its leader has. Fails with the reason to try again.
+    /// Reads new entries of the bucket, up to the leader's last one. Fails with the reason to retry.
     pub(super) async fn look(&self) -> Result<(), String> {
         let mut read_to = self.read_to.lock().await;
         let (keys, stream) = (format!("{}>", self.bucket.prefix), &self.bucket.stream);
@@ -74,7 +74,7 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Takes up a new session, which begins at that position in the stream.
+    /// Adds a new session, with the stream position of its first message.
     pub(super) async fn add(&self, local: &LocalStore, session: SessionId, begun: u64) -> Result<()> {
         let Some(entry) = local.entry(session)? else { return Ok(()) };
         let put = self.bucket.put(session.to_string(), encoded(begun, &entry)?).await;
@@ -95,25 +95,25 @@ impl Catalogue {
         self.cluster.failed(format!("did not change its list of sessions: {error}"))
     }
 
-    /// Notes that a session has a new end.
+    /// Records that a session has a new head.
     pub(super) fn moved(&self, session: SessionId) {
         lock(&self.moved).sessions.insert(session);
     }
 
-    /// Tells the ends of some sessions that have moved, `most` at most.
+    /// Publishes the heads of at most `most` sessions that have moved.
     pub(super) async fn tell_moved(&self, local: &LocalStore, most: usize) {
         let count = lock(&self.moved).sessions.len().min(most);
         if count == 0 {
             return;
         }
-        // One may have been removed.
+        // Another host may have removed one of them.
         if let Err(why) = self.look().await {
-            tracing::debug!(why, "the ends of sessions are told by the list as it is known");
+            tracing::debug!(why, "publishing heads without an up-to-date list of sessions");
         }
         for _ in 0..count {
             let Some(session) = lock(&self.moved).next() else { return };
             if let Err(error) = self.tell(local, session).await {
-                tracing::debug!(%error, "the end of a session is told later");
+                tracing::debug!(%error, "failed to publish the head of a session; retrying later");
                 self.moved(session);
             }
         }
@@ -125,19 +125,19 @@ impl Catalogue {
         let (revision, begun) = match known {
             Some((revision, Some(begun))) => (revision, begun),
             Some((_, None)) => return Ok(()),
-            // Who has begun it told nobody.
+            // The process that created it did not list it.
             None => return self.add(local, session, self.cluster.begin_of(session).await?).await,
         };
         let Some(entry) = local.entry(session)? else { return Ok(()) };
         let value = encoded(begun, &entry)?;
-        // Another one's newer word counts.
+        // If another host was faster, its newer entry stands.
         if let Ok(revision) = self.bucket.update(session.to_string(), value, revision).await {
             set(&self.known, session, KnownSession { revision, there: Some((begun, entry)) });
         }
         Ok(())
     }
 
-    /// Returns the entries as they are known, with the positions in the stream at which the sessions begin.
+    /// Returns the known entries, with the stream positions of the sessions' first messages.
     pub(super) fn entries(&self) -> BTreeMap<SessionId, (u64, SessionEntry)> {
         let known = lock(&self.known);
         known.iter().filter_map(|(session, known)| Some((*session, known.there.clone()?))).collect()
@@ -165,8 +165,8 @@ fn note(known: &SessionList, key: &str, revision: u64, value: &[u8]) {
     };
     let there = read();
     if there.is_none() && !value.is_empty() {
-        // Its writer's next word is read.
-        tracing::warn!(%session, revision, "an entry of the list of sessions makes no sense, and is passed over");
+        // The writer's next entry will replace it.
+        tracing::warn!(%session, revision, "skipping an invalid entry of the list of sessions");
         return;
     }
     set(known, session, KnownSession { revision, there });

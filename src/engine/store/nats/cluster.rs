@@ -1,4 +1,4 @@
-//! The connection to a NATS cluster, with the streams of a store.
+//! The connection to a NATS cluster with a store's streams.
 
 use std::time::Duration;
 
@@ -17,27 +17,27 @@ use super::bucket::ContentBucket;
 use crate::engine::store::{Result, StoreError};
 use crate::engine::{Digest, SessionId};
 
-/// The oldest server that loses nothing acknowledged, as far as is known.
+/// The oldest server version without a known loss of acknowledged messages.
 const OLDEST: (u64, u64, u64) = (2, 14, 4);
-/// Time for the first connection, and for an answer of the cluster.
+/// Time limit for the first connection, and for each answer of the cluster.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Time for the cluster to choose a leader while a store is opened, and between two tries.
+/// Time limit for the cluster to elect a leader while a store is opened, and the pause between attempts.
 const ELECTION: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(200);
-/// Messages, and their bytes, that are asked for at once.
+/// Messages per request, and their bytes.
 const BATCH_MESSAGES: u32 = 1000;
 const BATCH_BYTES: u32 = 4 << 20;
-/// Bytes of headers that a message may have beside its payload.
+/// Bytes reserved for a message's headers, besides its payload.
 const HEADERS: usize = 1 << 10;
 
-/// A connection, and the names of what a store has on the cluster.
+/// A connection, with the streams and names of a store on the cluster.
 #[derive(Clone)]
 pub(super) struct Cluster {
     client: Client,
     pub(super) context: Context,
     pub(super) stream: Stream<()>,
     pub(super) contents: Stream<()>,
-    /// The object storage that has the contents in place of that stream.
+    /// The object storage for contents, which replaces the `contents` stream.
     #[cfg(feature = "replicate")]
     pub(super) bucket: Option<ContentBucket>,
     name: String,
@@ -47,21 +47,21 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Connects, and makes the streams where they are not there yet.
+    /// Connects, and creates missing streams.
     pub(super) async fn connect(address: &NatsAddress, host: &str) -> Result<Self> {
         let failed = |what: String| StoreError::Cluster { address: address.to_string(), what };
         #[cfg(feature = "replicate")]
         let bucket = address.contents().map(ContentBucket::open).transpose().map_err(|what| {
-            failed(format!("has its contents in {}: {what}", address.contents().unwrap_or_default()))
+            failed(format!("can't use object storage {}: {what}", address.contents().unwrap_or_default()))
         })?;
         #[cfg(not(feature = "replicate"))]
         if address.contents().is_some() {
-            return Err(failed("has contents in object storage: that needs the feature `replicate`".to_owned()));
+            return Err(failed("has contents in object storage, which needs the feature `replicate`".to_owned()));
         }
         let servers: Vec<ServerAddr> = address
             .servers()
             .iter()
-            .map(|server| server.parse().map_err(|error| failed(format!("can't be read: {error}"))))
+            .map(|server| server.parse().map_err(|error| failed(format!("has an invalid address: {error}"))))
             .collect::<Result<_>>()?;
         let options = ConnectOptions::new()
             .name(format!("foldspace {host}"))
@@ -73,8 +73,8 @@ impl Cluster {
         if number_of(&version) < Some(OLDEST) {
             let (major, minor, patch) = OLDEST;
             return Err(failed(format!(
-                "has a server of version {version}, which may lose what it acknowledged; {major}.{minor}.{patch} is the \
-                 oldest that works"
+                "runs server version {version}, which may lose acknowledged messages; upgrade it to \
+                 {major}.{minor}.{patch} or later"
             )));
         }
         let context = jetstream::ContextBuilder::new().timeout(PATIENCE).build(client.clone());
@@ -95,7 +95,7 @@ impl Cluster {
         })
     }
 
-    /// Opens the streams of the commits and of the contents.
+    /// Opens the streams of commits and contents.
     async fn streams(
         context: &Context,
         failed: &impl Fn(String) -> StoreError,
@@ -108,7 +108,7 @@ impl Cluster {
             num_replicas: replicas,
             allow_direct: true,
             deny_delete: true,
-            description: Some("Sessions of foldspace: a subject each, a message for each commit".to_owned()),
+            description: Some("Foldspace sessions: one subject each, one message per commit".to_owned()),
             ..stream::Config::default()
         };
         let contents = stream::Config {
@@ -117,7 +117,7 @@ impl Cluster {
             num_replicas: replicas,
             allow_direct: true,
             max_messages_per_subject: 1,
-            description: Some("Contents of files, by their digests".to_owned()),
+            description: Some("File contents by digest".to_owned()),
             ..stream::Config::default()
         };
         Ok((Self::made(context, failed, events).await?, Self::made(context, failed, contents).await?))
@@ -133,24 +133,24 @@ impl Cluster {
             || context.get_or_create_stream(config.clone()),
             |error| match error.kind() {
                 CreateStreamErrorKind::TimedOut => true,
-                // The servers have just started, and do not all see each other.
+                // The servers have just started, and do not all see each other yet.
                 CreateStreamErrorKind::JetStream(error) => error.error_code() == ErrorCode::CLUSTER_NO_PEERS,
                 _ => false,
             },
         );
         let made = made.await;
-        let made = made.map_err(|error| failed(format!("has no stream {name}, and none could be made: {error}")))?;
+        let made = made.map_err(|error| failed(format!("has no stream {name}, and creating it failed: {error}")))?;
         let there = &made.cached_info().config;
         if there.subjects != subjects || there.num_replicas != replicas {
             return Err(failed(format!(
-                "has a stream {name} with {} replicas of {:?}, not with {replicas} of {subjects:?}; name another with ?stream=",
+                "has stream {name} with {} replicas of {:?}, not {replicas} of {subjects:?}; choose another: ?stream=",
                 there.num_replicas, there.subjects
             )));
         }
         context.get_stream_no_info(&name).await.map_err(|error| failed(error.to_string()))
     }
 
-    /// Opens a bucket of values, and makes it where it is not there yet.
+    /// Opens a key-value bucket, or creates it.
     pub(super) async fn bucket(&self, what: &str, description: &str) -> Result<kv::Store> {
         let bucket = format!("{}-{what}", self.name);
         let config = kv::Config {
@@ -167,10 +167,10 @@ impl Cluster {
             || self.context.create_key_value(config.clone()),
             |error| error.kind() == CreateKeyValueErrorKind::TimedOut,
         );
-        made.await.map_err(|error| self.failed(format!("has no bucket {bucket}, and none could be made: {error}")))
+        made.await.map_err(|error| self.failed(format!("has no bucket {bucket}, and creating it failed: {error}")))
     }
 
-    /// Opens an object store, and makes it where it is not there yet.
+    /// Opens an object store, or creates it.
     pub(super) async fn objects(&self, what: &str, description: &str) -> Result<ObjectStore> {
         let bucket = format!("{}-{what}", self.name);
         let config = object_store::Config {
@@ -186,14 +186,14 @@ impl Cluster {
             || self.context.create_object_store(config.clone()),
             |error| error.kind() == CreateKeyValueErrorKind::TimedOut,
         );
-        made.await.map_err(|error| self.failed(format!("has no objects {bucket}, and none could be made: {error}")))
+        made.await.map_err(|error| self.failed(format!("has no objects {bucket}, and creating them failed: {error}")))
     }
 
     pub(super) fn subject(&self, session: SessionId) -> String {
         format!("{}.s.{session}", self.name)
     }
 
-    /// Returns the session of a subject.
+    /// Returns the session with a subject.
     pub(super) fn session_of(&self, subject: &str) -> Option<SessionId> {
         subject.strip_prefix(&self.name)?.strip_prefix(".s.")?.parse().ok()
     }
@@ -206,7 +206,7 @@ impl Cluster {
         &self.name
     }
 
-    /// Returns the bytes that a payload may have.
+    /// Returns the maximum bytes of a payload.
     pub(super) fn payload_max(&self) -> usize {
         self.payload_max
     }
@@ -216,9 +216,9 @@ impl Cluster {
         self.client.connection_state() == async_nats::connection::State::Connected
     }
 
-    /// Connects again, to any of the servers.
+    /// Reconnects, to any of the servers.
     pub(super) async fn reconnect(&self) {
-        // It fails for a client that is closed only.
+        // It fails only for a closed client.
         drop(self.client.force_reconnect().await);
     }
 
@@ -226,15 +226,15 @@ impl Cluster {
         StoreError::Cluster { address: self.address.clone(), what }
     }
 
-    /// Returns the position in the stream of a session's first message.
+    /// Returns the stream position of a session's first message.
     pub(super) async fn begin_of(&self, session: SessionId) -> Result<u64> {
         let first = self.stream.get_first_raw_message_by_subject(self.subject(session), 1).await;
-        let first = first.map_err(|error| self.failed(format!("did not tell the begin of a session: {error}")));
+        let first = first.map_err(|error| self.failed(format!("did not return a session's first message: {error}")));
         Ok(first?.sequence)
     }
 
-    /// Returns some messages of subjects from a position in a stream on, with their positions; none where a replica has
-    /// none, which may be behind. Fails with the reason to try again.
+    /// Returns messages of some subjects from a stream position on, with their positions. Empty if the replica has
+    /// none, perhaps because it is behind. Fails with the reason to retry.
     pub(super) async fn messages_from(
         &self,
         stream: &str,
@@ -250,8 +250,8 @@ impl Cluster {
         placed.collect::<Option<_>>().ok_or_else(|| "a message has no position".to_owned())
     }
 
-    /// Returns the payloads of some contents, as far as a replica has them and one batch takes them. Fails with the
-    /// reason to try again.
+    /// Returns the payloads of those contents that a replica has and that fit into one batch. Fails with the reason to
+    /// retry.
     pub(super) async fn some_contents(&self, digests: &[Digest]) -> Result<Vec<(Digest, Bytes)>, String> {
         let subjects: Vec<_> = digests.iter().map(|digest| self.content_subject(digest)).collect();
         let asked = json!({ "multi_last": subjects, "batch": subjects.len(), "max_bytes": BATCH_BYTES });
@@ -261,7 +261,7 @@ impl Cluster {
         Ok(messages.filter_map(|message| Some((digest(&message)?, message.payload))).collect())
     }
 
-    /// Asks any replica of a stream for a batch of messages.
+    /// Requests a batch of messages from any replica of a stream.
     async fn batch(&self, stream: &str, asked: &serde_json::Value) -> Result<Vec<Message>, String> {
         let inbox = self.client.new_inbox();
         let mut answers = self.client.subscribe(inbox.clone()).await.map_err(|error| error.to_string())?;
@@ -271,10 +271,10 @@ impl Cluster {
         let mut messages = Vec::new();
         loop {
             let next = tokio::time::timeout(PATIENCE, answers.next()).await;
-            let Ok(Some(message)) = next else { return Err("no answer came".to_owned()) };
+            let Ok(Some(message)) = next else { return Err("no answer".to_owned()) };
             match message.status.map(|status| status.as_u16()) {
                 None | Some(200) => {}
-                // The end, or nothing.
+                // The end of the batch, or an empty batch.
                 Some(204 | 404) => return Ok(messages),
                 Some(status) => {
                     return Err(format!("the answer is {status} {}", message.description.unwrap_or_default()));
@@ -284,17 +284,17 @@ impl Cluster {
         }
     }
 
-    /// Returns the position in the stream of a session's last message, as the leader has it; 0 for none.
+    /// Returns the stream position of a session's last message, from the leader; 0 for none.
     pub(super) async fn last_of(&self, session: SessionId) -> Result<u64> {
         Ok(self.newest(&self.stream, &self.subject(session)).await?.0)
     }
 
-    /// Returns the last message of a subject, as the leader has it, with its position; 0 for none.
+    /// Returns the last message of a subject, from the leader, and its position; 0 for none.
     pub(super) async fn newest<S>(&self, stream: &Stream<S>, subject: &str) -> Result<(u64, Bytes)> {
         match stream.get_last_raw_message_by_subject(subject).await {
             Ok(message) => Ok((message.sequence, message.payload)),
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok((0, Bytes::new())),
-            Err(error) => Err(self.failed(format!("did not tell the last message of {subject}: {error}"))),
+            Err(error) => Err(self.failed(format!("did not return the last message of {subject}: {error}"))),
         }
     }
 }
@@ -303,12 +303,12 @@ fn header<'a>(message: &'a Message, name: &str) -> Option<&'a str> {
     Some(message.headers.as_ref()?.get(name)?.as_str())
 }
 
-/// Returns the subject of a message that was asked for.
+/// Returns the subject of a requested message.
 pub(super) fn subject_of(message: &Message) -> Option<&str> {
     header(message, "Nats-Subject")
 }
 
-/// Tries something again that failed because the cluster has no leader yet.
+/// Retries an operation while the cluster has no leader yet.
 async fn patiently<T, E, F: Future<Output = Result<T, E>>>(
     attempt: impl Fn() -> F,
     is_late: impl Fn(&E) -> bool,

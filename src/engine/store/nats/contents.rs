@@ -1,4 +1,4 @@
-//! Contents under their digests: on a cluster, each in messages of its own, or in object storage.
+//! Contents by digest: in messages on the cluster, or in object storage.
 
 use std::collections::BTreeSet;
 
@@ -24,13 +24,13 @@ const PIECE_MAX: usize = 512 << 10;
 /// Bytes below which a content is not compressed.
 const COMPRESS_MIN: usize = 128;
 const CONTENT_MAX: usize = 4 << 30;
-/// Contents that the cluster is asked for at once; it gives no more than 1,024.
+/// Contents per request; the cluster returns 1,024 at most.
 const CONTENTS_AT_ONCE: usize = 512;
-/// Objects that are read at once.
+/// Concurrent object reads.
 #[cfg(feature = "replicate")]
 const OBJECTS_AT_ONCE: usize = 32;
 
-/// Keeps contents, and returns once the cluster has them.
+/// Stores contents; returns once the cluster has them.
 pub(super) async fn put_all(cluster: &Cluster, contents: &[Content], waiting: &Waiting) -> Result<()> {
     let puts: FuturesUnordered<_> = contents.iter().map(|content| put(cluster, content, waiting)).collect();
     puts.try_collect().await
@@ -53,22 +53,22 @@ async fn put(cluster: &Cluster, content: &Content, waiting: &Waiting) -> Result<
     send(cluster, &content.digest, list.into(), waiting).await
 }
 
-/// Keeps a content whose chunks the cluster has.
+/// Stores a content as the list of its chunks, which the cluster has.
 pub(super) async fn put_list(cluster: &Cluster, list: &ChunkList, waiting: &Waiting) -> Result<()> {
     let chunks = list.chunks.iter().flat_map(|chunk| chunk.as_bytes());
     let payload = std::iter::once(PIECES).chain(chunks.copied()).collect();
     send(cluster, &list.digest, payload, waiting).await
 }
 
-/// Keeps a payload under a digest, where nothing is yet.
+/// Stores a payload under a digest, unless the digest has one.
 async fn send(cluster: &Cluster, digest: &Digest, payload: Bytes, waiting: &Waiting) -> Result<()> {
     #[cfg(feature = "replicate")]
     if let Some(bucket) = &cluster.bucket {
-        return waiting.until_settled("keep a content", || bucket.put(digest, payload.clone())).await;
+        return waiting.until_settled("store a content", || bucket.put(digest, payload.clone())).await;
     }
     let subject = cluster.content_subject(digest);
     waiting
-        .until_settled("keep a content", || async {
+        .until_settled("store a content", || async {
             let message = PublishMessage::build().payload(payload.clone()).expected_last_subject_sequence(0);
             let sent = match cluster.context.send_publish(subject.clone(), message).await {
                 Ok(sent) => sent.await.map(drop),
@@ -77,10 +77,10 @@ async fn send(cluster: &Cluster, digest: &Digest, payload: Bytes, waiting: &Wait
             match sent {
                 Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => Ok(Some(())),
                 Err(error) if error.kind() == PublishErrorKind::MaxPayloadExceeded => {
-                    Err(cluster.failed(format!("can't keep a content: {error}")))
+                    Err(cluster.failed(format!("can't store a content: {error}")))
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "a content is sent again");
+                    tracing::debug!(%error, "retrying to send a content");
                     Ok(None)
                 }
                 Ok(()) => Ok(Some(())),
@@ -100,11 +100,11 @@ fn packed(bytes: &Bytes) -> Bytes {
     }
 }
 
-/// Reads a content, and checks its bytes by its digest. Fails with [`StoreError::NoContent`]: the cluster does not have
-/// it.
+/// Reads a content, and checks its bytes against its digest. Fails with [`StoreError::NoContent`] if the cluster does
+/// not have it.
 pub(super) async fn get(cluster: &Cluster, digest: &Digest, waiting: &Waiting) -> Result<Bytes> {
     let payload = message(cluster, digest, waiting).await?;
-    let damaged = || cluster.failed(format!("has another content under the digest {digest}"));
+    let damaged = || cluster.failed(format!("has a content that does not match its digest {digest}"));
     let bytes = match payload.split_first() {
         Some((&PIECES, list)) => {
             let (pieces, odd) = list.as_chunks::<32>();
@@ -124,8 +124,7 @@ pub(super) async fn get(cluster: &Cluster, digest: &Digest, waiting: &Waiting) -
     if digest.is_of(&bytes) { Ok(bytes) } else { Err(damaged()) }
 }
 
-/// Reads many contents at once, and gives each away that is there and in one piece. What is left out is read with
-/// [`get`].
+/// Fetches many contents in batches; passes each complete one to `give`. Read the others with [`get`].
 pub(super) async fn get_many(
     cluster: &Cluster,
     digests: &[Digest],
@@ -172,7 +171,7 @@ async fn message(cluster: &Cluster, digest: &Digest, waiting: &Waiting) -> Resul
     #[cfg(feature = "replicate")]
     if let Some(bucket) = &cluster.bucket {
         let read = bucket.get(digest).await;
-        let read = read.map_err(|error| cluster.failed(format!("has its contents where they can't be read: {error}")));
+        let read = read.map_err(|error| cluster.failed(format!("can't read its object storage: {error}")));
         return read?.ok_or(StoreError::NoContent(*digest));
     }
     let subject = &cluster.content_subject(digest);
@@ -180,7 +179,7 @@ async fn message(cluster: &Cluster, digest: &Digest, waiting: &Waiting) -> Resul
         match cluster.contents.direct_get_last_for_subject(subject.clone()).await {
             Ok(found) => return Ok(Some(found.payload)),
             // A replica that is behind does not have it yet; the leader does.
-            Err(error) => tracing::debug!(%error, "the leader is asked for a content"),
+            Err(error) => tracing::debug!(%error, "requesting a content from the leader"),
         }
         match cluster.contents.get_last_raw_message_by_subject(subject).await {
             Ok(found) => Ok(Some(found.payload)),
@@ -188,12 +187,12 @@ async fn message(cluster: &Cluster, digest: &Digest, waiting: &Waiting) -> Resul
                 Err(StoreError::NoContent(*digest))
             }
             Err(error) => {
-                tracing::debug!(%error, "a content is asked for again");
+                tracing::debug!(%error, "retrying to request a content");
                 Ok(None)
             }
         }
     };
-    waiting.until_settled("give a content", ask).await
+    waiting.until_settled("return a content", ask).await
 }
 
 fn unpacked(payload: &Bytes) -> Option<Bytes> {

@@ -1,4 +1,4 @@
-//! The local copy: what the cluster has of a session is added to it.
+//! The local copy: adding a session's messages from the cluster.
 
 use async_nats::Message;
 use futures_util::future::{BoxFuture, FutureExt};
@@ -10,25 +10,25 @@ use crate::engine::store::{EventStore, Result, StoreError};
 use crate::engine::{CommitView, Seq, SessionId};
 
 impl NatsInner {
-    /// Brings the local copy of a session up to date. Returns the position of its last message in the stream, 0 for
-    /// none. The caller holds the lane's cursor.
+    /// Updates the local copy of a session. Returns the stream position of the session's last message, 0 for none. The
+    /// caller holds the lane's cursor.
     pub(super) async fn catch_up(&self, lane: &Lane, cursor: &mut Option<u64>) -> Result<u64> {
         self.catch_up_to(lane, cursor, Seq::MAX).await
     }
 
-    /// The same, up to a position of the session.
+    /// Updates the local copy like [`catch_up`](Self::catch_up), but only up to a position of the session.
     async fn catch_up_to(&self, lane: &Lane, cursor: &mut Option<u64>, until: Seq) -> Result<u64> {
         let session = lane.session;
         let end = || async {
             match self.cluster.last_of(session).await {
                 Ok(last) => Ok(Some(last)),
                 Err(error) => {
-                    tracing::debug!(%error, "the end of a session is asked for again");
+                    tracing::debug!(%error, "retrying to request the end of a session");
                     Ok(None)
                 }
             }
         };
-        let at = self.waiting.until_settled("tell the end of a session", end).await?;
+        let at = self.waiting.until_settled("return the end of a session", end).await?;
         if at > 0 && cursor.is_none() && self.local.head(session).is_err() {
             self.begin_late(lane, cursor).await;
         }
@@ -42,8 +42,8 @@ impl NatsInner {
         Ok(at)
     }
 
-    /// Reads messages on into the local copy, up to a position in the stream or one of the session. The caller holds the
-    /// lane's cursor.
+    /// Continues reading messages into the local copy, up to a stream position or a session position. The caller holds
+    /// the lane's cursor.
     pub(super) async fn read_until(&self, lane: &Lane, cursor: &mut Option<u64>, at: u64, until: Seq) -> Result<()> {
         let progress = tokio::sync::Mutex::new(&mut *cursor);
         let read = || async {
@@ -51,13 +51,13 @@ impl NatsInner {
             match self.read_on(lane, &mut cursor, (at, until)).await {
                 Ok(()) => Ok(Some(())),
                 Err(ReadError::Again(why)) => {
-                    tracing::debug!(why, "a session is read on");
+                    tracing::debug!(why, "retrying to read a session");
                     Ok(None)
                 }
                 Err(ReadError::Final(error)) => Err(error),
             }
         };
-        self.waiting.until_settled("give a session's events", read).await
+        self.waiting.until_settled("return a session's events", read).await
     }
 
     async fn read_on(&self, lane: &Lane, cursor: &mut Option<u64>, (last, until): (u64, Seq)) -> Result<(), ReadError> {
@@ -67,8 +67,8 @@ impl NatsInner {
             let batch = self.cluster.messages_from(self.cluster.name(), &subject, from).await;
             let batch = batch.map_err(ReadError::Again)?;
             if batch.is_empty() {
-                // A replica that is behind was asked.
-                return Err(ReadError::Again("the last messages did not come".to_owned()));
+                // The replica that answered is behind.
+                return Err(ReadError::Again("the last messages are missing".to_owned()));
             }
             for (at, message) in batch {
                 self.add(lane, cursor.unwrap_or(0), (at, message)).await.map_err(ReadError::Final)?;
@@ -82,17 +82,17 @@ impl NatsInner {
         Ok(())
     }
 
-    /// Adds a message to the local copy, unless that has it. Passes over one that can be no commit of the session.
+    /// Adds a message to the local copy, unless the copy has it. Skips a message that can't be a commit of the session.
     async fn add(&self, lane: &Lane, before: u64, (at, message): (u64, Message)) -> Result<()> {
         let session = lane.session;
         match self.added(lane, before, &message).await {
             Ok(()) | Err(Misfit::Known(_)) => Ok(()),
             Err(Misfit::Senseless(why)) => {
-                tracing::warn!(%session, at, why, "a message makes no sense and is passed over; `foldspace fsck` names it");
+                tracing::warn!(%session, at, why, "skipping an invalid message; `foldspace fsck` lists it");
                 Ok(())
             }
             Err(Misfit::Lost(what)) => {
-                Err(self.cluster.failed(format!("can't give session {session} from message {at} on: {what}")))
+                Err(self.cluster.failed(format!("can't return session {session} from message {at} on: {what}")))
             }
             Err(Misfit::Failed(error)) => Err(error),
         }
@@ -125,7 +125,7 @@ impl NatsInner {
             self.note_taken(lane, &view);
         }
         let recorded = match self.local.submit(commit.clone()) {
-            // An earlier commit has its id.
+            // An earlier commit has the same id.
             Ok(pending) if pending.first() != first => {
                 commit.id = None;
                 self.local.submit(commit)
@@ -133,25 +133,25 @@ impl NatsInner {
             recorded => recorded,
         };
         match recorded {
-            // It is removed, and its children have what is left of it.
+            // It is removed, and only its children have its remaining events.
             Err(StoreError::Buried(_) | StoreError::NoSession(_)) => return Ok(()),
             recorded => drop(recorded?),
         }
         if let Some(point) = fork {
-            // It may have been removed since, which it must not be before it has a child.
+            // The parent may have been removed since; that is applied only now that its child exists.
             self.have(point.session, Seq::MAX).await?;
         }
         Ok(())
     }
 
-    /// Makes sure that the local copy has a session up to a position.
+    /// Ensures that the local copy has a session up to a position.
     pub(super) fn have(&self, session: SessionId, seq: Seq) -> BoxFuture<'_, Result<()>> {
         async move {
             if !self.local.head(session).is_ok_and(|head| head >= seq) {
                 let lane = self.lane(session);
                 let mut cursor = lane.cursor.lock().await;
                 if self.local.head(session).is_err() {
-                    // It was removed, and is read again for a child.
+                    // It was removed, and must be read again for a child.
                     *cursor = None;
                 }
                 self.catch_up_to(&lane, &mut cursor, seq).await?;

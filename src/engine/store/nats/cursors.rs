@@ -1,4 +1,4 @@
-//! Positions in the stream up to which the local copy has sessions, for the next process.
+//! Stream positions up to which the local copy has its sessions, stored for the next process.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,8 +11,8 @@ use crate::engine::{Seq, SessionId};
 const FILE: &str = "nats-cursors";
 const NEW: &str = "nats-cursors.new";
 
-/// Reads what an earlier process kept, as far as the copy still has it.
-#[expect(clippy::disallowed_methods, reason = "it is a file of the store")]
+/// Reads the positions that an earlier process stored, for sessions that the copy still has.
+#[expect(clippy::disallowed_methods, reason = "the store accesses files directly")]
 pub(super) fn load(local: &LocalStore) -> BTreeMap<SessionId, u64> {
     let kept = std::fs::read(local.directory().join(FILE)).unwrap_or_default();
     let kept: BTreeMap<SessionId, (Seq, u64)> = serde_json::from_slice(&kept).unwrap_or_default();
@@ -22,7 +22,7 @@ pub(super) fn load(local: &LocalStore) -> BTreeMap<SessionId, u64> {
     kept.into_iter().filter_map(is_there).collect()
 }
 
-/// Keeps them. Without them a session is read from its beginning.
+/// Stores the positions. Without them, sessions are read from their beginning.
 pub(super) fn save(inner: &NatsInner) {
     let mut kept = BTreeMap::new();
     for lane in inner.lanes() {
@@ -32,11 +32,11 @@ pub(super) fn save(inner: &NatsInner) {
         }
     }
     if let Err(error) = write(inner.local.directory(), &kept) {
-        tracing::debug!(%error, "the cursors are kept later");
+        tracing::debug!(%error, "failed to store the cursors");
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "it is a file of the store")]
+#[expect(clippy::disallowed_methods, reason = "the store accesses files directly")]
 fn write(directory: &Path, kept: &BTreeMap<SessionId, (Seq, u64)>) -> std::io::Result<()> {
     OsDisk.create(&directory.join(NEW))?.write_all_at(&serde_json::to_vec(kept)?, 0)?;
     std::fs::rename(directory.join(NEW), directory.join(FILE))

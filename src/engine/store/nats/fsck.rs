@@ -1,4 +1,4 @@
-//! A check of all messages of a store's stream.
+//! Check of all messages of a store's stream.
 
 use std::collections::BTreeMap;
 
@@ -19,21 +19,21 @@ pub struct StreamProblem {
     pub session: SessionId,
     /// Position in the stream.
     pub sequence: u64,
-    /// Description of it.
+    /// Description of the problem.
     pub what: String,
-    /// True if acknowledged events are lost. Otherwise the message can be no commit, and the session does without it.
+    /// True if acknowledged events are lost. False if the message can't be a commit and is skipped.
     pub is_loss: bool,
 }
 
-/// The end of a session, and its last message.
+/// The head of a session, and the position of its last message.
 type ReadEnd = (Seq, u64);
 
 impl NatsStore {
-    /// Checks all messages of the stream. With `repair` those that can be no commits are cut off: a message behind them
-    /// names them, as nothing is deleted from the stream. Returns what was found before the repair.
+    /// Checks all messages of the stream. With `repair`, cuts off messages that can't be commits, with a later message
+    /// that names them, because nothing is deleted from the stream. Returns the findings from before the repair.
     ///
     /// # Errors
-    /// [`StoreError::Cluster`]: the cluster does not answer.
+    /// [`StoreError::Cluster`] if the cluster does not answer.
     pub fn fsck(&self, repair: bool) -> Result<Vec<StreamProblem>> {
         let inner = self.inner.clone();
         self.wait_for(async move {
@@ -55,12 +55,12 @@ impl NatsInner {
         while from <= last {
             let read = || async {
                 let batch = self.cluster.messages_from(self.cluster.name(), &all, from).await;
-                let batch = batch.inspect_err(|why| tracing::debug!(why, "messages are asked for again"));
+                let batch = batch.inspect_err(|why| tracing::debug!(why, "retrying to request messages"));
                 Ok(batch.ok().filter(|batch| !batch.is_empty()))
             };
-            for (at, message) in self.waiting.until_settled("give its messages", read).await? {
+            for (at, message) in self.waiting.until_settled("return its messages", read).await? {
                 from = at + 1;
-                // No session is at another subject.
+                // Other subjects belong to no session.
                 if let Some(session) = subject_of(&message).and_then(|subject| self.cluster.session_of(subject)) {
                     let end = ends.entry(session).or_default();
                     self.check_message((session, at), &message, end, &mut problems).await?;
@@ -80,7 +80,7 @@ impl NatsInner {
         let checked = match ReadMessage::of((&self.cluster, &self.waiting), session, message).await {
             Ok(ReadMessage::Commit(read)) => {
                 let checked = read.check_next(&self.cluster, *end, message).await;
-                // Behind a loss the rest is checked, too.
+                // The check continues after a loss.
                 if matches!(checked, Ok(()) | Err(Misfit::Lost(_))) {
                     end.0 = read.last;
                 }
@@ -117,8 +117,8 @@ impl NatsInner {
                     Ok(sent) => sent.await,
                     Err(error) => Err(error),
                 };
-                // Twice does no harm.
-                Ok(sent.inspect_err(|error| tracing::debug!(%error, "a repair is sent again")).ok())
+                // Sending it twice is harmless.
+                Ok(sent.inspect_err(|error| tracing::debug!(%error, "retrying to send a repair")).ok())
             };
             self.waiting.until_settled("record a repair", send).await?;
         }

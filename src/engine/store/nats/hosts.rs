@@ -1,4 +1,4 @@
-//! This host among those of the cluster: it says that it is there, and claims sessions.
+//! This host's membership in the cluster: heartbeats and session claims.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -23,18 +23,18 @@ use crate::engine::store::journal::disk::{JournalDisk, OsDisk};
 use crate::engine::store::{LocalStore, Result, SessionClaim, SessionHosts, StoreError, StoreHost};
 use crate::engine::{Clock, CommitId, SessionId};
 
-/// Words of a host in the time of a lease.
+/// Heartbeats per lease.
 const WORDS: u32 = 3;
-/// Times of a lease without an answer after which a host gives up its sessions. An election of the cluster's leader takes
-/// longer than a lease.
+/// Leases without an answer after which a host releases its sessions. More than one, because an election of the
+/// cluster's leader takes longer than a lease.
 const SILENCES: u32 = 5;
-/// Time for the cluster to take what ends anyway.
+/// Time limit for sign-offs, which are optional.
 const LAST: Duration = Duration::from_secs(2);
 
-/// The words of a host on the cluster.
+/// A host's heartbeat on the cluster.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct HostWords {
-    /// Another one for each start of its process.
+    /// Unique for each start of its process.
     run: String,
     at: Option<String>,
 }
@@ -45,9 +45,9 @@ struct Ownership {
     #[serde(flatten)]
     owner: HostRun,
     epoch: u64,
-    /// True once the host has let go of it.
+    /// True once the host has released the session.
     is_released: bool,
-    /// True once the host has the session's files, where another one had it before.
+    /// True once the host has the session's files, which another host may have had before.
     is_ready: bool,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Hosts {
     words: kv::Store,
     owners: kv::Store,
     leases: Mutex<Leases>,
-    /// The revision of this host's last word.
+    /// The revision of this host's last heartbeat.
     revision: tokio::sync::Mutex<u64>,
     on_loss: Mutex<Option<TellLoss>>,
 }
@@ -72,10 +72,10 @@ fn now() -> Moment {
 }
 
 impl Hosts {
-    /// Says for the first time that this host is there. Waits for the end of another process of its name.
+    /// Sends this host's first heartbeat. Waits until an earlier process with its name is gone.
     pub(super) async fn join(cluster: &Cluster, local: &LocalStore, own: &StoreHost, lease: Duration) -> Result<Self> {
-        let words = cluster.bucket("hosts", "Hosts of foldspace that are there").await?;
-        let owners = cluster.bucket("owners", "The hosts that work in foldspace's sessions").await?;
+        let words = cluster.bucket("hosts", "Foldspace hosts: their last heartbeats").await?;
+        let owners = cluster.bucket("owners", "Foldspace sessions: the hosts that own them").await?;
         let copy = copy_of(local.directory()).map_err(StoreError::io("write", &local.directory().join(COPY_FILE)))?;
         let run = format!("{copy}.{}", fresh());
         let me = HostRun { host: own.name.clone(), run };
@@ -88,7 +88,7 @@ impl Hosts {
             let is_other = said.is_some_and(|said| !hosts.is_of_copy(&said.run));
             if is_other && *first.get_or_insert(revision) != revision {
                 let host = &hosts.me.host;
-                let what = format!("has a host {host} already, in another process; use another name with --host");
+                let what = format!("already has a host {host}, in another process; choose another name with --host");
                 return Err(cluster.failed(what));
             }
             *hosts.revision.lock().await = revision;
@@ -99,7 +99,7 @@ impl Hosts {
         }
     }
 
-    /// Says that this host is there. Returns false if that was not taken.
+    /// Sends a heartbeat. Returns false if the cluster did not accept it.
     async fn speak(&self) -> bool {
         let mut revision = self.revision.lock().await;
         let sent = now();
@@ -116,18 +116,18 @@ impl Hosts {
         }
     }
 
-    /// Finds out what became of a word that was not answered.
+    /// Finds out if an unanswered heartbeat was accepted.
     async fn look_at_own(&self, cluster: &Cluster) {
         let look = cluster.value_of::<HostWords>(&self.words, &self.me.host);
         if let Ok(Ok((revision, said))) = tokio::time::timeout(self.lease / 2, look).await {
             match said.filter(|said| said.run != self.me.run) {
                 None => *self.revision.lock().await = revision,
-                Some(_) => tracing::error!(host = self.me.host, "another process is on the cluster as this host"),
+                Some(_) => tracing::error!(host = self.me.host, "another process uses this host's name on the cluster"),
             }
         }
     }
 
-    /// Tells whether a run is one of this copy's directory, which one process at a time has open.
+    /// Returns true if a run used this copy's directory, which only one process at a time has open.
     fn is_of_copy(&self, run: &str) -> bool {
         run.split_once('.').map(|(copy, _)| copy) == self.me.run.split_once('.').map(|(copy, _)| copy)
     }
@@ -136,19 +136,19 @@ impl Hosts {
         lock(&self.leases).is_held(now())
     }
 
-    /// Tells whether a host is gone that has a session. As long as it may be there, its URL comes, too.
+    /// Checks that the owner of a session is gone. While it may be alive, returns its URL as the inner error.
     async fn gone(&self, cluster: &Cluster, owner: &HostRun) -> Result<Result<(), Option<String>>> {
         if self.is_of_copy(&owner.run) {
             return Ok(Ok(()));
         }
         let (revision, said) = cluster.value_of::<HostWords>(&self.words, &owner.host).await?;
-        // It has left.
+        // It has signed off.
         let Some(said) = said else { return Ok(Ok(())) };
         let heard = HostRun { host: owner.host.clone(), run: said.run };
         Ok(if self.is_silent(&heard, revision, owner) { Ok(()) } else { Err(said.at) })
     }
 
-    /// Tells whether a run of a host is gone, after its host's last word.
+    /// Returns true if a run of a host is gone, given the host's last heartbeat.
     fn is_silent(&self, heard: &HostRun, revision: u64, run: &HostRun) -> bool {
         let mut leases = lock(&self.leases);
         leases.heard(heard, revision, now());
@@ -162,8 +162,8 @@ impl Hosts {
     }
 }
 
-/// Returns the name of the copy in a directory, which it keeps.
-#[expect(clippy::disallowed_methods, reason = "it is a file of the store")]
+/// Returns the name of the copy in a directory; creates and stores it on first use.
+#[expect(clippy::disallowed_methods, reason = "the store accesses files directly")]
 fn copy_of(directory: &Path) -> std::io::Result<String> {
     let path = directory.join(COPY_FILE);
     match std::fs::read_to_string(&path) {
@@ -181,7 +181,7 @@ fn fresh() -> String {
 }
 
 impl Cluster {
-    /// Reads a value of a bucket as the leader has it, with its revision; 0 for none.
+    /// Reads a value of a bucket and its revision from the leader; revision 0 for none.
     async fn value_of<T: DeserializeOwned>(&self, bucket: &kv::Store, key: &str) -> Result<(u64, Option<T>)> {
         let (revision, value) = self.newest(&bucket.stream, &format!("{}{key}", bucket.prefix)).await?;
         Ok((revision, serde_json::from_slice(&value).ok()))
@@ -200,23 +200,23 @@ impl NatsInner {
             match self.cluster.value_of::<Ownership>(&hosts.owners, &key).await {
                 Ok(read) => Ok(Some(read)),
                 Err(error) => {
-                    tracing::debug!(%error, "the owner of a session is asked for again");
+                    tracing::debug!(%error, "retrying to request the owner of a session");
                     Ok(None)
                 }
             }
         };
-        self.waiting.until_settled("tell who works in a session", read).await
+        self.waiting.until_settled("return the host that owns a session", read).await
     }
 
-    /// Writes an ownership behind a revision. Returns false if another one was faster.
+    /// Writes an ownership after a revision. Returns false if another host was faster.
     async fn own(&self, session: SessionId, own: &Ownership, after: u64) -> Result<bool> {
         let hosts = self.hosts_now()?;
         let value: Bytes = serde_json::to_vec(own).unwrap_or_default().into();
         match hosts.owners.update(session.to_string(), value, after).await {
             Ok(_) => Ok(true),
             Err(error) => {
-                // It may have been taken: the ownership that is there tells.
-                tracing::debug!(%error, "an ownership is looked up");
+                // It may have been accepted: compare with the stored ownership.
+                tracing::debug!(%error, "checking if an ownership was stored");
                 Ok(self.owner_of(session).await?.1.as_ref() == Some(own))
             }
         }
@@ -228,7 +228,7 @@ impl NatsInner {
             return Ok(SessionClaim::Kept);
         }
         let lease = || async { Ok(hosts.is_held().then_some(())) };
-        self.waiting.until_settled("take this host's word", lease).await?;
+        self.waiting.until_settled("accept this host's heartbeat", lease).await?;
         loop {
             let (revision, before) = self.owner_of(session).await?;
             let epoch = before.as_ref().map_or(1, |before| before.epoch + 1);
@@ -257,14 +257,14 @@ impl NatsInner {
         }
     }
 
-    /// Records that this host has the session. No message of a former owner fits behind that.
+    /// Records that this host owns the session. After this commit, the stream rejects messages of a former owner.
     async fn tell_taken(&self, lane: &Lane, epoch: u64) -> Result<()> {
         let mut commit = Commit::new(lane.session, self.clock.now());
         commit.push(&SessionTaken { host: self.hosts_now()?.me.host.clone(), epoch })?;
         self.record(lane, commit).await.map(drop)
     }
 
-    /// Ends this host's ownership if a commit says that another one begins.
+    /// Ends this host's ownership if a commit records a newer one.
     pub(super) fn note_taken(&self, lane: &Lane, view: &crate::engine::CommitView<'_>) {
         let taken = view.events().filter_map(|event| event.ok());
         let taken = taken.filter(|event| event.kind == SessionTaken::KIND);
@@ -273,14 +273,14 @@ impl NatsInner {
         }
     }
 
-    /// Ends this host's ownerships of sessions that another one has by now.
+    /// Ends this host's ownerships of sessions that another host owns by now.
     async fn look_for_owners(self: Arc<Self>) {
         for lane in self.lanes().into_iter().filter(|lane| lane.is_held()) {
             lane.set_ours(false);
             match self.owner_of(lane.session).await {
                 Ok((_, Some(found))) => self.lose(&lane, found.epoch, &found.owner.host),
                 Ok((_, None)) => {}
-                Err(error) => tracing::warn!(%error, session = %lane.session, "the owner of a session is not known"),
+                Err(error) => tracing::warn!(%error, session = %lane.session, "failed to read the owner of a session"),
             }
         }
     }
@@ -295,23 +295,23 @@ impl NatsInner {
         }
     }
 
-    /// Changes this host's ownership of a session, if it has it.
+    /// Changes this host's ownership of a session, if it owns it.
     async fn change(&self, session: SessionId, change: impl FnOnce(Ownership) -> Ownership) -> Result<()> {
         let hosts = self.hosts_now()?;
         let (revision, there) = self.cluster.value_of::<Ownership>(&hosts.owners, &session.to_string()).await?;
         if let Some(own) = there.filter(|own| own.owner == hosts.me && !own.is_released) {
             let value = serde_json::to_vec(&change(own)).unwrap_or_default();
             let changed = hosts.owners.update(session.to_string(), value.into(), revision).await;
-            changed.map_err(|error| self.cluster.failed(format!("was not told how a session's owner is: {error}")))?;
+            changed.map_err(|error| self.cluster.failed(format!("did not change a session's ownership: {error}")))?;
         }
         Ok(())
     }
 
-    /// Forgets who had a session that is removed.
+    /// Deletes the ownership of a removed session.
     pub(super) async fn forget_owner(&self, session: SessionId) {
         let Some(hosts) = &self.hosts else { return };
         if let Err(error) = hosts.owners.purge(session.to_string()).await {
-            tracing::debug!(%error, "the owner of a removed session stays listed");
+            tracing::debug!(%error, "failed to delete the ownership of a removed session");
         }
     }
 
@@ -338,12 +338,12 @@ impl NatsInner {
         Ok(None)
     }
 
-    /// Gives up all sessions of this host, because it has heard nothing for long.
+    /// Releases all sessions of this host, because the cluster has not answered for long.
     fn give_up(&self, silence: Duration) {
         let seconds = silence.as_secs();
         self.is_silent.store(true, Ordering::Release);
         let why =
-            || self.cluster.failed(format!("has not answered for {seconds} s, so this host let go of its sessions"));
+            || self.cluster.failed(format!("has not answered for {seconds} s, so this host released its sessions"));
         for lane in self.lanes() {
             if lane.lose(u64::MAX, why)
                 && let Some(hosts) = &self.hosts
@@ -353,16 +353,16 @@ impl NatsInner {
         }
     }
 
-    /// Tells the others that this host is gone.
+    /// Signs this host off.
     pub(super) async fn leave(&self) {
         let Some(hosts) = &self.hosts else { return };
         let revision = hosts.revision.lock().await;
-        // Without it they find out by its silence.
+        // If this fails, other hosts wait for the lease to expire.
         drop(tokio::time::timeout(LAST, hosts.words.update(&hosts.me.host, Bytes::new(), *revision)).await);
     }
 }
 
-/// Says that this host is there, again and again.
+/// Sends heartbeats until the store is dropped.
 pub(super) async fn speak(store: Weak<NatsInner>) {
     let (mut answered, mut doubtful_until) = (now(), Moment::ZERO);
     loop {
@@ -373,7 +373,7 @@ pub(super) async fn speak(store: Weak<NatsInner>) {
         if hosts.speak().await {
             answered = now();
             inner.is_silent.store(false, Ordering::Release);
-            // Others may have taken it for gone, and take sessions even now.
+            // Other hosts may have declared this one dead, and may still be taking its sessions.
             if !was_held {
                 doubtful_until = now() + lease * 2;
             }
@@ -424,7 +424,7 @@ impl SessionHosts for NatsHosts {
             tokio::time::timeout(LAST, release).await.unwrap_or(Ok(()))
         });
         if let Err(error) = released {
-            tracing::debug!(%error, "others find out by themselves that a session is free");
+            tracing::debug!(%error, "failed to release a session; other hosts wait for this host's lease to expire");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The commits of one session on their way to the cluster, and those of it that the local copy lacks.
+//! The connection of one session to the cluster: its queue of commits, and the cursor of its local copy.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,23 +11,23 @@ use crate::engine::store::pending::{ExpectedAnswers, Ticket};
 use crate::engine::store::{Pending, StoreError};
 use crate::engine::{Commit, Seq, SessionId};
 
-/// Places in the stream that are remembered of a session: of many only every other one.
+/// Maximum remembered stream positions of a session; then every other one is dropped.
 const PLACES: usize = 256;
 
-/// A session's way to the cluster. One message is under way at a time, since the next expects its position.
+/// A session's lane to the cluster. One message is in flight at a time, because the next expects its position.
 pub(super) struct Lane {
     pub(super) session: SessionId,
-    /// The session of the local copy that gets what is read: for the past of one that began late, another.
+    /// The session of the local copy that commits are added to: a separate one for the past of a late start.
     pub(super) kept_as: SessionId,
-    /// The position in the stream up to which the local copy has everything; none while that is not known.
+    /// The stream position up to which the local copy is complete. `None` while unknown.
     pub(super) cursor: tokio::sync::Mutex<Option<u64>>,
-    /// Number of this host's ownership while it has the session; 0 while it does not.
+    /// Epoch of this host's ownership of the session; 0 without ownership.
     held: AtomicU64,
-    /// The reason why this host may not extend the session, which it had.
+    /// The reason why this host lost the session and must not extend it.
     lost: Mutex<Option<StoreError>>,
-    /// Set if the last message was this store's.
+    /// True if this store sent the last message.
     is_ours: AtomicBool,
-    /// The position from which on the cluster gets a snapshot again.
+    /// The session position at which the next snapshot upload is due.
     pub(super) snapshot_due: tokio::sync::Mutex<Seq>,
     places: Mutex<Vec<(Seq, u64)>>,
     queue: Mutex<LaneQueue>,
@@ -56,12 +56,12 @@ impl Lane {
         }
     }
 
-    /// Makes the lane by which the past of a session comes that the local copy began late.
+    /// Creates the lane for the past of a session that the local copy started late.
     pub(super) fn of_past(session: SessionId) -> Self {
         Self { kept_as: past_of(session), ..Self::of(session, None) }
     }
 
-    /// Adds a commit. Returns true if its caller has to begin the sending.
+    /// Queues a commit. Returns true if the caller must start sending.
     pub(super) fn push(&self, commit: Commit) -> Result<(Pending, bool)> {
         let mut queue = lock(&self.queue);
         let answer = self.answers.expect().ok_or(StoreError::Unsettled)?;
@@ -70,7 +70,7 @@ impl Lane {
         Ok((Pending { ticket: Ticket::Answered(answer) }, begins))
     }
 
-    /// Takes the next commit to send; with none the sending ends.
+    /// Takes the next commit to send. `None` ends the sending.
     pub(super) fn next(&self) -> Option<Commit> {
         let mut queue = lock(&self.queue);
         let next = queue.commits.pop_front();
@@ -78,7 +78,7 @@ impl Lane {
         next
     }
 
-    /// Notes a position in the stream up to which the session has no event behind `seq`.
+    /// Remembers a stream position up to which the session has no event after `seq`.
     pub(super) fn note_place(&self, seq: Seq, at: u64) {
         let mut places = lock(&self.places);
         if places.len() == PLACES {
@@ -91,45 +91,45 @@ impl Lane {
         places.push((seq, at));
     }
 
-    /// Returns the last noted position up to which the session has no event behind `seq`.
+    /// Returns the last remembered stream position up to which the session has no event after `seq`.
     pub(super) fn place_of(&self, seq: Seq) -> Option<u64> {
         lock(&self.places).iter().rev().find(|(known, _)| *known <= seq).map(|(_, at)| *at)
     }
 
-    /// Notes whether the last message is this store's.
+    /// Records if this store sent the last message.
     pub(super) fn set_ours(&self, is_ours: bool) {
         self.is_ours.store(is_ours, Ordering::Release);
     }
 
-    /// Tells whether the last message is this store's.
+    /// Returns true if this store sent the last message.
     pub(super) fn is_ours(&self) -> bool {
         self.is_ours.load(Ordering::Acquire)
     }
 
-    /// Notes that this host has the session.
+    /// Records that this host owns the session.
     pub(super) fn hold(&self, epoch: u64) {
         *lock(&self.lost) = None;
         self.held.store(epoch, Ordering::Release);
     }
 
-    /// Notes that this host has let go of the session. What it has lost stays lost: calls may still be ending.
+    /// Records that this host released the session. A recorded loss stays, because calls may still be ending.
     pub(super) fn let_go(&self) {
         self.held.store(0, Ordering::Release);
     }
 
-    /// Notes that no host has the session, so that this one may extend it as any other.
+    /// Records that no host owns the session, so that any host may extend it.
     pub(super) fn free(&self) {
         if !self.is_held() {
             *lock(&self.lost) = None;
         }
     }
 
-    /// Tells whether this host has the session.
+    /// Returns true if this host owns the session.
     pub(super) fn is_held(&self) -> bool {
         self.held.load(Ordering::Acquire) > 0
     }
 
-    /// Ends an ownership before that number, for a reason. Returns true if this host had one.
+    /// Ends an ownership with an epoch below `before`, for a reason. Returns true if this host had one.
     pub(super) fn lose(&self, before: u64, why: impl FnOnce() -> StoreError) -> bool {
         let mut lost = lock(&self.lost);
         let held = self.held.load(Ordering::Acquire);
@@ -141,12 +141,12 @@ impl Lane {
         is_lost
     }
 
-    /// Checks that this host has not lost the session since it claimed it.
+    /// Checks that this host has not lost the session since claiming it.
     pub(super) fn check_kept(&self) -> Result<()> {
         lock(&self.lost).clone().map_or(Ok(()), Err)
     }
 
-    /// Tells whether the local copy has all there is: nobody else may extend the session, and nobody has.
+    /// Returns true if the local copy is complete: no other host may extend the session, and none has.
     pub(super) fn is_fresh(&self) -> bool {
         self.is_held() && self.is_ours()
     }

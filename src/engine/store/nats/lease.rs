@@ -1,32 +1,32 @@
-//! Leases of hosts, as one of them sees them.
+//! Leases of hosts, from the point of view of one host.
 //!
-//! A host says that it is there, again and again, under its name on the cluster. It holds its lease for a time after it
-//! began to say so; others take it for gone once they have heard nothing for as long. They hear it later than it begins,
-//! so it has stopped by then. What a host can't hear while the cluster does not answer it counts for nothing.
+//! Each host writes heartbeats to the cluster, under its name. Its lease starts when it sends a heartbeat; other hosts
+//! declare it dead after a lease without a new heartbeat. They receive it after it was sent, so the host has stopped
+//! by then. Time during which the cluster does not answer an observer does not count as silence.
 //!
-//! Leases keep hosts out of each other's way. That two never extend one history is the stream's affair: it takes a
-//! message only behind the last one.
+//! Leases keep hosts out of each other's way. The stream itself prevents two hosts from extending one history: it
+//! accepts a message only after the expected last message.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A moment of a clock that goes on while the machine sleeps, from an arbitrary start.
+/// A moment of a clock with an arbitrary start that keeps running while the machine sleeps.
 pub(super) type Moment = Duration;
 
 /// A run of a host's process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub(super) struct HostRun {
     pub(super) host: String,
-    /// Another one for each start of the process.
+    /// Unique for each start of the process.
     pub(super) run: String,
 }
 
-/// The leases of all hosts, as one of them sees them. Times and what the cluster told come in; it does nothing itself.
+/// The leases of all hosts, as one host sees them. Pure: callers pass in times and the cluster's answers.
 #[derive(Debug)]
 pub(super) struct Leases {
     lease: Duration,
     held_until: Moment,
-    /// The last answer of the cluster.
+    /// Time of the cluster's last answer.
     answered: Moment,
     heard: BTreeMap<String, HeardHost>,
 }
@@ -35,7 +35,7 @@ pub(super) struct Leases {
 struct HeardHost {
     run: String,
     revision: u64,
-    /// The moment from which it was silent.
+    /// Start of its current silence.
     since: Moment,
 }
 
@@ -44,13 +44,13 @@ impl Leases {
         Self { lease, held_until: Moment::ZERO, answered: now, heard: BTreeMap::new() }
     }
 
-    /// Notes that the cluster took this host's word, which was sent at `sent`.
+    /// Records that the cluster accepted this host's heartbeat, sent at `sent`.
     pub(super) fn said(&mut self, sent: Moment, now: Moment) {
         self.held_until = self.held_until.max(sent + self.lease);
         self.answered(now);
     }
 
-    /// Notes an answer of the cluster. After a gap others could not say anything either, as far as this host knows.
+    /// Records an answer of the cluster. After a gap, all silences restart: the other hosts may have been cut off, too.
     fn answered(&mut self, now: Moment) {
         if now.saturating_sub(self.answered) > self.lease / 2 {
             self.heard.values_mut().for_each(|heard| heard.since = now);
@@ -58,7 +58,7 @@ impl Leases {
         self.answered = self.answered.max(now);
     }
 
-    /// Notes a host's word, by its revision on the cluster.
+    /// Records a host's heartbeat, with its revision on the cluster.
     pub(super) fn heard(&mut self, of: &HostRun, revision: u64, now: Moment) {
         self.answered(now);
         let heard = self.heard.get(&of.host);
@@ -67,18 +67,18 @@ impl Leases {
         }
     }
 
-    /// Tells whether this host may act for its sessions without asking.
+    /// Returns true if this host holds its lease, so that it may act for its sessions.
     pub(super) fn is_held(&self, now: Moment) -> bool {
         now < self.held_until
     }
 
-    /// Returns the time since this host's last word that the cluster took, once its lease is over.
+    /// Returns the time since this host's last accepted heartbeat. `None` while its lease holds.
     pub(super) fn silence(&self, now: Moment) -> Option<Duration> {
         (!self.is_held(now)).then(|| (now + self.lease).saturating_sub(self.held_until))
     }
 
-    /// Tells whether a run of a host has ended: another one of it is there, or it was silent for the time of a lease
-    /// while this host was heard. One that was never heard of is looked up first, as a `heard` with its revision.
+    /// Returns true if a run of a host is over: the host restarted, or its lease expired while this host held its own.
+    /// For a host without a recorded heartbeat, look it up and call [`heard`](Self::heard) first.
     pub(super) fn is_gone(&self, of: &HostRun, now: Moment) -> bool {
         self.heard.get(&of.host).is_some_and(|heard| {
             heard.run != of.run || self.is_held(now) && now.saturating_sub(heard.since) >= self.lease
@@ -107,7 +107,7 @@ mod tests {
         leases.said(at(100), at(900));
         assert!(leases.is_held(at(2099)) && !leases.is_held(at(2100)));
         leases.said(at(50), at(1000));
-        assert!(leases.is_held(at(2099)), "an older word takes nothing back");
+        assert!(leases.is_held(at(2099)), "an older heartbeat shortens nothing");
         assert_eq!([2099, 2100, 5000].map(|now| leases.silence(at(now))), [None, Some(LEASE), Some(at(4900))]);
     }
 
@@ -122,7 +122,7 @@ mod tests {
         leases.said(at(2100), at(2100));
         assert!(leases.is_gone(&run("a", "1"), at(2100)));
         leases.heard(&run("a", "1"), 2, at(2200));
-        // The cluster says nothing for a while: nobody is gone for that.
+        // The cluster does not answer for a while: no host is declared dead for that.
         leases.said(at(9000), at(9000));
         assert!(!leases.is_gone(&run("a", "1"), at(9000)));
         leases.said(at(10000), at(10000));
@@ -136,6 +136,6 @@ mod tests {
         leases.heard(&run("a", "1"), 1, at(0));
         leases.heard(&run("a", "2"), 2, at(10));
         assert!(leases.is_gone(&run("a", "1"), at(10)) && !leases.is_gone(&run("a", "2"), at(10)));
-        assert!(!leases.is_gone(&run("b", "1"), at(10)), "nothing is known of it");
+        assert!(!leases.is_gone(&run("b", "1"), at(10)), "an unknown host");
     }
 }

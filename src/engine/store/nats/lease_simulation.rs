@@ -1,5 +1,5 @@
-//! Hosts that take one session from each other, in simulated time: words come late or not at all, processes stand
-//! still, the cluster has no leader for a while. One seed is one run.
+//! Hosts that take one session from each other, in simulated time: heartbeats are late or lost, processes stop, the
+//! cluster has no leader for a while. Each seed is one run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ const BEAT: u64 = 600;
 const HOSTS: usize = 4;
 const END: u64 = 120_000;
 
-/// A plain generator: the same numbers for the same seed.
+/// A deterministic random generator.
 struct Numbers(u64);
 
 impl Numbers {
@@ -24,21 +24,21 @@ impl Numbers {
 struct SimulatedHost {
     me: HostRun,
     leases: Leases,
-    /// The process stands still, or its network is down, until then.
+    /// The process is stopped, or its network is down, until then.
     stopped: u64,
     apart: u64,
     next_beat: u64,
-    /// The ownership that it believes to have: its revision, and the end of the session that it expects.
+    /// The ownership that it believes in: its revision, and the expected end of the session.
     owned: Option<(u64, u64)>,
 }
 
-/// A message on its way, and the time of its arrival.
+/// A message in flight.
 enum Arriving {
-    /// A word reaches the cluster, sent at that time.
+    /// A heartbeat reaches the cluster.
     Word { from: usize, sent: u64 },
-    /// The cluster's answer to a word reaches its host.
+    /// The cluster's answer to a heartbeat reaches its host.
     Answer { to: usize, sent: u64 },
-    /// A word with its revision reaches another host.
+    /// A heartbeat and its revision reach another host.
     Heard { to: usize, of: HostRun, revision: u64 },
 }
 
@@ -47,9 +47,9 @@ struct Cluster {
     revision: u64,
     words: BTreeMap<String, (HostRun, u64)>,
     owner: Option<(HostRun, u64)>,
-    /// The session: who wrote each message.
+    /// The session: the writer of each message.
     messages: Vec<String>,
-    /// It has no leader until then.
+    /// The cluster has no leader until then.
     silent: u64,
 }
 
@@ -83,7 +83,7 @@ impl Simulation {
     }
 
     fn send(&mut self, now: u64, what: Arriving) {
-        // Mostly quick, sometimes late, sometimes never.
+        // Mostly fast, sometimes late, sometimes lost.
         let delay = match self.numbers.below(100) {
             0..90 => 1 + self.numbers.below(5),
             90..98 => self.numbers.below(1500),
@@ -120,7 +120,7 @@ impl Simulation {
             3..6 => self.hosts[host].apart = now + self.numbers.below(8_000),
             6 => self.cluster.silent = now + self.numbers.below(7_000),
             7 => {
-                // It is killed, and starts again.
+                // The host is killed and restarts.
                 let run = self.numbers.below(1 << 30).to_string();
                 let me = HostRun { run, ..self.hosts[host].me.clone() };
                 let fresh = Leases::of(LEASE, at(now));
@@ -143,7 +143,7 @@ impl Simulation {
                 }
             }
             Arriving::Answer { to, sent } if self.is_reached(to, now) => {
-                // A process that stands still reads it later, with a clock that went on.
+                // A stopped process reads it later, while its clock kept running.
                 let read = now.max(self.hosts[to].stopped);
                 if read > now {
                     self.arriving.insert((read, u64::MAX - self.count), Arriving::Answer { to, sent });
@@ -158,7 +158,7 @@ impl Simulation {
         }
     }
 
-    /// Does what a host does at a moment: its word, an append to its session, or a look whether it can have it.
+    /// Runs one step of a host: a heartbeat, an append to its session, or an attempt to claim it.
     fn act(&mut self, now: u64, host: usize) {
         if now >= self.hosts[host].next_beat {
             self.hosts[host].next_beat = now + BEAT;
@@ -179,7 +179,7 @@ impl Simulation {
                     self.cluster.messages.push(me.host);
                     self.hosts[host].owned = Some((revision, end + 1));
                 } else {
-                    // Somebody has taken it over: it is not extended by this host again.
+                    // Another host has taken it over, so this host stops extending it.
                     self.hosts[host].owned = None;
                     self.lost += 1;
                 }
@@ -191,7 +191,7 @@ impl Simulation {
     fn claim(&mut self, now: u64, host: usize, me: &HostRun) {
         let owner = self.cluster.owner.clone();
         if let Some((owner, _)) = &owner {
-            // The cluster's own word on it, before it is taken for gone.
+            // The heartbeat that the cluster has, before the host is declared dead.
             if let Some((of, revision)) = self.cluster.words.get(&owner.host).cloned() {
                 self.hosts[host].leases.heard(&of, revision, at(now));
             }
@@ -213,7 +213,7 @@ impl Simulation {
         self.cluster.revision += 1;
         self.taken_over += u64::from(owner.is_some_and(|(owner, _)| owner != *me));
         self.cluster.owner = Some((me.clone(), self.cluster.revision));
-        // The commit that says so: from here on the former owner's position is not the last one.
+        // The commit that records it: from here on, the former owner's expected end is outdated.
         self.cluster.messages.push(format!("{} takes it", me.host));
         self.hosts[host].owned = Some((self.cluster.revision, self.cluster.messages.len() as u64));
     }
@@ -227,6 +227,6 @@ fn leases_never_overlap_and_sessions_go_on() {
         let (taken, left) = Simulation::of(seed).run();
         (taken_over, lost) = (taken_over + taken, lost + left);
     }
-    // Else nothing was tested.
+    // Otherwise the runs tested nothing.
     assert!(taken_over > seeds && lost > seeds / 4, "{taken_over} taken over, {lost} lost");
 }

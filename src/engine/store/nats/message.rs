@@ -1,4 +1,4 @@
-//! Messages of a session's subject: a commit, or the removal of the session.
+//! Messages on a session's subject: commits, and the removal of the session.
 
 use async_nats::Message;
 use async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE;
@@ -16,15 +16,15 @@ const COMMIT: u8 = 1;
 const FORK: u8 = 2;
 const REMOVAL: u8 = 3;
 const CUT_OFF: u8 = 4;
-/// Flag of a commit that is kept as a content, because it is longer than a message may be.
+/// Flag of a commit that is stored as a content, because it is too long for a message.
 const APART: u8 = 16;
 
-/// A message, read.
+/// A decoded message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SessionMessage {
-    /// An encoded commit, and the point at which the session was forked with it.
+    /// An encoded commit, and its fork point if it starts a fork.
     Commit { fork: Option<ForkPoint>, encoded: Bytes },
-    /// The same, of which the content with that digest is the encoded commit.
+    /// A commit that is stored as the content with the digest.
     Apart { fork: Option<ForkPoint>, digest: Digest },
     /// The end of the session.
     Removal,
@@ -63,7 +63,7 @@ impl SessionMessage {
         payload.into()
     }
 
-    /// Reads a payload; none if it makes no sense.
+    /// Decodes a payload. `None` if it is invalid.
     pub(super) fn decode(mut payload: Bytes) -> Option<Self> {
         let kind = *payload.split_to_checked(1)?.first()?;
         let fork = match kind & !APART {
@@ -96,16 +96,16 @@ impl SplitChecked for Bytes {
 
 /// The reason why a message adds nothing to its session.
 pub(super) enum Misfit {
-    /// The session has its events.
+    /// The session already has its events.
     Known(String),
-    /// It can be no commit of the session.
+    /// It can't be a commit of the session.
     Senseless(String),
     /// Acknowledged events are lost.
     Lost(String),
     Failed(StoreError),
 }
 
-/// A commit that a message has.
+/// A commit that was read from a message.
 pub(super) struct ReadCommit {
     pub(super) first: Seq,
     pub(super) last: Seq,
@@ -115,9 +115,9 @@ pub(super) struct ReadCommit {
 }
 
 impl ReadCommit {
-    /// Reads an encoded commit of a session, to be recorded at the same position and time.
+    /// Decodes a commit of a session, to record it at the same position and time.
     fn of(session: SessionId, fork: Option<ForkPoint>, encoded: Bytes) -> Result<Self, Misfit> {
-        let cut = || Misfit::Senseless("it is no whole commit".to_owned());
+        let cut = || Misfit::Senseless("it is not a complete commit".to_owned());
         let view = CommitView::parse(&encoded).map_err(|_| cut())?;
         let commit = Commit::of_view(&view, 0).ok().filter(|_| view.is_whole()).ok_or_else(cut)?;
         if view.session != session {
@@ -132,7 +132,7 @@ impl ReadCommit {
             (Some(point), first) if Some(first) == point.seq.checked_add(1) && point.session != session => {
                 Expected::ForkOf(point)
             }
-            (Some(_), first) => return Err(Misfit::Senseless(format!("it forks no session before event {first}"))),
+            (Some(_), first) => return Err(Misfit::Senseless(format!("it is an invalid fork before event {first}"))),
             (None, 1) => Expected::NoSession,
             (None, first) => Expected::Exactly(first - 1),
         };
@@ -142,7 +142,7 @@ impl ReadCommit {
         Ok(Self { first, last, fork, encoded, commit })
     }
 
-    /// Checks that it is the next commit of a session that ends at `head`, of which all messages up to `at` are read.
+    /// Checks that it is the next commit of a session that ends at `head`, after reading all messages up to `at`.
     pub(super) async fn check_next(
         &self,
         cluster: &Cluster,
@@ -154,19 +154,19 @@ impl ReadCommit {
             return Ok(());
         }
         if *first <= head {
-            return Err(Misfit::Known(format!("it has events {first} to {last}, which are there already")));
+            return Err(Misfit::Known(format!("its events {first} to {last} already exist")));
         }
         let lost = match (head + 1, first - 1) {
             (one, last) if one == last => format!("event {one} is lost"),
             (from, until) => format!("events {from} to {until} are lost"),
         };
-        // The cluster took it behind that message only, of which its writer knew.
+        // The cluster accepted it only after that message, which its writer had read.
         match behind(message) {
-            Some(behind) if behind > at => return Err(Misfit::Lost(format!("{lost}: message {behind} is not there"))),
+            Some(behind) if behind > at => return Err(Misfit::Lost(format!("{lost}: message {behind} is missing"))),
             Some(behind) if behind > 0 => {
                 let before = cluster.stream.get_raw_message(behind).await;
                 let before =
-                    before.map_err(|error| cluster.failed(format!("did not give message {behind}: {error}")))?;
+                    before.map_err(|error| cluster.failed(format!("did not return message {behind}: {error}")))?;
                 let is_whole = match SessionMessage::decode(before.payload) {
                     Some(SessionMessage::Commit { encoded, .. }) => {
                         CommitView::parse(&encoded).is_ok_and(|view| view.is_whole())
@@ -179,7 +179,7 @@ impl ReadCommit {
             }
             _ => {}
         }
-        Err(Misfit::Senseless(format!("it begins with event {first}, and the session goes on with {}", head + 1)))
+        Err(Misfit::Senseless(format!("it begins with event {first}, expected event {}", head + 1)))
     }
 }
 
@@ -189,12 +189,12 @@ impl From<StoreError> for Misfit {
     }
 }
 
-/// Returns the position of the message that the writer of this one had read last. A message that no writer sent has none.
+/// Returns the position of the last message that this message's writer had read. `None` if no session writer sent it.
 pub(super) fn behind(message: &Message) -> Option<u64> {
     message.headers.as_ref()?.get(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE)?.as_str().parse().ok()
 }
 
-/// A message that makes sense.
+/// A valid message.
 pub(super) enum ReadMessage {
     Commit(Box<ReadCommit>),
     Removal,
@@ -209,11 +209,11 @@ impl ReadMessage {
         message: &Message,
     ) -> Result<Self, Misfit> {
         let read = SessionMessage::decode(message.payload.clone());
-        let (fork, encoded) = match read.ok_or_else(|| Misfit::Senseless("it is no message of a session".to_owned()))? {
+        let (fork, encoded) = match read.ok_or_else(|| Misfit::Senseless("it is not a session message".to_owned()))? {
             SessionMessage::Commit { fork, encoded } => (fork, encoded),
             SessionMessage::Apart { fork, digest } => match contents::get(cluster, &digest, waiting).await {
                 Err(StoreError::NoContent(_)) if behind(message).is_none() => {
-                    return Err(Misfit::Senseless("its content is not there".to_owned()));
+                    return Err(Misfit::Senseless("its content is missing".to_owned()));
                 }
                 read => (fork, read?),
             },

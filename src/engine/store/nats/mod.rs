@@ -1,8 +1,8 @@
-//! A store on a NATS cluster, which several machines share.
+//! A store on a NATS cluster, shared by several machines.
 //!
-//! The stream of the cluster is the truth: a subject for each session, a message for each commit. Each process has a copy
-//! of the sessions that it works with in a [local store](LocalStore), which gets a commit once the cluster has
-//! acknowledged it.
+//! The cluster's stream is the source of truth: one subject per session, one message per commit. Each process has a
+//! copy of its sessions in a [local store](LocalStore), and adds a commit to it once the cluster has acknowledged the
+//! commit.
 
 mod address;
 #[cfg(feature = "replicate")]
@@ -51,21 +51,21 @@ use hosts::{Hosts, NatsHosts};
 use lane::Lane;
 use waiting::Waiting;
 
-/// Threads for what is sent and read.
+/// Threads that send and receive.
 const THREADS: usize = 2;
 
 /// Options of a store on a NATS cluster.
 #[derive(Debug, Clone)]
 pub struct NatsStoreOptions {
-    /// This host, which others hear of, so that it can [claim](SessionHosts::claim) sessions; none for a store that works in
-    /// none.
+    /// This host, which announces itself to [claim](SessionHosts::claim) sessions. `None` for a store that claims no
+    /// sessions.
     pub host: Option<StoreHost>,
-    /// Time after which a host that is silent is taken for gone; 2 s by default.
+    /// Time after which a silent host is declared dead; 2 s by default.
     pub lease: Duration,
-    /// The time to wait for a cluster that has no leader or can't be reached, before a commit fails; 60 s by default.
+    /// Time to wait for a cluster without a leader or connection before a commit fails; 60 s by default.
     pub patience: Duration,
-    /// The least events between two snapshots of a session that the cluster gets, with one of which another host begins;
-    /// 1,536 by default. Large snapshots come less often: one event for each hundred bytes.
+    /// Minimum events between two snapshots of a session on the cluster, where other hosts start; 1,536 by default.
+    /// Large snapshots are sent less often: at least one event per hundred bytes.
     pub snapshot_every: u64,
 }
 
@@ -75,23 +75,23 @@ impl Default for NatsStoreOptions {
     }
 }
 
-/// Store on a NATS cluster with JetStream. Several processes, on several machines, may have it open.
+/// A store on a NATS cluster with JetStream. Several processes, on several machines, may have it open.
 ///
-/// It guarantees what an [`EventStore`] does, and:
-/// - A commit is acknowledged once most replicas of the stream have it: on their disks, if the servers have
+/// It guarantees everything that an [`EventStore`] does, and:
+/// - A commit is acknowledged once most replicas of the stream have it; on their disks, if the servers have
 ///   `sync_interval: always`.
-/// - Of two processes that extend a session at the same time one gets through. The other one records behind it, or gets
-///   [`StoreError::Conflict`] where its commit expects a position.
-/// - While the cluster has no leader, commits wait. One that waits longer than the store's patience fails with
+/// - If two processes extend a session at the same time, one succeeds. The other records after it, or fails with
+///   [`StoreError::Conflict`] if its commit expects a position.
+/// - While the cluster has no leader, commits wait. A commit that waits longer than the store's patience fails with
 ///   [`StoreError::Cluster`], and may or may not be recorded: a retry with the same id finds out.
-/// - [`entries`](EventStore::entries) has the sessions of all machines. The ends of those that others write may be old: a
-///   process tells five of them every five seconds. Other readings of a session are up to date; where this host has
-///   claimed it, up to what hosts have recorded.
-/// - The directory is a copy, which may be thrown away.
+/// - [`entries`](EventStore::entries) lists the sessions of all machines. Heads of sessions written by other hosts may
+///   lag: each host publishes five heads every 5 s. All other reads of a session are current; for a session that this
+///   host has claimed, they include everything that hosts have recorded.
+/// - The directory is a copy, which can be deleted.
 pub struct NatsStore {
     inner: Arc<NatsInner>,
     hosts: Option<NatsHosts>,
-    /// None once it is closed.
+    /// `None` once the store is closed.
     runtime: Option<Runtime>,
 }
 
@@ -104,19 +104,19 @@ struct NatsInner {
     snapshots: ObjectStore,
     snapshot_every: u64,
     lanes: Mutex<BTreeMap<SessionId, Arc<Lane>>>,
-    /// Lanes of the pasts of sessions that the local copy began late.
+    /// Lanes for the pasts of sessions that the local copy started late.
     pasts: Mutex<BTreeMap<SessionId, Arc<Lane>>>,
-    /// Set while the cluster does not answer and this host has given up its sessions.
+    /// True while the cluster does not answer and this host has released its sessions.
     is_silent: AtomicBool,
     clock: SystemClock,
 }
 
 impl NatsStore {
-    /// Opens the store, with the copy in a directory, and makes its streams where they are not there yet.
+    /// Opens the store, with the copy in a directory, and creates missing streams.
     ///
     /// # Errors
-    /// [`StoreError::Cluster`]: the cluster can't be reached, is too old, or has streams of another kind. Else as
-    /// [`LocalStore::open`].
+    /// [`StoreError::Cluster`] if the cluster can't be reached, is too old, or has streams with another configuration.
+    /// Otherwise like [`LocalStore::open`].
     pub fn open(address: &NatsAddress, directory: impl AsRef<Path>, options: NatsStoreOptions) -> Result<Self> {
         let directory = directory.as_ref();
         let copy = LocalStoreOptions { durability: Durability::Buffered, ..LocalStoreOptions::default() };
@@ -129,7 +129,7 @@ impl NatsStore {
         let inner = match opened {
             Ok(inner) => Arc::new(inner),
             Err(error) => {
-                // The caller may be on a thread that must not wait for its end.
+                // The caller may be on a thread that must not block until its end.
                 runtime.shutdown_background();
                 return Err(error);
             }
@@ -147,12 +147,12 @@ impl NatsStore {
         &self.inner.local
     }
 
-    /// Does something on the store's threads, and waits for it.
+    /// Runs a future on the store's threads, and blocks for the result.
     fn wait_for<T: Send + 'static>(&self, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
         wait_for(self.runtime.as_ref().ok_or(StoreError::Unsettled)?.handle(), work)
     }
 
-    /// Brings the local copy of a session up to date, unless this process alone extends it.
+    /// Updates the local copy of a session, unless only this process extends it.
     fn refresh(&self, session: SessionId) -> Result<()> {
         let lane = self.inner.lane(session);
         if lane.is_fresh() {
@@ -167,7 +167,7 @@ impl NatsStore {
     }
 }
 
-/// Does something on the store's threads, and waits for it.
+/// Runs a future on the store's threads, and blocks for the result.
 fn wait_for<T: Send + 'static>(runtime: &Handle, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
     let (sender, receiver) = crossbeam_channel::bounded(1);
     runtime.spawn(async move { drop(sender.send(work.await)) });
@@ -178,7 +178,7 @@ impl NatsInner {
     async fn open(address: &NatsAddress, local: LocalStore, options: &NatsStoreOptions) -> Result<Self> {
         let cluster = Cluster::connect(address, options.host.as_ref().map_or("", |host| &host.name)).await?;
         let catalogue = Catalogue::open(&cluster).await?;
-        let snapshots = cluster.objects("snapshots", "Snapshots of foldspace: the latest of each long session").await?;
+        let snapshots = cluster.objects("snapshots", "Foldspace snapshots: the latest of each long session").await?;
         let hosts = match &options.host {
             Some(host) => Some(Hosts::join(&cluster, &local, host, options.lease).await?),
             None => None,
@@ -211,16 +211,16 @@ impl NatsInner {
         Arc::clone(lock(&self.pasts).entry(session).or_insert_with(|| Arc::new(Lane::of_past(session))))
     }
 
-    /// Keeps a content in the local copy.
+    /// Stores a content in the local copy.
     fn keep_here(&self, content: Content) {
         let mut commit = Commit::new(SessionId::from_bytes([0; 16]), Timestamp(0));
         commit.keep(content);
         if let Err(error) = self.local.submit(commit) {
-            tracing::debug!(%error, "a content is read from the cluster again");
+            tracing::debug!(%error, "failed to store a content of the cluster locally");
         }
     }
 
-    /// Fails while the cluster does not answer this host: who asks for the status, or cancels a call, would wait too.
+    /// Fails while the cluster does not answer this host, so that status requests and cancellations do not hang.
     fn check_answers(&self) -> Result<()> {
         if self.is_silent.load(Ordering::Acquire) {
             return Err(self.cluster.failed("does not answer".to_owned()));
@@ -228,12 +228,12 @@ impl NatsInner {
         Ok(())
     }
 
-    /// Brings the list of sessions up to date.
+    /// Updates the list of sessions.
     async fn look(&self) -> Result<()> {
         let attempt = async || {
             self.check_answers()?;
             let looked = self.catalogue.look().await;
-            Ok(looked.inspect_err(|why| tracing::debug!(why, "the list of sessions is read again")).ok())
+            Ok(looked.inspect_err(|why| tracing::debug!(why, "retrying to read the list of sessions")).ok())
         };
         self.waiting.until_settled("list its sessions", attempt).await
     }
@@ -314,10 +314,10 @@ impl EventStore for NatsStore {
             let inner = Arc::clone(&self.inner);
             let read = self.wait_for(async move {
                 let read = contents::get_many(&inner.cluster, &wanted, |content| inner.keep_here(content)).await;
-                read.map_err(|what| inner.cluster.failed(format!("did not give contents: {what}")))
+                read.map_err(|what| inner.cluster.failed(format!("did not return contents: {what}")))
             });
             if let Err(error) = read {
-                tracing::debug!(%error, "contents are read one by one");
+                tracing::debug!(%error, "failed to prefetch contents; reading them one by one");
             }
         }
     }
@@ -369,7 +369,7 @@ impl EventStore for NatsStore {
 
     fn sync(&self) -> Result<()> {
         for last in self.inner.lanes().iter().filter_map(|lane| lane.answers.last()) {
-            // Each outcome is told to who submitted it.
+            // The submitter of each commit gets its outcome.
             drop(last.wait());
         }
         self.inner.local.sync()
@@ -391,7 +391,7 @@ impl Drop for NatsStore {
             Ok(())
         });
         if let Err(error) = ended {
-            tracing::debug!(%error, "others find out by themselves that this host is gone");
+            tracing::debug!(%error, "failed to sign off; other hosts wait for this host's lease to expire");
         }
         cursors::save(&self.inner);
         if let Some(runtime) = self.runtime.take() {

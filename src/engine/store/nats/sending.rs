@@ -1,4 +1,4 @@
-//! Commits are sent to the cluster, one of a session after the other.
+//! Sending commits to the cluster, one at a time for each session.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use crate::engine::store::local::place::CommitPlace;
 use crate::engine::store::{Committed, EventStore, Result, StoreError};
 use crate::engine::{Clock, Commit, CommitId, Content, Expected, SessionId};
 
-/// The outcome of a message.
+/// The outcome of sending a message.
 enum Sent {
     /// The stream has it at this position.
     At(u64),
-    /// The session does not end at the expected message any more: with another one, or with this one, of which an
-    /// earlier attempt was not answered.
+    /// The session no longer ends at the expected message: another writer extended it, or an earlier attempt did that
+    /// was not answered.
     Overtaken,
 }
 
 impl NatsInner {
-    /// Sends what waits in a lane.
+    /// Sends the queued commits of a lane.
     pub(super) async fn send_all(self: Arc<Self>, lane: Arc<Lane>) {
         while let Some(commit) = lane.next() {
             let outcome = self.record(&lane, commit).await;
@@ -39,7 +39,7 @@ impl NatsInner {
             self.keep_contents(&commit).await?;
             return self.local.submit(commit)?.wait();
         }
-        // Before the lane is taken: no lane waits for another one but that of an ancestor.
+        // Before locking the lane: a lane may wait only for an ancestor's lane.
         if let Expected::ForkOf(point) = commit.expected {
             let parent = self.lane(point.session);
             self.catch_up(&parent, &mut *parent.cursor.lock().await).await?;
@@ -48,7 +48,7 @@ impl NatsInner {
         let mut cursor = lane.cursor.lock().await;
         let recorded = self.record_at(lane, &mut cursor, commit).await;
         if recorded.is_err() {
-            // What the cluster has is looked at before the next one.
+            // Forces a catch-up before the next commit.
             *cursor = None;
         }
         recorded
@@ -56,11 +56,11 @@ impl NatsInner {
 
     async fn record_at(&self, lane: &Lane, cursor: &mut Option<u64>, commit: Commit) -> Result<Committed> {
         let is_named = commit.id.is_some();
-        // By its id it is found on the cluster if an attempt was not answered.
+        // The id finds it on the cluster if an attempt was not answered.
         let id = commit.id.unwrap_or_else(|| CommitId::from_bytes(self.clock.fresh_id()));
         let mut commit = commit.with_id(id);
         loop {
-            // Before the cluster is asked, which may not answer to a host that has given up its sessions.
+            // First, because the cluster may not answer a host that has released its sessions.
             lane.check_kept()?;
             let at = match *cursor {
                 Some(at) => at,
@@ -76,7 +76,7 @@ impl NatsInner {
             let begins = first == 1 || matches!(commit.expected, Expected::ForkOf(_));
             let (actual, limit) = (commit.encoded_len() as u64, self.cluster.payload_max() as u64 / 2);
             if begins && actual > limit {
-                // The list of sessions has its first event.
+                // The list of sessions contains its first event.
                 let what = "bytes in the first commit of a session on a cluster";
                 return Err(CommitError::TooLarge { what, actual, limit }.into());
             }
@@ -101,8 +101,8 @@ impl NatsInner {
         }
     }
 
-    /// Sends a message that is to be the first after a position. An attempt that was not answered needs no id of the
-    /// message's: the next one finds the session extended.
+    /// Sends a message that must be the first after a position. Retries need no message id: if an unanswered attempt
+    /// succeeded, the next one finds the session extended.
     async fn send(&self, session: SessionId, at: u64, payload: Bytes) -> Result<Sent> {
         let subject = self.cluster.subject(session);
         let attempt = || async {
@@ -116,11 +116,11 @@ impl NatsInner {
                 Ok(sent) => Ok(Some(Sent::At(sent.sequence))),
                 Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => Ok(Some(Sent::Overtaken)),
                 Err(error) if error.kind() == PublishErrorKind::MaxPayloadExceeded => {
-                    Err(self.cluster.failed(format!("refused a commit: {error}")))
+                    Err(self.cluster.failed(format!("rejected a commit: {error}")))
                 }
-                // No leader yet, or no answer: it may be recorded or not.
+                // No leader yet, or no answer: it may or may not be recorded.
                 Err(error) => {
-                    tracing::debug!(%error, "a commit is sent again");
+                    tracing::debug!(%error, "retrying to send a commit");
                     Ok(None)
                 }
             }
@@ -128,7 +128,7 @@ impl NatsInner {
         self.waiting.until_settled("record a commit", attempt).await
     }
 
-    /// Ends a session on the cluster, and here.
+    /// Removes a session on the cluster, and locally.
     pub(super) async fn end(&self, lane: &Lane) -> Result<()> {
         let mut cursor = lane.cursor.lock().await;
         loop {
@@ -144,7 +144,7 @@ impl NatsInner {
                     self.forget_snapshot(lane.session).await;
                     return self.listed(|| self.catalogue.remove(lane.session)).await;
                 }
-                // An earlier attempt may have ended it.
+                // An unanswered attempt may have removed it.
                 Sent::Overtaken => {
                     self.catch_up(lane, &mut cursor).await?;
                     if let Err(StoreError::NoSession(_)) = self.local.head(lane.session) {
@@ -155,13 +155,13 @@ impl NatsInner {
         }
     }
 
-    /// Changes the list of sessions, which may have no leader yet.
+    /// Changes the list of sessions; retries while it has no leader.
     async fn listed<F: Future<Output = Result<()>>>(&self, change: impl Fn() -> F) -> Result<()> {
         let attempt = || async {
             match change().await {
                 Ok(()) => Ok(Some(())),
                 Err(StoreError::Cluster { what, .. }) => {
-                    tracing::debug!(what, "the list of sessions is changed again");
+                    tracing::debug!(what, "retrying to change the list of sessions");
                     Ok(None)
                 }
                 Err(error) => Err(error),
@@ -186,7 +186,7 @@ impl NatsInner {
         Ok(())
     }
 
-    /// Returns a message that is no longer than one may be. What is longer is kept as a content.
+    /// Returns a message of allowed length; stores a longer commit as a content.
     async fn fitting(&self, message: SessionMessage) -> Result<SessionMessage> {
         let SessionMessage::Commit { fork, encoded } = message else { return Ok(message) };
         if encoded.len() + 64 <= self.cluster.payload_max() {

@@ -1,4 +1,4 @@
-//! Snapshots on the cluster: a host begins its copy of a long session with one, and reads the events behind it.
+//! Snapshots on the cluster: a host starts its copy of a long session at a snapshot, and reads the events after it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,23 +14,23 @@ use crate::engine::store::local::late::LateStart;
 use crate::engine::store::{EventStore, Result, Snapshot, StoreError};
 use crate::engine::{Digest, Seq, SessionId};
 
-/// Bytes of a snapshot for each event since the last one.
+/// Bytes of a snapshot for each event until the next snapshot.
 const BYTES_PER_EVENT: u64 = 100;
-/// Time to read one, after which the whole history is read, and for those to end that are under way.
+/// Time limit to read a snapshot before falling back to the whole history, and to finish uploads in flight.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Events that are read of the past of a session at once.
+/// Events per step when reading the past of a session.
 const PAST_AT_ONCE: u64 = 4096;
 
-/// A session at a snapshot.
+/// A session's start at a snapshot.
 struct ClusterSnapshot {
-    /// A position in the stream: what is up to there is in the snapshot, and more may be.
+    /// A stream position: the snapshot includes everything up to it, and perhaps more.
     at: u64,
     start: LateStart,
     snapshot: Snapshot,
 }
 
 impl ClusterSnapshot {
-    /// Encodes the digest of what follows, the position, the length of the start, the start, and the snapshot.
+    /// Encodes the digest of the rest, the position, the length of the start, the start, and the snapshot.
     fn encode(&self) -> Result<Vec<u8>> {
         let mut bytes = self.at.to_le_bytes().to_vec();
         let start = self.start.encode()?;
@@ -52,18 +52,18 @@ impl ClusterSnapshot {
 }
 
 impl NatsInner {
-    /// Keeps a snapshot on the cluster if enough has happened in its session since the last one.
+    /// Uploads a snapshot to the cluster, if its session has grown enough since the last one.
     pub(super) async fn offer(self: Arc<Self>, snapshot: Snapshot) {
         let (session, seq) = (snapshot.session, snapshot.seq);
         let lane = self.lane(session);
-        // One at a time.
+        // One upload at a time.
         let Ok(mut due) = lane.snapshot_due.try_lock() else { return };
         if seq < self.snapshot_every.max(*due) || !lane.is_ours() {
             return;
         }
         match self.put_start(&lane, snapshot).await {
             Ok(bytes) => *due = self.next_due(seq, bytes),
-            Err(why) => tracing::debug!(why, %session, seq, "a snapshot is not kept on the cluster"),
+            Err(why) => tracing::debug!(why, %session, seq, "failed to upload a snapshot to the cluster"),
         }
     }
 
@@ -71,7 +71,7 @@ impl NatsInner {
         seq + self.snapshot_every.max(bytes / BYTES_PER_EVENT)
     }
 
-    /// Waits for those that are under way.
+    /// Waits for uploads in flight.
     pub(super) async fn end_offers(&self) {
         let all = async {
             for lane in self.lanes() {
@@ -87,31 +87,31 @@ impl NatsInner {
             let _cursor = lane.cursor.lock().await;
             self.local.start_at(session, snapshot.seq).map_err(|error| error.to_string())?
         };
-        let at = lane.place_of(snapshot.seq).ok_or("its place in the stream is not known")?;
+        let at = lane.place_of(snapshot.seq).ok_or("its stream position is unknown")?;
         let value = ClusterSnapshot { at, start, snapshot }.encode().map_err(|error| error.to_string())?;
         let put = self.snapshots.put(session.to_string().as_str(), &mut &value[..]).await;
         put.map_err(|error| error.to_string())?;
         Ok(value.len() as u64)
     }
 
-    /// Begins the copy of a session with the snapshot that the cluster has of it, if it has one. What goes wrong with it
-    /// is no loss: the events suffice.
+    /// Starts the copy of a session at the cluster's snapshot, if there is one. Errors are harmless, because the events
+    /// suffice.
     pub(super) async fn begin_late(&self, lane: &Lane, cursor: &mut Option<u64>) {
         match timeout(PATIENCE, self.begin_at_snapshot(lane)).await {
             Ok(Ok(Some(at))) => *cursor = Some(at),
             Ok(Ok(None)) => {}
-            outcome => tracing::debug!(?outcome, session = %lane.session, "the whole history is read"),
+            outcome => tracing::debug!(?outcome, session = %lane.session, "reading the whole history"),
         }
     }
 
     async fn begin_at_snapshot(&self, lane: &Lane) -> Result<Option<u64>, String> {
         let Some(value) = self.object(lane.session).await? else { return Ok(None) };
-        let found = ClusterSnapshot::decode(lane.session, &value).ok_or("the snapshot makes no sense")?;
+        let found = ClusterSnapshot::decode(lane.session, &value).ok_or("the snapshot is invalid")?;
         let (ClusterSnapshot { at, start, snapshot }, bytes) = (found, value.len() as u64);
         if !self.local.begin_late(start).map_err(|error| error.to_string())? {
             return Ok(None);
         }
-        // What was read of its past went with a copy that was removed.
+        // An earlier lane of its past belongs to a removed copy.
         lock(&self.pasts).remove(&lane.session);
         if let Ok(mut due) = lane.snapshot_due.try_lock() {
             *due = self.next_due(snapshot.seq, bytes);
@@ -120,8 +120,8 @@ impl NatsInner {
         Ok(Some(at))
     }
 
-    /// Reads the object of a session; none if there is none. The library would make a consumer for it, of which a stream has
-    /// 1,000 at most.
+    /// Reads the object of a session. `None` if it does not exist. The library would create a consumer for it, and a
+    /// stream has 1,000 consumers at most.
     async fn object(&self, session: SessionId) -> Result<Option<Vec<u8>>, String> {
         let info = match self.snapshots.info(session.to_string()).await {
             Ok(info) if !info.deleted => info,
@@ -132,13 +132,13 @@ impl NatsInner {
         let (mut value, mut from) = (Vec::new(), 1);
         while value.len() < info.size {
             let batch = self.cluster.messages_from(&stream, &parts, from).await?;
-            from = batch.last().ok_or("a part of the snapshot is not there")?.0 + 1;
+            from = batch.last().ok_or("a part of the snapshot is missing")?.0 + 1;
             batch.iter().for_each(|(_, part)| value.extend_from_slice(&part.payload));
         }
         Ok(Some(value))
     }
 
-    /// Makes sure that the local copy has an event, also of a session that it began late.
+    /// Ensures that the local copy has an event, even if it started the session late.
     pub(super) async fn fill(&self, session: SessionId, seq: Seq) -> Result<()> {
         while let Err(StoreError::NotHere { session: late, until }) = self.local.read(session, seq, seq, 1) {
             let past = self.past_lane(late);
@@ -148,10 +148,10 @@ impl NatsInner {
         Ok(())
     }
 
-    /// Forgets the snapshot of a session that is removed.
+    /// Deletes the snapshot of a removed session.
     pub(super) async fn forget_snapshot(&self, session: SessionId) {
         if let Err(error) = self.snapshots.delete(session.to_string()).await {
-            tracing::debug!(%error, %session, "no snapshot is removed from the cluster");
+            tracing::debug!(%error, %session, "failed to delete a snapshot from the cluster");
         }
     }
 }

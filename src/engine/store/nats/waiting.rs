@@ -1,4 +1,4 @@
-//! Waiting for a cluster that has no leader, or can't be reached.
+//! Waiting for a cluster that has no leader or can't be reached.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use crate::engine::store::Result;
 
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Time without an answer after which another server is tried: this one may be cut off from the others. An election takes
-/// less.
+/// Time without an answer before trying another server, because this one may be cut off from the others. Longer than an
+/// election.
 const SAME_SERVER: Duration = Duration::from_secs(8);
 
-/// Waits of a store for its cluster: the longest, and the one that goes on.
+/// The waits of a store for its cluster.
 pub(super) struct Waiting {
     patience: Duration,
     cluster: Cluster,
     since: Mutex<Option<(Instant, u32)>>,
-    /// The moment at which the last server was left.
+    /// The time of the last switch to another server.
     left: Mutex<Instant>,
 }
 
@@ -29,8 +29,8 @@ impl Waiting {
         Self { patience, cluster, since: Mutex::default(), left: Mutex::new(Instant::now()) }
     }
 
-    /// Repeats something until its outcome is known; the attempt says none while it is not. Fails once that takes longer
-    /// than the store waits.
+    /// Repeats an attempt until its outcome is known; it returns `None` to be repeated. Fails once that exceeds the
+    /// store's patience.
     pub(super) async fn until_settled<T, F>(&self, what: &str, mut attempt: impl FnMut() -> F) -> Result<T>
     where
         F: Future<Output = Result<Option<T>>>,
@@ -45,8 +45,8 @@ impl Waiting {
             counted.get_or_insert_with(|| WaitingCount::of(self, begun));
             if begun.elapsed() >= self.patience {
                 let seconds = self.patience.as_secs();
-                let reach = if self.cluster.is_connected() { "has had no leader" } else { "could not be reached" };
-                return Err(self.cluster.failed(format!("{reach} for {seconds} s, so it could not {what}")));
+                let reach = if self.cluster.is_connected() { "has had no leader" } else { "was unreachable" };
+                return Err(self.cluster.failed(format!("{reach} for {seconds} s and could not {what}")));
             }
             self.leave_server(begun.elapsed()).await;
             tokio::time::sleep(pause).await;
@@ -54,7 +54,7 @@ impl Waiting {
         }
     }
 
-    /// Connects to another server if this one has not answered for long.
+    /// Connects to another server if the current one has not answered for long.
     pub(super) async fn leave_server(&self, silence: Duration) {
         let is_due = {
             let mut left = lock(&self.left);
@@ -63,18 +63,18 @@ impl Waiting {
             is_due
         };
         if is_due {
-            tracing::info!("another server of the cluster is tried");
+            tracing::info!("trying another server of the cluster");
             self.cluster.reconnect().await;
         }
     }
 
-    /// Returns the time for which something has been waited for; none where nothing is.
+    /// Returns the duration of the longest current wait. `None` if nothing waits.
     pub(super) fn waited(&self) -> Option<Duration> {
         lock(&self.since).map(|(since, _)| since.elapsed())
     }
 }
 
-/// A wait that goes on, until it is dropped.
+/// A wait in progress, until it is dropped.
 struct WaitingCount<'a>(&'a Waiting);
 
 impl<'a> WaitingCount<'a> {

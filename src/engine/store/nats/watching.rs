@@ -1,4 +1,4 @@
-//! Following what others record.
+//! Following the commits of other hosts.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -15,15 +15,15 @@ use crate::engine::lock::lock;
 use crate::engine::store::EventStore;
 
 const PAUSE: Duration = Duration::from_secs(1);
-/// Time between two looks at who follows what here. Until then a follower reads from time to time.
+/// Time between two checks for local followers. Until then, a new follower polls.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
-/// Sessions that are followed one by one: a server compares the subject of each with those of all others.
+/// Maximum sessions to follow by subject, because a server compares each subject with all others.
 const SUBJECTS_MAX: usize = 500;
-/// Time between two tellings of sessions' ends, and their number: 10,000 hosts keep half a stream busy with that.
+/// Time between two publications of heads, and their number: 10,000 hosts keep half a stream busy with that.
 const TELL_EVERY: Duration = Duration::from_secs(5);
 const TOLD_AT_ONCE: usize = 5;
 
-/// Follows the sessions that somebody here follows and others may extend.
+/// Follows the sessions with local followers that other hosts may extend.
 pub(super) async fn follow(store: Weak<NatsInner>) {
     loop {
         let Some(inner) = store.upgrade() else { return };
@@ -37,8 +37,8 @@ pub(super) async fn follow(store: Weak<NatsInner>) {
     }
 }
 
-/// Adds what comes of some sessions to the local copy, until more are to be followed. Returns none if the cluster does
-/// not tell any more.
+/// Adds new commits of some sessions to the local copy, until other sessions need to be followed. Returns `None` if the
+/// subscription fails.
 async fn follow_these(store: &Weak<NatsInner>, inner: Arc<NatsInner>, followed: &BTreeSet<SessionId>) -> Option<()> {
     let filter_subjects = if followed.len() > SUBJECTS_MAX {
         vec![format!("{}.s.*", inner.cluster.name())]
@@ -52,7 +52,7 @@ async fn follow_these(store: &Weak<NatsInner>, inner: Arc<NatsInner>, followed: 
         ..OrderedConfig::default()
     };
     let mut messages = inner.cluster.stream.create_consumer(config).await.ok()?.messages().await.ok()?;
-    // What was recorded before.
+    // Commits from before the subscription.
     for session in followed {
         tokio::spawn(catch_up(Arc::clone(&inner), inner.lane(*session)));
     }
@@ -78,7 +78,7 @@ async fn follow_these(store: &Weak<NatsInner>, inner: Arc<NatsInner>, followed: 
 }
 
 impl NatsInner {
-    /// Returns the sessions with a follower here, without those that only this host extends.
+    /// Returns the sessions with local followers, except those that only this host extends.
     fn followed(&self) -> BTreeSet<SessionId> {
         let mut followed = self.local.bus().followed();
         if !followed.is_empty() {
@@ -96,11 +96,11 @@ async fn catch_up(inner: Arc<NatsInner>, lane: Arc<Lane>) {
         return;
     }
     if let Err(error) = inner.catch_up(&lane, &mut cursor).await {
-        tracing::warn!(%error, "what others record is not followed");
+        tracing::warn!(%error, "failed to follow another host's commits");
     }
 }
 
-/// Tells the ends of the sessions that this process extends, from time to time.
+/// Publishes the heads of the sessions that this process extends, periodically.
 pub(super) async fn tell_moved(store: Weak<NatsInner>) {
     loop {
         sleep(TELL_EVERY).await;

@@ -1,4 +1,4 @@
-//! OwnerConnections to the owner, over which questions are asked.
+//! Connections to the owner, for requests.
 
 use std::io::{self, BufReader, ErrorKind};
 use std::net::Shutdown;
@@ -20,7 +20,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 pub(super) struct OwnerConnections {
     directory: PathBuf,
     idle: Mutex<Vec<UnixStream>>,
-    /// Stream of the owner's announcements; shut down when this is dropped.
+    /// The stream of the owner's notifications; shut down when this is dropped.
     watch: Option<UnixStream>,
 }
 
@@ -36,7 +36,7 @@ impl OwnerConnections {
             Err(Unreached::Nobody) => return Ok(None),
             Err(Unreached::Refused(error)) => return Err(error),
         };
-        // Without it subscribers look by themselves, a little later.
+        // Without it, subscribers poll, a little later.
         let watch = begin_watching(directory, Arc::downgrade(bus));
         Ok(Some(Self { directory: directory.to_owned(), idle: Mutex::new(vec![stream]), watch }))
     }
@@ -53,7 +53,7 @@ impl OwnerConnections {
         };
         let asked = stream.set_read_timeout(Some(SILENCE)).and_then(|()| exchange(&stream, request));
         let answer = asked.map_err(|error| match error.kind() {
-            // It was not sent.
+            // The request was not sent.
             ErrorKind::InvalidInput => AskError::Told(StoreError::io("send to", &self.directory)(error)),
             ErrorKind::WouldBlock | ErrorKind::TimedOut => AskError::Told(silent()),
             _ => AskError::Gone,
@@ -72,12 +72,12 @@ impl OwnerConnections {
 
 fn silent() -> StoreError {
     let message = format!("it has not answered for {} seconds", SILENCE.as_secs());
-    StoreError::Elsewhere { message, hint: Some("it may be stopped; `foldspace status` tells its process".to_owned()) }
+    StoreError::Elsewhere { message, hint: Some("it may be stopped; `foldspace status` shows its process".to_owned()) }
 }
 
 fn exchange(stream: &UnixStream, request: &StoreRequest) -> io::Result<Message<StoreReply>> {
     wire::write(&mut &*stream, request, &[])?;
-    // One answer to one question: what is read is all that there is.
+    // One answer per request: the reader can't buffer bytes of a later answer.
     wire::read(&mut BufReader::with_capacity(16 << 10, stream))?.ok_or_else(|| ErrorKind::UnexpectedEof.into())
 }
 
@@ -87,7 +87,7 @@ fn begin_watching(directory: &Path, bus: Weak<Bus>) -> Option<UnixStream> {
     let thread = std::thread::Builder::new().name("foldspace-watch".to_owned());
     let watching = thread.spawn(move || {
         if let Err(error) = watch(&stream, &bus) {
-            tracing::debug!(%error, "the owner of the store tells no more what moves");
+            tracing::debug!(%error, "lost the notifications of the store's owner");
         }
     });
     watching.is_ok().then_some(ours)

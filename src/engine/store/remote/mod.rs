@@ -1,4 +1,4 @@
-//! A store through the process that owns it.
+//! Access to a store through its owner process.
 
 mod connection;
 mod server;
@@ -27,14 +27,14 @@ pub use server::StoreServer;
 use submissions::Submissions;
 use wire::{Message, StoreReply, StoreRequest};
 
-/// A store through the process that owns it and [serves](StoreServer) it on a unix socket in its directory, for
+/// A client of a store's owner process, which [serves](StoreServer) the store on a unix socket in its directory, for
 /// processes of the same user.
 ///
-/// It guarantees what an [`EventStore`] does, and:
-/// - Commits are pipelined: a [`Pending`] knows its positions when it is durable. Many threads may wait at once.
-/// - When the owner ends, what was not acknowledged has an unknown outcome, and commits are refused. Reading goes on,
-///   from the files, unless they are a copy of a store that several hosts share.
-/// - A workspace is opened by the owner only: sessions of this store record, and run no tools.
+/// It guarantees everything that an [`EventStore`] does, and:
+/// - Commits are pipelined: a [`Pending`] knows its positions once it is durable. Many threads may wait at once.
+/// - When the owner ends, unacknowledged commits have an unknown outcome, and new commits are refused. Reads continue
+///   from the files, unless these are a copy of a store that several hosts share.
+/// - Only the owner opens workspaces: sessions of this store can record, but run no tools.
 pub struct RemoteStore {
     directory: PathBuf,
     connections: OwnerConnections,
@@ -45,8 +45,8 @@ pub struct RemoteStore {
 }
 
 impl RemoteStore {
-    /// Connects to the owner of the store in a directory; none if nobody serves it. Fails with [`StoreError::Foreign`]:
-    /// another user or another version of the program serves it.
+    /// Connects to the owner of the store in a directory. `None` if no process serves it. Fails with
+    /// [`StoreError::Foreign`] if another user or another version of the program serves it.
     pub fn connect(directory: impl AsRef<Path>) -> Result<Option<Self>> {
         let directory = directory.as_ref();
         let bus = Arc::default();
@@ -60,14 +60,14 @@ impl RemoteStore {
             return Ok(files);
         }
         if is_copy(&self.directory) {
-            let message = "it has ended, and the directory is only a copy of the store".to_owned();
-            return Err(StoreError::Elsewhere { message, hint: Some("do it again".to_owned()) });
+            let message = "it ended, and the directory is only a copy of the store".to_owned();
+            return Err(StoreError::Elsewhere { message, hint: Some("retry".to_owned()) });
         }
         let opened = LocalStore::open_reading(&self.directory)?;
         Ok(self.files.get_or_init(|| opened))
     }
 
-    /// Asks the owner, or the files once it is gone.
+    /// Asks the owner; once it is gone, reads the files.
     fn ask<T>(
         &self,
         request: &StoreRequest,
@@ -85,14 +85,14 @@ impl RemoteStore {
     }
 }
 
-/// Tells whether a directory has only what its owner needed of a shared store.
+/// Returns true if a directory is only a host's copy of a shared store.
 fn is_copy(directory: &Path) -> bool {
     std::fs::exists(directory.join(COPY_FILE)).unwrap_or_default()
 }
 
 fn odd_answer() -> StoreError {
     let message = "invalid answer".to_owned();
-    StoreError::Elsewhere { message, hint: Some("end the process that owns the store, and try again".to_owned()) }
+    StoreError::Elsewhere { message, hint: Some("stop the process that owns the store, and retry".to_owned()) }
 }
 
 fn entries(message: Message<StoreReply>) -> Option<Vec<SessionEntry>> {
@@ -161,7 +161,7 @@ impl EventStore for RemoteStore {
     fn read_ahead(&self, digests: &[Digest]) {
         let request = StoreRequest::ReadAhead(digests.iter().map(|digest| *digest.as_bytes()).collect());
         if let Err(error) = self.ask(&request, done, |_| Ok(())) {
-            tracing::debug!(%error, "contents are read one by one");
+            tracing::debug!(%error, "failed to prefetch contents; reading them one by one");
         }
     }
 
@@ -175,12 +175,12 @@ impl EventStore for RemoteStore {
         self.ask(&request, snapshot, |files| files.snapshot(session, seq))
     }
 
-    /// Returns none: the owner keeps them.
+    /// Returns an empty list: the owner manages snapshots.
     fn snapshots(&self, _: SessionId) -> Result<Vec<Seq>> {
         Ok(Vec::new())
     }
 
-    /// Stores nothing: the owner takes snapshots of what it records.
+    /// Stores nothing: the owner takes snapshots.
     fn put_snapshot(&self, _: &Snapshot) -> Result<u64> {
         Ok(0)
     }

@@ -1,4 +1,4 @@
-//! The owner's side: a thread for each connection.
+//! The owner's side: one thread per connection.
 
 use std::io::{self, BufReader, BufWriter, Write};
 use std::net::Shutdown;
@@ -27,13 +27,13 @@ use crate::engine::store::{Pending, READ_MAX, Result, SessionEntry, StoreError};
 /// Maximum connections, a fraction of the usual limit of open files.
 const CONNECTIONS_MAX: usize = 256;
 const STALL: Duration = Duration::from_secs(10);
-/// Interval of messages to watchers, possibly empty, to detect closed ones.
+/// Interval of messages to watchers, possibly empty, to detect closed connections.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_millis(200);
-/// Commits of a connection that wait for the disk.
+/// Maximum commits of a connection that wait for the disk.
 const WAITING_MAX: usize = 1024;
 
-/// Serves a store to other processes of the same user, until it is dropped: see
+/// Serves a store to other processes of the same user until it is dropped. See
 /// [`RemoteStore`](super::RemoteStore).
 ///
 /// ```
@@ -58,13 +58,13 @@ pub struct StoreServer {
 struct ServerInner {
     sessions: Sessions,
     is_ending: AtomicBool,
-    /// Number of connections over which commits may come.
+    /// Number of connections for commits.
     writers: AtomicUsize,
     open: Mutex<Vec<(Arc<UnixStream>, JoinHandle<()>)>>,
 }
 
 impl StoreServer {
-    /// Serves the store of these sessions, which this process owns, in its directory. Fails with [`StoreError::Io`].
+    /// Serves the store of the sessions, which this process owns, in its directory. Fails with [`StoreError::Io`].
     pub fn start(sessions: &Sessions, directory: &Path) -> Result<Self> {
         let path = socket::path_in(directory);
         let failed = || StoreError::io("serve the store at", &path);
@@ -81,7 +81,7 @@ impl StoreServer {
         Ok(Self { path, listener, shared, accepting: Some(accepting) })
     }
 
-    /// Returns true if another process may record something.
+    /// Returns true if another process may submit commits.
     pub fn has_writers(&self) -> bool {
         self.shared.writers.load(Ordering::Acquire) > 0
     }
@@ -93,12 +93,12 @@ impl StoreServer {
 }
 
 impl Drop for StoreServer {
-    /// Ends it after answering pending requests.
+    /// Stops the server after answering pending requests.
     fn drop(&mut self) {
         self.shared.is_ending.store(true, Ordering::Release);
-        // It wakes the thread that accepts.
+        // Wakes the accepting thread.
         if let Err(error) = rustix::net::shutdown(self.listener.as_fd(), rustix::net::Shutdown::Both) {
-            tracing::debug!(%error, "the store's socket could not be shut");
+            tracing::debug!(%error, "failed to shut down the store's socket");
         }
         drop(self.accepting.take().map(JoinHandle::join));
         let open = std::mem::take(&mut *lock(&self.shared.open));
@@ -109,7 +109,7 @@ impl Drop for StoreServer {
             drop(thread.join());
         }
         if let Err(error) = socket::remove(&self.path) {
-            tracing::debug!(%error, "the store's socket is left");
+            tracing::debug!(%error, "failed to remove the store's socket");
         }
     }
 }
@@ -122,7 +122,7 @@ fn accept(listener: &UnixListener, server: &Arc<ServerInner>) {
             Ok((stream, _)) => Arc::new(stream),
             Err(_) if server.is_ending.load(Ordering::Acquire) => return,
             Err(error) => {
-                tracing::warn!(%error, "could not accept a connection to the store");
+                tracing::warn!(%error, "failed to accept a connection to the store");
                 std::thread::sleep(PATIENCE);
                 continue;
             }
@@ -130,7 +130,7 @@ fn accept(listener: &UnixListener, server: &Arc<ServerInner>) {
         let mut open = lock(&server.open);
         open.retain(|(_, thread)| !thread.is_finished());
         if open.len() >= CONNECTIONS_MAX {
-            tracing::warn!("{CONNECTIONS_MAX} connections to the store are open; one more is refused");
+            tracing::warn!("refused a connection to the store: {CONNECTIONS_MAX} are open");
             continue;
         }
         let (served, answering) = (Arc::clone(&stream), Arc::clone(server));
@@ -143,12 +143,12 @@ fn accept(listener: &UnixListener, server: &Arc<ServerInner>) {
         });
         match thread {
             Ok(thread) => open.push((stream, thread)),
-            Err(error) => tracing::warn!(%error, "a connection to the store can't be served"),
+            Err(error) => tracing::warn!(%error, "failed to serve a connection to the store"),
         }
     }
 }
 
-/// Shuts a connection down when its thread ends, also by a panic.
+/// Shuts a connection down when its thread ends, even by a panic.
 struct Shut<'a>(&'a UnixStream);
 
 impl Drop for Shut<'_> {
@@ -160,13 +160,13 @@ impl Drop for Shut<'_> {
 impl ServerInner {
     fn serve(&self, stream: &UnixStream) -> io::Result<()> {
         if let Some(user) = socket::stranger(stream)? {
-            tracing::warn!(user, "another user wanted to use the store, and was refused");
+            tracing::warn!(user, "refused a connection of another user to the store");
             return Ok(());
         }
         if !socket::greet(stream)? {
             return Ok(());
         }
-        // A client that does not read must not keep the owner from ending.
+        // A client that does not read must not keep the owner from stopping.
         stream.set_write_timeout(Some(STALL))?;
         let mut reader = BufReader::with_capacity(64 << 10, stream);
         while let Some(Message { head, .. }) = wire::read::<StoreRequest>(&mut reader)? {
@@ -197,7 +197,7 @@ impl ServerInner {
         Ok(())
     }
 
-    /// Records commits as they come, while another thread answers those that are durable.
+    /// Records commits as they arrive, while another thread answers the durable ones.
     fn take_submissions(&self, stream: &UnixStream, mut reader: BufReader<&UnixStream>) -> io::Result<()> {
         let may_write = check_writer(stream);
         self.writers.fetch_add(1, Ordering::AcqRel);
@@ -206,8 +206,8 @@ impl ServerInner {
             let answering = std::thread::Builder::new().name("foldspace-answer".to_owned());
             answering.spawn_scoped(scope, move || {
                 if let Err(error) = answer_in_order(stream, &waiting) {
-                    tracing::debug!(%error, "commits of another process were not answered");
-                    // The other process waits for them. The end of the connection tells it.
+                    tracing::debug!(%error, "failed to answer the commits of another process");
+                    // The other process is waiting; closing the connection notifies it.
                     drop(stream.shutdown(Shutdown::Both));
                 }
             })?;
@@ -277,7 +277,7 @@ impl ServerInner {
     }
 }
 
-/// Answers commits in their order: all that wait at once, when the last of them is durable.
+/// Answers commits in order; flushes all waiting commits together, once the last is durable.
 fn answer_in_order(stream: &UnixStream, waiting: &Receiver<Result<Pending>>) -> io::Result<()> {
     let mut out = BufWriter::new(stream);
     while let Ok(first) = waiting.recv() {
@@ -298,7 +298,7 @@ fn send(to: &mut impl Write, answer: Result<(StoreReply, Bytes)>) -> io::Result<
     let failed = |error: &StoreError| (StoreReply::Failed(WireError::of(error)), Bytes::new());
     let (head, tail) = answer.unwrap_or_else(|error| failed(&error));
     match wire::write(to, &head, &[&tail]) {
-        // It is too long, and nothing of it was sent.
+        // The answer is too long, and nothing was sent.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
             wire::write(to, &failed(&StoreError::Elsewhere { message: error.to_string(), hint: None }).0, &[])
         }
@@ -313,9 +313,9 @@ fn told(error: SessionError) -> StoreError {
     }
 }
 
-/// Refuses commits from another sandbox: an event may say in which directory of the host a session works.
+/// Refuses commits from another sandbox, because an event may name the host directory that a session works in.
 fn check_writer(stream: &UnixStream) -> std::result::Result<(), String> {
-    let what = "a client in another sandbox than the store's owner can only read";
+    let what = "a client outside of the store owner's sandbox can only read";
     peer::check_sandbox(stream).map_err(|why| format!("{what}: {why}"))
 }
 
@@ -324,5 +324,5 @@ fn refused(message: &str) -> StoreError {
 }
 
 fn nonsense() -> StoreError {
-    StoreError::Elsewhere { message: "invalid request of another process".to_owned(), hint: None }
+    StoreError::Elsewhere { message: "invalid request from another process".to_owned(), hint: None }
 }

@@ -20,7 +20,7 @@ pub(super) fn path_in(directory: &Path) -> PathBuf {
     directory.join(NAME)
 }
 
-/// Short path of an entry of a directory: a socket's address has little room.
+/// A short path of an entry of a directory, because a socket address has little room.
 struct ShortPath {
     directory: OwnedFd,
     name: String,
@@ -37,24 +37,24 @@ impl ShortPath {
     }
 }
 
-/// Listens on the socket of a store that the caller owns; removes that of an earlier owner.
+/// Listens on the socket of a store that the caller owns; replaces an earlier owner's socket.
 pub(super) fn listen(directory: &Path) -> io::Result<UnixListener> {
     let begun = format!("{NAME}.{}", std::process::id());
     let short = ShortPath::new(directory, &begun)?;
     remove(&directory.join(&begun))?;
     let listener = UnixListener::bind(short.path())?;
-    // Nobody finds it before only its owner may use it.
+    // Rename it only now, so that no process finds it before its mode is set.
     std::fs::set_permissions(directory.join(&begun), PermissionsExt::from_mode(0o600))?;
     rename(&directory.join(&begun), &path_in(directory))?;
     Ok(listener)
 }
 
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+#[expect(clippy::disallowed_methods, reason = "the store accesses files directly")]
 fn rename(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::rename(from, to)
 }
 
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+#[expect(clippy::disallowed_methods, reason = "the store accesses files directly")]
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -74,23 +74,23 @@ pub(super) fn connect(directory: &Path) -> Result<UnixStream, Unreached> {
     let foreign = |what: String| Unreached::Refused(StoreError::Foreign { path: path.clone(), what });
     match stranger(&stream) {
         Ok(None) => {}
-        Ok(Some(user)) => return Err(foreign(format!("user {user} is at the other end, not you"))),
+        Ok(Some(user)) => return Err(foreign(format!("user {user} serves it"))),
         Err(_) => return Err(Unreached::Nobody),
     }
     match greet(&stream) {
         Ok(true) => Ok(stream),
-        Ok(false) => Err(foreign("another version of foldspace holds the store".to_owned())),
+        Ok(false) => Err(foreign("another version of foldspace serves it".to_owned())),
         Err(_) => Err(Unreached::Nobody),
     }
 }
 
-/// Returns the user at the other end if it is another one.
+/// Returns the user at the other end, if it is not this process's user.
 pub(super) fn stranger(stream: &UnixStream) -> io::Result<Option<u32>> {
     let user = peer::credentials(stream)?.uid();
     Ok((user != rustix::process::geteuid().as_raw()).then_some(user))
 }
 
-/// Exchanges greetings; true if the other end has the same version.
+/// Exchanges greetings. Returns true if the other end has the same version.
 pub(super) fn greet(mut stream: &UnixStream) -> io::Result<bool> {
     stream.set_read_timeout(Some(GREETING))?;
     stream.write_all(&HELLO)?;

@@ -1,4 +1,4 @@
-//! Commits on their way through the owner: sent one after the other, answered when they are durable.
+//! Commits through the owner: sent one after the other, answered when they are durable.
 
 use std::io::{self, BufReader};
 use std::net::Shutdown;
@@ -15,13 +15,13 @@ use crate::engine::store::pending::{ExpectedAnswers, Ticket};
 use crate::engine::store::{Committed, Pending, Result, StoreError};
 
 fn gone() -> StoreError {
-    StoreError::Poisoned("the process that owned the store is gone".to_owned())
+    StoreError::Poisoned("the process that owned the store ended".to_owned())
 }
 
-/// The connection that takes commits.
+/// The connection for commits.
 pub(super) struct Submissions {
     stream: UnixStream,
-    /// Held while a commit is sent, so that answers come in the order of `waiting`.
+    /// Locked while a commit is sent, so that answers arrive in the order of `waiting`.
     sending: Mutex<()>,
     waiting: Arc<ExpectedAnswers>,
 }
@@ -40,7 +40,7 @@ impl Submissions {
         let thread = std::thread::Builder::new().name("foldspace-answers".to_owned());
         let reading = move || {
             if let Err(error) = hear(&reading, &told) {
-                tracing::debug!(%error, "the owner of the store answers no more");
+                tracing::debug!(%error, "lost the connection to the store's owner");
             }
             told.give_up(&StoreError::Unsettled);
         };
@@ -56,20 +56,20 @@ impl Submissions {
         let answer = self.waiting.expect().ok_or_else(gone)?;
         if let Err(error) = wire::write(&mut &self.stream, &StoreRequest::Submit(head), &tail) {
             if error.kind() == io::ErrorKind::InvalidInput {
-                // It is too long, and nothing of it was sent.
+                // The message is too long, and nothing was sent.
                 self.waiting.expect_less();
                 return Err(StoreError::Elsewhere { message: error.to_string(), hint: None });
             }
-            // The thread that hears ends then, and tells it.
+            // Ends the reading thread, which fails the outstanding answers.
             drop(self.stream.shutdown(Shutdown::Both));
         }
         Ok(Pending { ticket: Ticket::Answered(answer) })
     }
 
-    /// Waits until all that was submitted is answered.
+    /// Waits until all submitted commits are answered.
     pub(super) fn answered(&self) -> Result<()> {
         let last = self.waiting.last();
-        // Each outcome is told to who submitted it.
+        // The submitter of each commit gets its outcome.
         match last.map(|last| last.wait()) {
             Some(Err(error @ StoreError::Unsettled)) => Err(error),
             _ => Ok(()),
@@ -86,7 +86,7 @@ fn hear(stream: &UnixStream, waiting: &ExpectedAnswers) -> io::Result<()> {
             _ => Err(odd_answer()),
         };
         waiting.tell(outcome).ok_or(io::ErrorKind::InvalidData)?;
-        // Of many that come together, all are told at once.
+        // Wake waiters once for answers that arrive together.
         if reader.buffer().is_empty() {
             waiting.wake();
         }
@@ -95,7 +95,7 @@ fn hear(stream: &UnixStream, waiting: &ExpectedAnswers) -> io::Result<()> {
 }
 
 impl Drop for Submissions {
-    /// Ends the sending; the owner records all that was sent before it sees the end.
+    /// Stops sending; the owner records everything sent before.
     fn drop(&mut self) {
         drop(self.stream.shutdown(Shutdown::Write));
     }

@@ -11,7 +11,7 @@ use crate::engine::session::snapshot::SnapshotPolicy;
 use crate::engine::store::LocalStoreOptions;
 use crate::engine::subscription::{Filter, Subscription};
 
-/// The owner of a store that it serves.
+/// An owner process that serves its store.
 struct Owner {
     server: StoreServer,
     sessions: Sessions,
@@ -135,7 +135,7 @@ fn remote_store_pipelines_commits() {
     for (number, pending) in pending.into_iter().enumerate() {
         assert_eq!(pending.wait().unwrap().first, number as u64 + 1);
     }
-    // What is not waited for is recorded, too.
+    // Commits that no caller waits for are recorded, too.
     drop(other.submit(commit(1, "unawaited")).unwrap());
     drop(other);
     while owner.server.has_writers() {
@@ -213,7 +213,7 @@ fn session_names_are_unique_over_remote_stores() {
 #[test]
 fn server_survives_stale_socket_and_strangers() {
     let directory = tempfile::tempdir().unwrap();
-    // Left by an owner that was killed.
+    // Left by a killed owner.
     drop(UnixListener::bind(socket::path_in(directory.path())).unwrap());
     assert!(RemoteStore::connect(directory.path()).unwrap().is_none());
     let sessions = Sessions::open(directory.path(), Registry::standard()).unwrap();
@@ -228,7 +228,7 @@ fn server_survives_stale_socket_and_strangers() {
         drop(stream.read_to_end(&mut answer));
         assert!(answer.len() <= wire::HELLO.len());
     }
-    // Half of a message, and then nothing more.
+    // Half of a message, then silence.
     let mut silent = UnixStream::connect(socket::path_in(directory.path())).unwrap();
     silent.write_all(&wire::HELLO).unwrap();
     silent.write_all(&[9; 7]).unwrap();

@@ -14,16 +14,16 @@ use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::slice::EncodedSlice;
 use crate::engine::store::{Snapshot, StoreError};
 
-/// Greeting of both sides; each version of the protocol has another number.
+/// The greeting of both sides, with the protocol version.
 pub(super) const HELLO: [u8; 16] = *b"foldspace store4";
 const HEAD_MAX: u64 = 256 << 20;
 const TAIL_MAX: u64 = 4 << 30;
-/// Position of a commit that has none yet; far from those that have one.
+/// Placeholder position of a commit without one, far beyond real positions.
 const UNPLACED: Seq = 1 << 62;
 
 #[derive(Debug, Archive, Serialize, Deserialize)]
 pub(super) enum StoreRequest {
-    /// From here on commits come, each answered once it is durable, in order.
+    /// Switches to a stream of commits, each answered in order once it is durable.
     Submissions,
     Submit(WireCommit),
     Sync,
@@ -45,7 +45,7 @@ pub(super) enum StoreRequest {
     },
     Remove([u8; 16]),
     Usage,
-    /// From here on the sessions that move are told.
+    /// Switches to a stream of notifications of sessions that move.
     Watch,
 }
 
@@ -81,10 +81,10 @@ pub(super) struct WireCommit {
     expected: u8,
     at: u64,
     parent: [u8; 16],
-    /// Bytes of the commit in the tail, as in the journal and [unplaced](UNPLACED); then those of each content.
+    /// Length of the encoded, [unplaced](UNPLACED) commit in the tail; the bytes of each content follow it.
     encoded: u64,
     contents: Vec<([u8; 32], u64)>,
-    /// Contents by their chunks: digest, bytes, digests of the chunks.
+    /// Chunk lists: digest, bytes, digests of the chunks.
     lists: Vec<([u8; 32], u64, Vec<[u8; 32]>)>,
 }
 
@@ -97,7 +97,7 @@ pub(super) struct WireSnapshot {
     slices: Vec<(String, u32, Vec<u64>)>,
 }
 
-/// Error with the fields on which another process can act; the text of others.
+/// An error, with its fields if another process can act on them, otherwise as text.
 #[derive(Debug, Archive, Serialize, Deserialize)]
 pub(super) enum WireError {
     Conflict { session: [u8; 16], expected: u64, actual: u64 },
@@ -116,7 +116,7 @@ where
     let head = rkyv::to_bytes::<Error>(head).map_err(io::Error::other)?;
     let length: usize = tail.iter().map(|part| part.len()).sum();
     if head.len() as u64 > HEAD_MAX || length as u64 > TAIL_MAX {
-        let what = format!("{} bytes are too many for one message; at most {TAIL_MAX} are sent", head.len() + length);
+        let what = format!("the message has {} bytes; the limit is {TAIL_MAX}", head.len() + length);
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     let mut begin = Vec::with_capacity(16 + head.len());
@@ -147,14 +147,14 @@ where
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
     let (head, tail) = (number(head), number(tail));
     if head > HEAD_MAX || tail > TAIL_MAX {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message says that it is longer than any may be"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the announced message length exceeds the limit"));
     }
     let head = rkyv::from_bytes::<T, Error>(&take(from, head)?)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     Ok(Some(Message { head, tail: take(from, tail)?.into() }))
 }
 
-/// Takes memory for what arrives, not for the announced length.
+/// Reads `length` bytes; allocates memory as they arrive, not for the announced length.
 fn take(from: &mut impl Read, length: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(usize::try_from(length.min(1 << 20)).unwrap_or(0));
     match from.take(length).read_to_end(&mut bytes)? as u64 == length {
@@ -164,7 +164,7 @@ fn take(from: &mut impl Read, length: u64) -> io::Result<Vec<u8>> {
 }
 
 impl WireCommit {
-    /// Takes a commit apart; the second part goes before the contents in the tail.
+    /// Splits a commit into its head and its encoded events, which precede the contents in the tail.
     pub(super) fn of(commit: &Commit) -> (Self, Vec<u8>) {
         let (expected, at, parent) = match commit.expected {
             Expected::Any => (0, 0, [0; 16]),

@@ -1,4 +1,4 @@
-//! Taking a copy's address for a data directory: one process writes there.
+//! Claiming a copy for a data directory, so that only one process writes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
@@ -17,7 +17,7 @@ use crate::engine::store::journal::disk::{JournalDisk, OsDisk};
 use crate::engine::store::lock::StoreLock;
 use crate::engine::{Clock, Digest, Timestamp};
 
-/// A manifest that this process wrote, with what it names.
+/// A manifest written by this process, and the segments that it names.
 pub(super) struct Claim {
     pub(super) manifest: CopyManifest,
     pub(super) version: UpdateVersion,
@@ -26,7 +26,7 @@ pub(super) struct Claim {
     pub(super) orphans: Vec<String>,
 }
 
-/// Process that wants to write a copy.
+/// A process that wants to write a copy.
 pub(super) struct Claimant<'a> {
     pub(super) writer: &'a CopyWriter,
     pub(super) journal: String,
@@ -37,7 +37,7 @@ pub(super) struct Claimant<'a> {
 }
 
 impl Claimant<'_> {
-    /// Replaces the manifest by one of this process, whose objects stay.
+    /// Replaces the manifest by this process's manifest, with the same objects.
     pub(super) async fn claim(&self, target: &CopyTarget) -> CopyResult<Claim> {
         let found = target.manifest().await?;
         if let Some((found, _)) = &found {
@@ -51,7 +51,7 @@ impl Claimant<'_> {
         };
         let is_there = |piece: &CopiedPiece| objects.get(&piece.name) == Some(&piece.bytes);
         for segment in segments.values_mut() {
-            // What another directory's files were says nothing of these, and a missing object is written again.
+            // Stamps of another directory's files are useless here, and missing objects must be rewritten.
             let is_known = before.as_ref().is_some_and(|found| found.writer.id == self.writer.id);
             if !is_known || !segment.pieces.iter().all(is_there) {
                 segment.file = FileStamp::default();
@@ -82,7 +82,7 @@ impl Claimant<'_> {
             let (journal, own) = (found.journal.clone(), self.journal.clone());
             return Err(ReplicationError::OtherStore { url, journal, own });
         }
-        // The same directory, seen by another process since: on a machine that was cloned.
+        // Another process with the same directory has claimed it since: the machine was cloned.
         let is_newer = self.epoch != 0 && found.epoch > self.epoch && found.writer != *self.writer;
         if is_newer || found.writer.id != self.writer.id && !self.take_over {
             return Err(ReplicationError::Refused { url, writer: found.writer.clone(), written: found.written });
@@ -91,7 +91,7 @@ impl Claimant<'_> {
     }
 }
 
-/// Returns the segments that a manifest names.
+/// Returns the segments of a manifest.
 pub(super) async fn segments(target: &CopyTarget, manifest: &CopyManifest) -> CopyResult<BTreeMap<u32, CopiedSegment>> {
     let sealed = match &manifest.sealed {
         None => Vec::new(),
@@ -101,7 +101,7 @@ pub(super) async fn segments(target: &CopyTarget, manifest: &CopyManifest) -> Co
     manifest.segments(sealed).map_err(|what| target.damaged(what))
 }
 
-/// Locks a data directory for the one process that copies it to an address, and returns its name as a writer.
+/// Locks a data directory for the one process that copies it to an address; returns its writer identity.
 pub(super) fn enter(data: &Path, url: &str, clock: &impl Clock) -> CopyResult<(StoreLock, CopyWriter)> {
     let place = data.join("replication").join(&Digest::of(url.as_bytes()).to_string()[..16]);
     OsDisk.create_dir(&place).map_err(StoreError::io("create", &place))?;
@@ -116,7 +116,7 @@ pub(super) fn enter(data: &Path, url: &str, clock: &impl Clock) -> CopyResult<(S
     Ok((lock, writer))
 }
 
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+#[expect(clippy::disallowed_methods, reason = "the store accesses files directly")]
 fn identity(path: &Path, clock: &impl Clock) -> std::io::Result<String> {
     let mut options = OpenOptions::new();
     let mut file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;

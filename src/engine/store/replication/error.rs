@@ -9,14 +9,14 @@ use super::manifest::CopyWriter;
 use crate::engine::store::{StoreError, StoreOwner};
 use crate::engine::{Diagnostic, ErrorKind, Timestamp};
 
-/// Result of work on a copy.
+/// The result of an operation on a copy.
 pub(super) type CopyResult<T> = Result<T, ReplicationError>;
 
-/// Error of a copy in object storage.
+/// An error of a copy in object storage.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ReplicationError {
     /// The address of the copy can't be used.
-    #[error("{url} can't be used for a copy: {what}")]
+    #[error("can't use {url} for a copy: {what}")]
     Address {
         /// Address as given.
         url: String,
@@ -26,25 +26,25 @@ pub enum ReplicationError {
     /// The object storage failed.
     #[error("can't {action} {name} in {url}: {}", cause(source))]
     Storage {
-        /// Attempted action.
+        /// The attempted action.
         action: &'static str,
         /// Name of the object.
         name: String,
         /// Address of the copy.
         url: String,
-        /// Error of the storage.
+        /// The storage's error.
         source: Arc<object_store::Error>,
     },
     /// Another process copies this data directory there.
-    #[error("{owner} copies to {url} already")]
+    #[error("{owner} already copies to {url}")]
     Running {
         /// Address of the copy.
         url: String,
-        /// That process.
+        /// The other process.
         owner: Box<StoreOwner>,
     },
-    /// Another process, of another copy of the store, writes there.
-    #[error("{url} is written by {writer}, last at {written}")]
+    /// A process for another copy of the store writes there.
+    #[error("the copy in {url} is written by {writer}, last at {written}")]
     Refused {
         /// Address of the copy.
         url: String,
@@ -53,48 +53,48 @@ pub enum ReplicationError {
         /// Time of its last manifest.
         written: Timestamp,
     },
-    /// A copy of another store is there.
-    #[error("{url} has the copy of another store, journal {journal}; this one is journal {own}")]
+    /// The address has a copy of another store.
+    #[error("{url} has a copy of another store: journal {journal}, not {own}")]
     OtherStore {
         /// Address of the copy.
         url: String,
-        /// Identity of the journal there.
+        /// Identity of the copied journal.
         journal: String,
-        /// Identity of the journal here.
+        /// Identity of this store's journal.
         own: String,
     },
-    /// The manifest was replaced by another one.
-    #[error("the manifest in {url} is not the one that was written last")]
+    /// The manifest was replaced or removed.
+    #[error("the manifest in {url} has changed since it was last read")]
     Conflict {
         /// Address of the copy.
         url: String,
     },
     /// The store ends before its copy does.
-    #[error("the store ends in segment {own}, and its copy in {url} goes on; nothing of the copy is replaced")]
+    #[error("the store ends in segment {own}, before its copy in {url}; the copy was left unchanged")]
     Behind {
         /// Address of the copy.
         url: String,
         /// Last segment of the store.
         own: u32,
     },
-    /// The journal was rewritten again and again while it was copied.
+    /// The journal was rewritten repeatedly while it was copied.
     #[error("the journal was rewritten while it was copied")]
     Rewritten,
-    /// There is no copy at the address.
-    #[error("there is no copy in {0}")]
+    /// The address has no copy.
+    #[error("no copy found in {0}")]
     NoCopy(String),
     /// Objects of the copy are missing or damaged.
     #[error("the copy in {url} is damaged: {}", problems.join("; "))]
     Damaged {
         /// Address of the copy.
         url: String,
-        /// Objects and what is wrong with each.
+        /// The problem of each affected object.
         problems: Vec<String>,
     },
-    /// The directory has a store already.
-    #[error("{} has a store already", .0.display())]
+    /// The directory already has a store.
+    #[error("{} already has a store", .0.display())]
     Occupied(PathBuf),
-    /// The copy has no commit that is old enough.
+    /// All commits of the copy are later than the requested time.
     #[error("the copy in {url} has no commit at or before {at}")]
     TooEarly {
         /// Address of the copy.
@@ -108,7 +108,7 @@ pub enum ReplicationError {
 }
 
 impl ReplicationError {
-    /// Returns true if another try can't help: somebody has to decide.
+    /// Returns true if a retry can't help, because the user has to decide.
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Address { .. } | Self::Refused { .. } | Self::OtherStore { .. })
     }
@@ -117,7 +117,7 @@ impl ReplicationError {
         matches!(self, Self::Storage { source, .. } if matches!(**source, NotFound { .. }))
     }
 
-    /// Returns true if the storage would answer the same in a few seconds.
+    /// Returns true if a retry within seconds would get the same answer.
     pub(super) fn is_decided(&self) -> bool {
         let is_decided =
             |source: &_| matches!(source, NotFound { .. } | PermissionDenied { .. } | Unauthenticated { .. });
@@ -125,7 +125,7 @@ impl ReplicationError {
     }
 }
 
-/// Returns the first reason of a failure, in words that are the same each time: the rest tells durations.
+/// Returns the root cause of a failure, as stable text: the outer errors contain durations.
 pub(super) fn cause(error: &object_store::Error) -> String {
     let mut first: &dyn std::error::Error = error;
     while let Some(source) = first.source() {
@@ -161,24 +161,24 @@ impl Diagnostic for ReplicationError {
         Some(match self {
             Self::Storage { url, .. } if !url.starts_with("s3://") => return None,
             Self::Address { url, .. } if !url.starts_with("s3://") => {
-                "give s3://BUCKET/PREFIX, or file:///DIRECTORY".to_owned()
+                "use s3://BUCKET/PREFIX or file:///DIRECTORY".to_owned()
             }
             Self::Address { .. } | Self::Storage { .. } => {
-                "AWS_ENDPOINT, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY say how S3 is reached, \
-                 SSL_CERT_FILE which certificates are trusted"
+                "AWS_ENDPOINT, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY configure S3, \
+                 SSL_CERT_FILE names trusted certificates"
                     .to_owned()
             }
-            Self::Refused { .. } => "end that process, then replace its copy: \
+            Self::Refused { .. } => "stop that process, then take over its copy: \
                                      `foldspace replicate --once --take-over --to URL`"
                 .to_owned(),
-            Self::OtherStore { .. } => "give each store an address of its own".to_owned(),
-            Self::Behind { .. } => "`foldspace fsck` tells whether events are lost; \
-                                    `foldspace restore` makes a store of the copy"
+            Self::OtherStore { .. } => "use a separate address for each store".to_owned(),
+            Self::Behind { .. } => "`foldspace fsck` shows if events are lost; \
+                                    `foldspace restore` creates a store from the copy"
                 .to_owned(),
             Self::Damaged { .. } => {
-                "where its store still is: delete the copy, then run `foldspace replicate` again".to_owned()
+                "if the store still exists, delete the copy, then run `foldspace replicate` again".to_owned()
             }
-            Self::Occupied(_) => "give a directory without one: --data DIR".to_owned(),
+            Self::Occupied(_) => "choose another directory: --data DIR".to_owned(),
             Self::Store(error) => return error.hint(),
             _ => return None,
         })

@@ -1,4 +1,4 @@
-//! The files of the journal that is copied: read beside their owner, which writes, packs and rewrites them.
+//! The files of the copied journal: read while their owner writes, packs and rewrites them.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -14,7 +14,7 @@ use crate::engine::store::journal::frame::{FrameKind, HEADER as FRAME_HEADER, He
 use crate::engine::store::journal::scan;
 use crate::engine::store::journal::segment::{self, HEADER, Segment};
 
-/// File of a segment.
+/// The file of a segment.
 pub(super) struct JournalFile {
     pub(super) number: u32,
     pub(super) packed: bool,
@@ -22,7 +22,7 @@ pub(super) struct JournalFile {
     path: PathBuf,
 }
 
-/// Last whole frame of the segment that is being written, to go on after.
+/// The end of the intact frames in a growing segment, where the next scan continues.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tail {
     pub(super) number: u32,
@@ -32,7 +32,7 @@ pub(super) struct Tail {
     /// Checksum of the bytes before the end.
     checksum: u32,
     group: u64,
-    /// Set if the bytes after the end are known to be no damage.
+    /// True if the bytes after the end are known not to be damage.
     judged: bool,
 }
 
@@ -43,7 +43,7 @@ impl Tail {
         self.sealed = frame.kind == FrameKind::Seal;
     }
 
-    /// Passes the whole frames that have come and returns their bytes; none if they are many.
+    /// Reads new intact frames and returns their bytes. `None` if they are too many.
     fn read_on(&mut self, segment: &Segment) -> CopyResult<Option<Vec<u8>>> {
         let (from, mut bytes, mut whole) = (self.end, Vec::with_capacity(FEW), 0);
         loop {
@@ -72,17 +72,17 @@ impl Tail {
     }
 }
 
-/// Bytes that are read at once of what has come, and up to which they are kept until they are copied.
+/// Bytes per read of new frames, and the maximum held in memory until they are copied.
 const STEP: usize = 256 << 10;
 const FEW: usize = 2 << 20;
-/// Bytes before an end that tell whether a file was rewritten.
+/// Bytes before the end with a checksum that detects a rewritten file.
 const CHECKED: u64 = 512;
 
 impl JournalFile {
-    /// Finds the file of a segment; none if there is none.
+    /// Finds the file of a segment. `None` if it does not exist.
     pub(super) fn find(journal: &Path, number: u32) -> CopyResult<Option<Self>> {
         let (packed, raw) = (segment::packed_path(journal, number), segment::raw_path(journal, number));
-        // It may be packed between the looks at the two.
+        // It may be packed between the two checks.
         for (path, packed) in [(&packed, true), (&raw, false), (&packed, true)] {
             match std::fs::metadata(path) {
                 Ok(found) => {
@@ -97,14 +97,14 @@ impl JournalFile {
         Ok(None)
     }
 
-    /// Returns the identity of the journal that a directory has.
+    /// Returns the identity of the journal in a directory.
     pub(super) fn identity(journal: &Path) -> CopyResult<String> {
         let first = open_segment(journal, segment::FIRST)?;
         Ok(first.head.journal.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// Reads bytes that are there; fails if the file was replaced by a shorter one.
-    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+    /// Reads existing bytes. Fails if the file was replaced by a shorter one.
+    #[expect(clippy::disallowed_methods, reason = "the store accesses files directly")]
     pub(super) fn read(&self, at: u64, count: u64) -> CopyResult<Vec<u8>> {
         let mut bytes = vec![0; usize::try_from(count).unwrap_or(0)];
         let read = File::open(&self.path).and_then(|file| file.read_exact_at(&mut bytes, at));
@@ -114,7 +114,7 @@ impl JournalFile {
         })
     }
 
-    /// Returns the pieces of a copy that this file begins with.
+    /// Returns the leading pieces of a copy that match this file.
     pub(super) fn matching(&self, pieces: &[CopiedPiece]) -> CopyResult<Vec<CopiedPiece>> {
         let mut at = 0;
         let mut matching = Vec::new();
@@ -128,7 +128,7 @@ impl JournalFile {
         Ok(matching)
     }
 
-    /// Returns true if the file still has that tail.
+    /// Returns true if the file still contains the tail.
     pub(super) fn has(&self, tail: &Tail) -> CopyResult<bool> {
         let is_file = !self.packed && tail.number == self.number && tail.inode == self.stamp.inode;
         Ok(is_file && tail.end <= self.stamp.bytes && self.checksum(tail.end)? == tail.checksum)
@@ -139,8 +139,8 @@ impl JournalFile {
         Ok(crc32c::crc32c(&self.read(from, end - from)?))
     }
 
-    /// Reads the frames after the tail, or all of them. Fails if a frame is damaged, or if the segment is not sealed
-    /// and `is_followed`. Returns the bytes after the tail, too, if they are few.
+    /// Reads the frames after the tail, or all frames. Fails if a frame is damaged, or if the segment `is_followed` but
+    /// not sealed. Also returns the bytes after the tail, if they are few.
     pub(super) fn scan(
         &self,
         journal: &Path,
@@ -170,10 +170,10 @@ impl JournalFile {
             let last = fresh.as_ref().and_then(|fresh| fresh.last_chunk::<{ CHECKED as usize }>());
             tail.checksum = last.map_or_else(|| self.checksum(tail.end), |last| Ok(crc32c::crc32c(last)))?;
         }
-        // A frame may be half written at this moment: it is looked at when nothing has come after it.
+        // A frame may be half written at this moment: judge the rest only once nothing new follows.
         if tail.end == from && !tail.judged && !tail.sealed {
             if has_bytes_at(&segment, tail.end)? && scan::durable_after(&segment, tail.end, tail.group)?.is_some() {
-                return Err(self.damaged(tail.end, "frames follow bytes that are none"));
+                return Err(self.damaged(tail.end, "valid frames follow garbage"));
             }
             tail.judged = true;
         }
@@ -198,14 +198,14 @@ fn open_segment(journal: &Path, number: u32) -> CopyResult<Segment> {
     })
 }
 
-/// Returns true if a segment has a frame: the one before it is sealed then.
+/// Returns true if a segment has a frame, so that the segment before it is sealed.
 pub(super) fn is_begun(journal: &Path, number: u32) -> bool {
     let mut bytes = [0; FRAME_HEADER];
     let segment = Segment::open(&OsDisk, journal, number, false);
     segment.is_ok_and(|segment| segment.read_at(HEADER, &mut bytes).is_ok() && Header::parse(&bytes).is_some())
 }
 
-/// Returns the digest of a file's inode and a secret: a copy of the file has another one.
+/// Returns the digest of a secret and a file's inode, which differs for a copy of the file.
 pub(super) fn identity_of(secret: &[u8], inode: u64) -> String {
     let digest = Digest::of(&[secret, &inode.to_le_bytes()].concat()).to_string();
     digest[..32].to_owned()

@@ -1,4 +1,4 @@
-//! The manifest of a copy, and the list of its sealed segments. Pure; docs/FORMAT.md describes them.
+//! The manifest of a copy, and the list of sealed segments. Pure; docs/FORMAT.md describes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,28 +10,28 @@ use crate::engine::{Digest, Timestamp};
 
 pub(super) const FORMAT: u32 = 1;
 
-/// Says which objects make up the copy, and who writes it.
+/// Names the objects of a copy, and its writer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CopyManifest {
     pub(super) format: u32,
     /// Identity of the journal, in hexadecimal.
     pub(super) journal: String,
-    /// Number of times that a process began to write here; the names of its objects begin with it.
+    /// Number of claims so far, which prefixes the names of the claimant's objects.
     pub(super) epoch: u64,
     pub(super) writer: CopyWriter,
     pub(super) written: Timestamp,
-    /// Object with the list of the segments before the last; none while the first is the last.
+    /// Object with the list of segments before the last. `None` if there is only one segment.
     pub(super) sealed: Option<CopiedPiece>,
-    /// Last segment; none before the first pass is done.
+    /// Last segment. `None` until the first pass is done.
     pub(super) last: Option<CopiedSegment>,
-    /// Git directories from which the store reads contents that are not copied.
+    /// Git directories that the store borrows contents from, which are not copied.
     pub(super) git_repositories: Vec<String>,
 }
 
-/// Process that writes a copy.
+/// A process that writes a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyWriter {
-    /// Identity of the data directory, which a copy of the directory does not share.
+    /// Identity of the data directory; a copy of the directory has another one.
     pub id: String,
     /// Name of the host.
     pub host: String,
@@ -47,12 +47,12 @@ impl std::fmt::Display for CopyWriter {
     }
 }
 
-/// A segment's file in the copy: its pieces, in order, are the file.
+/// A segment in the copy: its pieces, in order, make up the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CopiedSegment {
     pub(super) number: u32,
     pub(super) packed: bool,
-    /// True if it is whole: another one follows.
+    /// True if it is complete: another segment follows.
     pub(super) sealed: bool,
     pub(super) file: FileStamp,
     pub(super) pieces: Vec<CopiedPiece>,
@@ -64,12 +64,12 @@ impl CopiedSegment {
     }
 }
 
-/// Tells whether the writer's file is the one that was copied.
+/// Identifies the version of the writer's file that was copied.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FileStamp {
     pub(super) inode: u64,
     pub(super) bytes: u64,
-    /// Nanoseconds since 1970 at which it was changed.
+    /// Modification time in nanoseconds since 1970.
     pub(super) modified: i64,
 }
 
@@ -82,25 +82,25 @@ pub(super) struct CopiedPiece {
 }
 
 impl CopyManifest {
-    /// Returns the names of all objects that the manifest itself names.
+    /// Returns the names of the objects that the manifest names directly.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         let last = self.last.iter().flat_map(|last| &last.pieces);
         self.sealed.iter().chain(last).map(|piece| piece.name.as_str())
     }
 
-    /// Returns the problem of the manifest itself; none of one that a writer makes.
+    /// Returns the problem of the manifest itself. `None` if it is valid.
     pub(super) fn problem(&self) -> Option<&'static str> {
         // The names of objects have 8 digits of the epoch.
         let is_epoch = (1..=u64::from(u32::MAX)).contains(&self.epoch);
         let checks = [
-            (is_epoch, "its epoch is none"),
-            (self.sealed.is_none() || self.last.is_some(), "it names a list of segments, and no last one"),
+            (is_epoch, "its epoch is invalid"),
+            (self.sealed.is_none() || self.last.is_some(), "it names a list of segments, but no last segment"),
         ];
         checks.into_iter().find_map(|(holds, problem)| (!holds).then_some(problem))
     }
 
-    /// Returns the segments, by their numbers: those of the list `sealed`, and the last. Fails with the problem of
-    /// segments that no writer makes.
+    /// Returns the segments by number: the list `sealed` and the last segment. Fails with the problem if they are
+    /// invalid.
     pub(super) fn segments(&self, sealed: Vec<CopiedSegment>) -> Result<BTreeMap<u32, CopiedSegment>, String> {
         let (followed, mut names) = (sealed.len(), BTreeSet::new());
         names.extend(self.sealed.iter().map(|list| list.name.clone()));
@@ -110,9 +110,9 @@ impl CopyManifest {
             let bytes = segment.pieces.iter().try_fold(0_u64, |all, piece| all.checked_add(piece.bytes));
             let is_last = place == followed;
             let checks = [
-                (FIRST as usize + place == number as usize, "is not the next one"),
-                (segment.sealed != is_last, "is sealed, and the last one, or neither"),
-                (!(segment.packed && is_last), "is packed, and the last one"),
+                (FIRST as usize + place == number as usize, "is out of order"),
+                (segment.sealed != is_last, "must be sealed exactly if another one follows"),
+                (!(segment.packed && is_last), "is packed although it is the last one"),
                 // Positions in a segment have 32 bits.
                 (bytes.is_some_and(|bytes| (1..=u64::from(u32::MAX)).contains(&bytes)), "has no bytes, or too many"),
                 (
@@ -129,7 +129,7 @@ impl CopyManifest {
     }
 }
 
-/// Encodes a document as a line of JSON, and a line with its digest.
+/// Encodes a document as a line of JSON and a line with its digest.
 pub(super) fn encode<T: Serialize>(document: &T) -> Vec<u8> {
     let json = serde_json::to_vec(document).unwrap_or_default();
     let digest = Digest::of(&json).to_string();
@@ -140,7 +140,7 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let mut lines = bytes.split(|byte| *byte == b'\n');
     let (json, digest) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
     if Digest::of(json).to_string().as_bytes() != digest {
-        return Err("it does not fit its digest".to_owned());
+        return Err("it does not match its digest".to_owned());
     }
     serde_json::from_slice(json).map_err(|error| error.to_string())
 }

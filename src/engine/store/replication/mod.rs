@@ -1,8 +1,8 @@
-//! Copies of a journal in object storage, and stores made of them again.
+//! Copies of a journal in object storage, and stores restored from them.
 //!
-//! A copy is pieces of segment files, and a manifest that says which of them belong together. The manifest is replaced
-//! last and only if it is the one that was read, so that a copy is whole at every moment and has one writer. Contents
-//! stand in the segments, before the commits that refer to them: a copy of the segments has them, each once.
+//! A copy consists of pieces of segment files, and a manifest that names the pieces of each segment. The manifest is
+//! replaced last, by compare-and-swap, so that a copy is complete at every moment and has one writer. The segments
+//! contain each content once, before the commits that refer to it, so a copy of the segments includes the contents.
 
 mod claim;
 mod error;

@@ -1,37 +1,37 @@
-//! The state of a replication, for those who ask.
+//! The observable state of a replication.
 
 use std::sync::Mutex;
 
 use super::manifest::CopiedSegment;
 use crate::engine::{Timestamp, lock};
 
-/// Progress of a replication.
+/// The progress of a replication.
 #[derive(Debug, Default)]
 pub struct ReplicationProgress {
     state: Mutex<CopiedTo>,
 }
 
-/// State of a copy, as its writer knows it.
+/// The state of a copy, as its writer knows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CopiedTo {
-    /// Segment in which the copy ends; 0 before there is one.
+    /// Last segment of the copy; 0 before the first one.
     pub segment: u32,
-    /// Byte of the segment's file at which it ends.
+    /// End of the copy in the segment's file, in bytes.
     pub offset: u64,
-    /// Moment up to which everything that was recorded is in the copy.
+    /// Time up to which everything recorded is in the copy.
     pub until: Option<Timestamp>,
-    /// Bytes of the journal that were found and are not copied yet.
+    /// Bytes of the journal that are not copied yet.
     pub behind: u64,
-    /// Git directories from which the store reads contents: those that only git has are not copied.
+    /// Git directories that the store borrows contents from; contents that only git has are not copied.
     pub git_repositories: Vec<String>,
-    /// Reason why the last try failed.
+    /// The reason why the last attempt failed.
     pub problem: Option<String>,
-    /// Set if it will not be tried again.
+    /// True if the replication stopped for good.
     pub is_stopped: bool,
 }
 
 impl ReplicationProgress {
-    /// Returns the state now.
+    /// Returns the current state.
     pub fn now(&self) -> CopiedTo {
         lock(&self.state).clone()
     }
@@ -50,7 +50,7 @@ impl ReplicationProgress {
         *lock(&self.state) = CopiedTo { segment, offset, until, git_repositories, ..CopiedTo::default() };
     }
 
-    /// Notes a failed try; returns true if it is another problem than before.
+    /// Records a failed attempt. Returns true if the problem differs from the last one.
     pub(super) fn failed(&self, problem: String, is_stopped: bool) -> bool {
         let mut state = lock(&self.state);
         state.is_stopped = is_stopped;

@@ -1,4 +1,4 @@
-//! Copies what is new in a journal, pass by pass.
+//! The replicator: copies the new parts of a journal, pass by pass.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,25 +16,25 @@ use crate::engine::store::local::borrowed::BorrowedContents;
 use crate::engine::store::lock::StoreLock;
 use crate::engine::{Clock, SystemClock, Timestamp};
 
-/// Bytes of a piece, at most.
+/// Maximum bytes of a piece.
 const PIECE: u64 = 8 << 20;
-/// Bytes up to which pieces of a segment that is being written are written again as one.
+/// Bytes up to which the last pieces of a growing segment are merged into one.
 const MERGED: u64 = 1 << 20;
-/// Time for which objects stay that the manifest does not name any more: they may be being read.
+/// Time before objects that the manifest no longer names are deleted, because a reader may still need them.
 const GRACE_MICROS: u64 = 60_000_000;
-/// Objects that are deleted in one pass, which others wait for.
+/// Maximum objects deleted in one pass, to bound its duration.
 const DELETED_AT_ONCE: usize = 16;
-/// Tries to copy a journal that is being rewritten.
+/// Attempts to copy a journal that is being rewritten.
 const TRIES: usize = 3;
 
 /// Options of a replicator.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReplicatorOptions {
-    /// True to replace the copy of another data directory with the same journal, and its writer.
+    /// True to take over the copy of another data directory with the same journal.
     pub take_over: bool,
 }
 
-/// Copies the journal in a data directory to object storage, beside the owner of the store or without one.
+/// Copies the journal in a data directory to object storage, with or without an owner process of the store.
 pub struct Replicator {
     journal: PathBuf,
     borrowed: BorrowedContents,
@@ -53,22 +53,22 @@ pub struct Replicator {
 struct OpenCopy {
     manifest: CopyManifest,
     version: object_store::UpdateVersion,
-    /// Segments as they are copied; the manifest may name an earlier state.
+    /// The copied segments; the manifest may name an earlier state.
     segments: BTreeMap<u32, CopiedSegment>,
     tail: Option<Tail>,
-    /// Number of the last object that was written.
+    /// Number of the last written object.
     object: u64,
     is_changed: bool,
-    /// Set if the list of sealed segments has to be written again.
+    /// True if the list of sealed segments must be rewritten.
     is_list_changed: bool,
-    /// Objects that the next manifest does not name.
+    /// Objects that the next manifest no longer names.
     replaced: Vec<String>,
-    /// Objects that no manifest names, and when they are deleted.
+    /// Objects that no manifest names, with their deletion times.
     dropped: Vec<(u64, String)>,
 }
 
 impl Replicator {
-    /// Opens the data directory `data` for copies to `url`: `s3://BUCKET/PREFIX` or `file:///DIRECTORY`. Fails with
+    /// Opens the data directory `data` to copy it to `url`: `s3://BUCKET/PREFIX` or `file:///DIRECTORY`. Fails with
     /// [`ReplicationError::Running`] if another process copies it there.
     pub fn open(data: &Path, url: &str, options: ReplicatorOptions) -> CopyResult<Self> {
         let own = std::path::absolute(data).map_err(StoreError::io("inspect", data))?;
@@ -92,9 +92,9 @@ impl Replicator {
         Arc::clone(&self.progress)
     }
 
-    /// Copies all that is there, and deletes what is of no use any more.
+    /// Copies the whole journal, and deletes unused objects.
     pub async fn copy_all(&mut self) -> CopyResult<()> {
-        // The second one tells an unfinished end from damage.
+        // The second pass tells an unfinished end from damage.
         for _ in 0..TRIES {
             if !self.pass().await? {
                 break;
@@ -105,7 +105,7 @@ impl Replicator {
         Ok(())
     }
 
-    /// Copies what is new, and replaces the manifest then. Returns true if there was anything.
+    /// Copies new data, then replaces the manifest. Returns true if there was new data.
     pub async fn pass(&mut self) -> CopyResult<bool> {
         let since = self.clock.now();
         if JournalFile::find(&self.journal, FIRST)?.is_none() {
@@ -164,12 +164,12 @@ impl Replicator {
             self.progress.copied(last, &open.manifest.git_repositories, since);
         }
         if let Err(error) = open.delete_due(&self.target, self.clock.monotonic_micros()).await {
-            tracing::debug!(%error, "an object is deleted later");
+            tracing::debug!(%error, "failed to delete an unused object; retrying later");
         }
         Ok(is_changed)
     }
 
-    /// Copies the segments one after the other; returns the number of the last.
+    /// Copies the segments in order; returns the number of the last one.
     async fn copy_segments(&self, open: &mut OpenCopy) -> CopyResult<u32> {
         let mut number = FIRST;
         loop {
@@ -180,7 +180,7 @@ impl Replicator {
         }
     }
 
-    /// Copies what is new in a segment; returns true if another one follows.
+    /// Copies the new part of a segment. Returns true if another segment follows.
     async fn copy_segment(&self, open: &mut OpenCopy, number: u32) -> CopyResult<bool> {
         let is_followed = journal_file::is_begun(&self.journal, number + 1);
         let Some(file) = JournalFile::find(&self.journal, number)? else {
@@ -200,7 +200,7 @@ impl Replicator {
         let (tail, fresh) = file.scan(&self.journal, before, is_followed)?;
         let end = if file.packed { file.stamp.bytes } else { tail.end };
         let is_shorter = |known: &&CopiedSegment| !file.packed && known.bytes() > end;
-        // A collection or a repair makes another file.
+        // A file from a collection or a repair may be shorter, and has another inode.
         let cut = known.filter(is_shorter).filter(|known| known.file.inode == file.stamp.inode).cloned();
         if let Some(known) = cut {
             self.check_end(&file, &known, &pieces, end).await?;
@@ -223,7 +223,7 @@ impl Replicator {
         Ok(tail.sealed)
     }
 
-    /// Fails if the file is the beginning of its copy: a store that lost its end must not shorten the copy.
+    /// Fails if the file is a prefix of its copy: a store that lost its end must not shorten the copy.
     async fn check_end(
         &self,
         file: &JournalFile,
@@ -243,7 +243,7 @@ impl Replicator {
         if is_beginning { Err(ReplicationError::Behind { url, own: file.number }) } else { Ok(()) }
     }
 
-    /// Checks that the files of sealed segments are still those that were copied.
+    /// Returns true if the files of sealed segments are still the copied ones.
     fn is_as_copied(&self, open: &OpenCopy) -> CopyResult<bool> {
         for (number, segment) in &open.segments {
             if segment.sealed && !open.is_copied(&self.journal, *number)? {
@@ -254,22 +254,22 @@ impl Replicator {
     }
 }
 
-/// Keeps pieces as long as they are before the end.
+/// Returns the piece if it lies before the end.
 fn within(at: &mut u64, piece: CopiedPiece, end: u64) -> Option<CopiedPiece> {
     *at += piece.bytes;
     (*at <= end).then_some(piece)
 }
 
 impl OpenCopy {
-    /// Returns true if a segment is sealed and its file is the one that was copied.
+    /// Returns true if a segment is sealed and its file is the copied one.
     fn is_copied(&self, journal: &Path, number: u32) -> CopyResult<bool> {
         let Some(known) = self.segments.get(&number).filter(|known| known.sealed) else { return Ok(false) };
         let file = JournalFile::find(journal, number)?;
         Ok(file.is_some_and(|file| file.packed == known.packed && file.stamp == known.file))
     }
 
-    /// Writes the bytes up to `end` that the segment's pieces lack; `fresh` are the last of them. Small pieces become one,
-    /// so that there are few.
+    /// Writes the bytes up to `end` that the segment's pieces lack; `fresh` contains the last of them. Merges small
+    /// pieces, to limit their number.
     async fn upload(
         &mut self,
         target: &CopyTarget,
@@ -288,7 +288,7 @@ impl OpenCopy {
             segment.pieces.pop();
         }
         while at < end {
-            // Read already, unless older bytes go with them.
+            // Already read, unless older bytes are merged with them.
             let bytes = match fresh.take().filter(|fresh| fresh.len() as u64 == end - at) {
                 Some(fresh) => fresh,
                 None => file.read(at, (end - at).min(PIECE))?,
@@ -296,7 +296,7 @@ impl OpenCopy {
             at += bytes.len() as u64;
             let name = self.next_name();
             segment.pieces.push(target.put(name, bytes).await?);
-            // Known at once, so that a try after a failure goes on here.
+            // Recorded at once, so that a retry after a failure continues here.
             self.put(segment.clone());
         }
         Ok(())
@@ -313,7 +313,7 @@ impl OpenCopy {
             return;
         }
         self.is_list_changed |= segment.sealed || before.is_some_and(|before| before.sealed);
-        // The file of the last segment changes without new frames, too.
+        // The file of the last segment can change without new frames.
         let is_new = |before: &CopiedSegment| {
             before.pieces != segment.pieces || before.sealed != segment.sealed || segment.sealed
         };
@@ -324,7 +324,7 @@ impl OpenCopy {
         }
     }
 
-    /// Forgets segments after the last. Fails if there are frames in them.
+    /// Drops segments after the last one. Fails if they contain frames.
     fn end_at(&mut self, last: u32, target: &CopyTarget) -> CopyResult<()> {
         let after = self.segments.split_off(&(last + 1));
         if after.values().any(|segment| segment.sealed || segment.bytes() > HEADER) {
@@ -336,14 +336,14 @@ impl OpenCopy {
         Ok(())
     }
 
-    /// Notes the repositories whose contents are not copied.
+    /// Records the repositories with contents that are not copied.
     fn leave_to_git(&mut self, borrowed: &BorrowedContents) {
         let listed = borrowed.repositories().iter().map(|place| place.display().to_string()).collect();
         self.is_changed |= self.manifest.git_repositories != listed;
         self.manifest.git_repositories = listed;
     }
 
-    /// Replaces the manifest by one that names the segments as they are copied.
+    /// Replaces the manifest by one that names the copied segments.
     async fn publish(&mut self, target: &CopyTarget, now: Timestamp) -> CopyResult<()> {
         let list = match self.is_list_changed {
             false => self.manifest.sealed.clone(),
@@ -360,7 +360,7 @@ impl OpenCopy {
         Ok(())
     }
 
-    /// Writes the list of the sealed segments; none if there are none.
+    /// Writes the list of sealed segments. `None` if there are none.
     async fn put_list(&mut self, target: &CopyTarget) -> CopyResult<Option<CopiedPiece>> {
         let sealed: Vec<_> = self.segments.values().filter(|segment| segment.sealed).collect();
         if sealed.is_empty() {
@@ -371,7 +371,7 @@ impl OpenCopy {
         Ok(Some(target.put(name, list).await?))
     }
 
-    /// Deletes some objects that no manifest has named for a while. Returns true if there may be more.
+    /// Deletes some objects after their grace period. Returns true if more may be due.
     async fn delete_due(&mut self, target: &CopyTarget, now: u64) -> CopyResult<bool> {
         for _ in 0..DELETED_AT_ONCE {
             let Some(at) = self.dropped.iter().position(|(due, _)| *due <= now) else { return Ok(false) };

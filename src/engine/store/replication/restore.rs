@@ -1,4 +1,4 @@
-//! Makes a data directory of a copy.
+//! Restores a data directory from a copy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -20,37 +20,37 @@ use crate::engine::store::lock::StoreLock;
 use crate::engine::store::{EventStore, LocalStore, LocalStoreOptions, StoreError, index};
 use crate::engine::{CommitView, Digest, EventRef, Timestamp};
 
-/// Limit for problems that are named: after so many the rest is not read.
+/// Maximum number of reported problems, after which the restoration stops reading.
 const PROBLEMS_MAX: usize = 20;
-/// Tries to read a copy whose objects go away because it is being replaced.
+/// Attempts to read a copy while it is being replaced, which deletes objects.
 const TRIES: usize = 5;
 
-/// Findings of a restoration.
+/// The result of a restoration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestoreReport {
-    /// Segments restored.
+    /// Restored segments.
     pub segments: u64,
-    /// Sessions in them.
+    /// Restored sessions.
     pub sessions: u64,
-    /// Commits.
+    /// Restored commits.
     pub commits: u64,
-    /// Events.
+    /// Restored events.
     pub events: u64,
-    /// Time of the last commit; none if there is no commit.
+    /// Time of the last commit. `None` if there is no commit.
     pub last: Option<Timestamp>,
-    /// Commits of the copy that are left out, because they are later than the requested time.
+    /// Commits of the copy that were left out, because they are later than the requested time.
     pub later: u64,
-    /// Contents that are not in the copy, since only git repositories had them.
+    /// Contents that are not in the copy, because only git repositories have them.
     pub only_in_git: u64,
-    /// Those of them that are in none of these repositories here.
+    /// Contents of `only_in_git` that no repository on this machine has.
     pub missing: u64,
-    /// Those repositories.
+    /// The git directories that contents are borrowed from.
     pub git_repositories: Vec<String>,
 }
 
-/// Makes a store in `data` of the copy at `url`, up to the last commit not later than `at`. Every byte is checked.
+/// Restores a store in `data` from the copy at `url`, up to the last commit not later than `at`. Checks every byte.
 /// Fails with [`ReplicationError::Occupied`] if the directory has a store, and with [`ReplicationError::Damaged`] if
-/// anything of the copy is missing or damaged.
+/// any part of the copy is missing or damaged.
 pub async fn restore(data: &Path, url: &str, at: Option<Timestamp>) -> CopyResult<RestoreReport> {
     restore_from(data, &CopyTarget::open_existing(url)?, at).await
 }
@@ -62,13 +62,13 @@ pub(super) async fn restore_from(data: &Path, target: &CopyTarget, at: Option<Ti
     if OsDisk.exists(&journal) {
         return Err(ReplicationError::Occupied(data.to_owned()));
     }
-    // It gets its name when it is whole: a part of a journal may look like a shorter one.
+    // Renamed when it is complete: a part of a journal may look like a shorter journal.
     let unfinished = data.join("journal.restoring");
     let made = async {
         let manifest = fetch(target, &unfinished).await?;
         let (report, only_in_git) = finish(target, &unfinished, at)?;
         if JournalFile::identity(&unfinished)? != manifest.journal {
-            return Err(target.damaged("its segments are another journal's than the manifest says".to_owned()));
+            return Err(target.damaged("its segments belong to another journal than its manifest".to_owned()));
         }
         Ok((manifest, report, only_in_git))
     };
@@ -79,7 +79,7 @@ pub(super) async fn restore_from(data: &Path, target: &CopyTarget, at: Option<Ti
     OsDisk.rename(&unfinished, &journal).map_err(StoreError::io("rename", &unfinished))?;
     sync_directory(&OsDisk, data)?;
     drop(lock);
-    // The index is made now, so that the first command needs not wait for it.
+    // Builds the index now, so that the first command does not wait for it.
     let store = LocalStore::open(data, LocalStoreOptions::default())?;
     for digest in only_in_git {
         if !store.has_content(&digest)? {
@@ -116,7 +116,7 @@ async fn fetch(target: &CopyTarget, directory: &Path) -> CopyResult<CopyManifest
     }
 }
 
-/// Writes the files of all segments; returns what is missing or damaged.
+/// Writes the files of all segments; returns the problems of missing or damaged parts.
 async fn fetch_segments(target: &CopyTarget, manifest: &CopyManifest, directory: &Path) -> CopyResult<Vec<String>> {
     let segments = match claim::segments(target, manifest).await {
         Ok(segments) => segments,
@@ -151,7 +151,7 @@ async fn fetch_segment(
         match target.get(piece).await {
             Ok(bytes) => file.write_all_at(&bytes, at).map_err(StoreError::io("write", &path))?,
             Err(error) if error.is_missing() => {
-                problems.push(format!("segment {number}: {} is missing, with the bytes from {at} on", piece.name));
+                problems.push(format!("segment {number}: {} is missing, from byte {at} on", piece.name));
             }
             Err(ReplicationError::Damaged { problems: found, .. }) => {
                 problems.extend(found.into_iter().map(|found| format!("segment {number}: {found}")));
@@ -164,7 +164,7 @@ async fn fetch_segment(
     Ok(())
 }
 
-/// Cuts the journal at the time, and checks every frame of the rest. Returns also the contents that git may have.
+/// Cuts the journal at the time, and checks every remaining frame. Also returns the contents that git may have.
 fn finish(
     target: &CopyTarget,
     directory: &Path,
@@ -192,15 +192,15 @@ fn finish(
     Ok((report, found.blobs))
 }
 
-/// Times of the commits in a journal, compared with the one at which it is to end.
+/// The commits of a journal, compared with the requested end time.
 #[derive(Default)]
 struct CommitTimes {
     /// Last commit that is not later.
     end: Option<CommitEnd>,
-    /// Number of later ones, and the segments that have one.
+    /// Number of later commits, and the segments that contain any.
     later: u64,
     late: BTreeSet<u32>,
-    /// Contents that the others name as git blobs.
+    /// Git blobs that the other commits refer to.
     blobs: BTreeSet<Digest>,
 }
 
@@ -239,7 +239,7 @@ impl CommitTimes {
         Ok(found)
     }
 
-    /// Removes later commits, and everything after the last one that stays.
+    /// Removes later commits, and everything after the last remaining commit.
     fn cut(&self, end: &CommitEnd, segments: &Segments, at: Timestamp) -> CopyResult<()> {
         let directory = segments.directory();
         for number in segments.numbers()?.into_iter().rev().filter(|number| *number > end.segment) {
@@ -250,7 +250,7 @@ impl CommitTimes {
             }
             segments.forget(number);
         }
-        // The clocks of sessions may differ: one commit may be later than another that comes after it.
+        // The clocks of sessions may differ, so that a later commit may precede an earlier one.
         let rewritten = self.late.iter().copied().filter(|number| *number < end.segment).chain([end.segment]);
         for number in rewritten {
             journal::rewrite(segments, number, |frame| {

@@ -1,4 +1,4 @@
-//! A replication on a thread of its own, for which nothing of the store waits.
+//! A replication on a separate thread, which never blocks the store.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use super::progress::ReplicationProgress;
 use super::replicator::{Replicator, ReplicatorOptions};
 use crate::engine::store::StoreError;
 
-/// Time from one pass to the next.
+/// Interval of passes.
 const EVERY: Duration = Duration::from_secs(1);
-/// Time to the next try after many that failed.
+/// Maximum time between attempts after failures.
 const SLOWEST: Duration = Duration::from_secs(30);
-/// Time for the last pass, when the replication ends.
+/// Time limit for the last pass, when the replication ends.
 const LAST: Duration = Duration::from_secs(2);
 
-/// Replication that goes on until it is dropped.
+/// A running replication. Dropping it stops it after a last pass.
 pub struct Replication {
     progress: Arc<ReplicationProgress>,
     thread: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
 impl Replication {
-    /// Begins to copy the journal in `data` to `url`, every second.
+    /// Starts copying the journal in `data` to `url`, every second.
     pub fn start(data: &Path, url: &str) -> CopyResult<Self> {
         let mut replicator = Replicator::open(data, url, ReplicatorOptions::default())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -40,7 +40,7 @@ impl Replication {
                     _ = &mut ended => {}
                     _ = replicator.run() => return,
                 }
-                // What a pass left undone is done by the next one, from the start.
+                // The next process continues after an interrupted pass.
                 drop(tokio::time::timeout(LAST, replicator.pass()).await);
             });
             runtime.shutdown_background();
@@ -58,7 +58,7 @@ impl Replication {
 impl Drop for Replication {
     fn drop(&mut self) {
         if let Some((end, thread)) = self.thread.take() {
-            // It may have ended by itself, and said why.
+            // The thread may have ended with an error already, which it logged.
             drop(end);
             drop(thread.join());
         }
@@ -66,7 +66,7 @@ impl Drop for Replication {
 }
 
 impl Replicator {
-    /// Copies what is new every second, until another try can't help; returns why.
+    /// Copies new data every second, until a retry can't help; returns the reason.
     pub async fn run(&mut self) -> ReplicationError {
         let progress = self.progress();
         let mut failed = 0u32;
@@ -75,13 +75,13 @@ impl Replicator {
             match self.pass().await {
                 Ok(_) if failed > 0 => {
                     failed = 0;
-                    tracing::info!("the copy of the journal goes on");
+                    tracing::info!("copying the journal works again");
                 }
                 Ok(_) => {}
                 Err(error) => {
                     failed += 1;
                     if progress.failed(error.to_string(), error.is_final()) {
-                        tracing::warn!(%error, "the journal could not be copied");
+                        tracing::warn!(%error, "failed to copy the journal");
                     }
                     if error.is_final() {
                         return error;

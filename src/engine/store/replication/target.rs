@@ -22,27 +22,26 @@ use crate::engine::store::journal::disk::{JournalDisk, OsDisk};
 
 const MANIFEST: &str = "manifest";
 const PIECES: &str = "pieces";
-/// Limit for an object's bytes, which are read as a whole.
+/// Maximum bytes of an object, which is read as a whole.
 const OBJECT_MAX: u64 = 256 << 20;
-/// Tries to read an object, and the pause after the first; each further one is twice as long.
+/// Attempts to read an object, and the pause after the first attempt; each further pause is twice as long.
 const TRIES: u32 = 6;
 const PAUSE: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 200 });
 
-/// Place of a copy: the manifest and the pieces below one prefix.
+/// The place of a copy: the manifest and the pieces under one prefix.
 pub(super) struct CopyTarget {
     pub(super) url: String,
     store: Arc<dyn ObjectStore>,
     prefix: Path,
-    /// Directory of the copy, if it is in one. A file in it is locked while the manifest is replaced: there are no
-    /// conditional writes.
+    /// Directory of the copy, if it is local. A lock file in it replaces conditional writes, which file systems lack.
     directory: Option<PathBuf>,
-    /// Words for errors about the credentials, where they are not given.
+    /// Text about the credentials for errors; empty if they are set.
     keys: &'static str,
 }
 
 impl CopyTarget {
-    /// Opens the storage at `s3://BUCKET/PREFIX` or `file://DIRECTORY`, and creates the directory. Only its owner may
-    /// read the pieces. The environment says how S3 is reached.
+    /// Opens the storage at `s3://BUCKET/PREFIX` or `file://DIRECTORY`, and creates the directory with private pieces.
+    /// The environment configures S3.
     pub(super) fn open(url: &str) -> CopyResult<Self> {
         if let Some(directory) = directory_of(url) {
             let pieces = directory.join(PIECES);
@@ -99,7 +98,7 @@ impl CopyTarget {
         Ok(piece)
     }
 
-    /// Leaves a file to its owner: it was made with the modes of this process's mask.
+    /// Makes a file accessible only to its owner: it was created with this process's umask.
     fn make_private(&self, path: &Path) -> CopyResult<()> {
         let Some(directory) = &self.directory else { return Ok(()) };
         let file = directory.join(path.as_ref());
@@ -107,7 +106,7 @@ impl CopyTarget {
         Ok(())
     }
 
-    /// Reads a piece and checks it; several times, if the storage fails or cuts it short.
+    /// Reads a piece and checks it; retries if the storage fails or truncates it.
     pub(super) async fn get(&self, piece: &CopiedPiece) -> CopyResult<Bytes> {
         let path = self.piece_path(&piece.name);
         let checked = || async {
@@ -115,7 +114,7 @@ impl CopyTarget {
             if bytes.len() as u64 == piece.bytes && piece.digest.is_of(&bytes) {
                 return Ok(bytes);
             }
-            Err(self.damaged(format!("{} does not fit its digest", piece.name)))
+            Err(self.damaged(format!("{} does not match its digest", piece.name)))
         };
         patiently(checked).await
     }
@@ -124,7 +123,7 @@ impl CopyTarget {
         let found = self.store.get(path).await.map_err(self.failed("read", name))?;
         let version = UpdateVersion { e_tag: found.meta.e_tag.clone(), version: found.meta.version.clone() };
         if found.meta.size > OBJECT_MAX {
-            return Err(self.damaged(format!("{name} has {} bytes, more than any object of a copy", found.meta.size)));
+            return Err(self.damaged(format!("{name} has {} bytes; the limit is {OBJECT_MAX}", found.meta.size)));
         }
         let bytes = found.bytes().await.map_err(self.failed("read", name))?;
         Ok((bytes, version))
@@ -145,7 +144,7 @@ impl CopyTarget {
         Ok(named.collect())
     }
 
-    /// Returns the manifest, and the version to replace it by; none if there is none.
+    /// Returns the manifest, and its version for a later swap. `None` if there is no manifest.
     pub(super) async fn manifest(&self) -> CopyResult<Option<(CopyManifest, UpdateVersion)>> {
         let path = self.manifest_path();
         let wrong = |what: String| self.damaged(format!("the manifest can't be read: {what}"));
@@ -155,16 +154,16 @@ impl CopyTarget {
         };
         let manifest: CopyManifest = manifest::decode(&bytes).map_err(wrong)?;
         if manifest.format != manifest::FORMAT {
-            return Err(wrong(format!("it is of format {}; this program reads {}", manifest.format, manifest::FORMAT)));
+            return Err(wrong(format!("its format is {}; this program reads {}", manifest.format, manifest::FORMAT)));
         }
         if let Some(problem) = manifest.problem() {
-            return Err(self.damaged(format!("the manifest makes no sense: {problem}")));
+            return Err(self.damaged(format!("the manifest is invalid: {problem}")));
         }
         Ok(Some((manifest, version)))
     }
 
-    /// Replaces the manifest that has that version; creates it if there is to be none. Fails with
-    /// [`ReplicationError::Conflict`] if another one is there.
+    /// Replaces the manifest of version `before`, or creates it. Fails with [`ReplicationError::Conflict`] if the
+    /// stored manifest has another version.
     pub(super) async fn swap(
         &self,
         manifest: &CopyManifest,
@@ -172,7 +171,7 @@ impl CopyTarget {
     ) -> CopyResult<UpdateVersion> {
         let swapped = self.try_swap(manifest, before).await;
         let Err(error) = swapped else { return swapped };
-        // The answer may have been lost, and the manifest written.
+        // The manifest may have been written, and only the answer lost.
         match self.manifest().await {
             Ok(Some((found, version))) if found == *manifest => Ok(version),
             _ => Err(error),
@@ -208,29 +207,29 @@ impl CopyTarget {
     }
 }
 
-/// An S3 server's bucket, and the prefix below which objects are.
+/// An S3 bucket, and the prefix of its objects.
 pub(in crate::engine::store) struct OpenedS3 {
     pub(in crate::engine::store) store: Arc<dyn ObjectStore>,
     pub(in crate::engine::store) prefix: Path,
-    /// The end of an error's words about the keys; empty where keys are set.
+    /// Text about the credentials for errors; empty if they are set.
     keys: &'static str,
 }
 
-/// Opens `s3://BUCKET/PREFIX`, as the environment says how S3 is reached. Fails with the problem.
+/// Opens `s3://BUCKET/PREFIX`; the environment configures S3. Fails with the problem.
 pub(in crate::engine::store) fn open_s3(url: &str) -> Result<OpenedS3, String> {
     let place = url.strip_prefix("s3://").ok_or("it is neither s3:// nor file:///")?.trim_end_matches('/');
     let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
     if bucket.is_empty() {
-        return Err("it names no bucket".to_owned());
+        return Err("the bucket is missing".to_owned());
     }
-    // Another part of the program may have chosen one.
+    // Fails if another part of the program has installed one already.
     drop(rustls::crypto::ring::default_provider().install_default());
-    // Tries are repeated by the caller, where they are seen.
+    // The caller retries, so that retries are visible.
     let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
     let builder = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry);
     let is_plain = check_settings(&builder, bucket)?;
     let keys = match builder.get_config_value(&AccessKeyId) {
-        None => " with this machine's own credentials, as AWS_ACCESS_KEY_ID is not set",
+        None => " with this machine's credentials, because AWS_ACCESS_KEY_ID is not set",
         Some(_) => "",
     };
     let store = builder.with_allow_http(is_plain).build().map_err(|error| cause(&error))?;
@@ -238,7 +237,7 @@ pub(in crate::engine::store) fn open_s3(url: &str) -> Result<OpenedS3, String> {
     Ok(OpenedS3 { store: Arc::new(store), prefix, keys })
 }
 
-/// Returns true for HTTP without TLS. Fails on settings with which the client would panic.
+/// Returns true for HTTP without TLS. Fails for settings that would make the client panic.
 fn check_settings(builder: &AmazonS3Builder, bucket: &str) -> Result<bool, String> {
     let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
     let is_endpoint = |text: &str| {
@@ -247,15 +246,15 @@ fn check_settings(builder: &AmazonS3Builder, bucket: &str) -> Result<bool, Strin
     };
     let is_token = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
     if !is_name(bucket) {
-        return Err("the name of a bucket has letters, digits, dots and hyphens".to_owned());
+        return Err("a bucket name consists of letters, digits, dots and hyphens".to_owned());
     }
     let setting = |key: &AmazonS3ConfigKey| builder.get_config_value(key);
     let checks = [
-        (S3Endpoint, is_endpoint as fn(&str) -> bool, "is no address, as https://HOST:PORT"),
-        (Endpoint, is_endpoint, "is no address, as https://HOST:PORT"),
-        (Region, is_name, "is no region"),
-        (AccessKeyId, is_token, "has a space or a line break"),
-        (Token, is_token, "has a space or a line break"),
+        (S3Endpoint, is_endpoint as fn(&str) -> bool, "is not an address such as https://HOST:PORT"),
+        (Endpoint, is_endpoint, "is not an address such as https://HOST:PORT"),
+        (Region, is_name, "is not a region"),
+        (AccessKeyId, is_token, "contains a space or a line break"),
+        (Token, is_token, "contains a space or a line break"),
     ];
     for (key, fits, what) in checks {
         if setting(&key).is_some_and(|value| !fits(&value)) {
@@ -271,13 +270,13 @@ pub(super) fn directory_of(url: &str) -> Option<&std::path::Path> {
     url.strip_prefix("file://").filter(|directory| directory.starts_with('/')).map(std::path::Path::new)
 }
 
-/// Tries to read until it works, or there is nothing, or the tries are used up.
+/// Retries a read until it succeeds, the error is final, or the attempts are used up.
 async fn patiently<T, F: Future<Output = CopyResult<T>>>(read: impl Fn() -> F) -> CopyResult<T> {
     let mut tries = 1;
     loop {
         match read().await {
             Err(error) if tries < TRIES && !error.is_decided() => {
-                tracing::debug!(%error, "an object is read again");
+                tracing::debug!(%error, "retrying to read an object");
                 tokio::time::sleep(PAUSE * 2u32.pow(tries - 1)).await;
                 tries += 1;
             }
@@ -286,7 +285,7 @@ async fn patiently<T, F: Future<Output = CopyResult<T>>>(read: impl Fn() -> F) -
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+#[expect(clippy::disallowed_methods, reason = "the store accesses files directly")]
 fn locked(directory: &std::path::Path) -> CopyResult<File> {
     let path = directory.join("lock");
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);

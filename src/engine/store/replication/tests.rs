@@ -24,17 +24,17 @@ use crate::engine::event::EventsLost;
 use crate::engine::store::{EventStore, LocalStore, LocalStoreOptions};
 use crate::engine::{Commit, Digest, SessionId, Timestamp};
 
-/// Storage of a process that is killed at a request, which is carried out or not.
+/// The storage of a process that is killed at a request, which may or may not be executed.
 #[derive(Debug)]
 struct Dying {
     storage: Arc<InMemory>,
-    /// Requests before that one.
+    /// Remaining requests until then.
     left: AtomicUsize,
     is_carried_out: bool,
 }
 
 impl Dying {
-    /// Counts a request. Returns whether it is carried out, if the process does not live to see its end.
+    /// Counts a request. If the process dies at it, returns true if the request is still executed.
     fn dies(&self) -> Option<bool> {
         match self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
             Ok(1) => Some(self.is_carried_out),
@@ -118,7 +118,7 @@ fn small() -> LocalStoreOptions {
     LocalStoreOptions { segment_bytes: 1 << 20, pack: false, raw_segments: 0, ..LocalStoreOptions::default() }
 }
 
-/// Appends so many events, of bytes that differ, in commits of one event; each is a second later than the one before.
+/// Appends `count` events with different bytes, one per commit, each a second after the one before.
 fn append(directory: &FilePath, options: LocalStoreOptions, count: u64) {
     let store = LocalStore::open(directory, options).unwrap();
     let head = store.head(session()).unwrap_or(0);
@@ -149,7 +149,7 @@ fn restored(storage: &Arc<InMemory>, at: Option<Timestamp>) -> Result<(TempDir, 
     Ok((directory, report))
 }
 
-/// Restores a copy, checks that it is a clean store of whole events, and returns their number.
+/// Restores a copy, checks that it is a clean store of intact events, and returns their number.
 fn events_of(storage: &Arc<InMemory>) -> u64 {
     let (directory, report) = restored(storage, None).unwrap();
     let data = directory.path().join("data");
@@ -179,7 +179,7 @@ fn cut(data: &FilePath, bytes: u64) {
     std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(bytes).unwrap();
 }
 
-/// Copies while a store grows, until the process is killed at that request. Returns true if it was.
+/// Copies while a store grows, until the process is killed at the request. Returns true if it was killed.
 fn copy_killed_at(request: usize, is_carried_out: bool) -> bool {
     let (data, storage) = (tempfile::tempdir().unwrap(), Arc::new(InMemory::new()));
     let dying = Arc::new(Dying { storage: storage.clone(), left: AtomicUsize::new(request), is_carried_out });
@@ -209,7 +209,7 @@ fn copy_killed_at(request: usize, is_carried_out: bool) -> bool {
 fn copy_killed_at_any_request_is_restorable_and_goes_on() {
     for is_carried_out in [false, true] {
         let killed = (1..).take_while(|request| copy_killed_at(*request, is_carried_out)).count();
-        assert!(killed > 8, "there are only {killed} requests");
+        assert!(killed > 8, "only {killed} requests");
     }
 }
 
@@ -231,7 +231,7 @@ fn second_copy_of_a_store_is_refused_by_name_until_it_takes_over() {
     let mut second = Replicator::to(&twin, CopyTarget::of(storage.clone()), taking).unwrap();
     wait(second.copy_all()).unwrap();
     append(data.path(), small(), 5);
-    // The first finds out with the next manifest, and says who writes now.
+    // The first replicator finds out at its next manifest, and names the new writer.
     let refused = wait(first.run());
     let ReplicationError::Refused { writer, .. } = refused else { panic!("{refused}") };
     assert_eq!(writer.directory, twin.display().to_string());
@@ -308,7 +308,7 @@ fn store_that_goes_on_after_a_cut_replaces_the_end_of_its_copy() {
     let (data, storage) = (tempfile::tempdir().unwrap(), Arc::new(InMemory::new()));
     append(data.path(), small(), 5);
     copy(data.path(), &storage).unwrap();
-    // As a power cut does with what was not synced, and an index that is behind.
+    // Like a power cut, which loses unsynced bytes, with an index that is behind.
     cut(data.path(), 200_000);
     std::fs::remove_dir_all(data.path().join("index")).unwrap();
     append(data.path(), small(), 6);
@@ -361,7 +361,7 @@ fn restore_names_what_is_missing_or_damaged() {
         changed[whole.len() / 2] ^= 4;
         wait(storage.put(&path, changed.into())).unwrap();
         let error = restored(&storage, None).unwrap_err();
-        assert!(error.to_string().contains(&format!("{short} does not fit its digest")), "{error}");
+        assert!(error.to_string().contains(&format!("{short} does not match its digest")), "{error}");
         wait(storage.put(&path, whole.into())).unwrap();
     }
     assert_eq!(events_of(&storage), 40);
@@ -401,7 +401,7 @@ fn restore_refuses_a_directory_with_a_store() {
     assert!(matches!(refused, Err(ReplicationError::Occupied(_))));
 }
 
-/// Changes the manifest and the list of sealed segments, whose digests fit again.
+/// Changes the manifest and the list of sealed segments, and updates their digests.
 fn change(storage: &Arc<InMemory>, change: impl FnOnce(&mut CopyManifest, &mut Vec<CopiedSegment>)) {
     let read = |name: &str| wait(async { storage.get(&Path::from(name)).await.unwrap().bytes().await.unwrap() });
     let mut manifest: CopyManifest = manifest::decode(&read("manifest")).unwrap();
@@ -424,16 +424,16 @@ fn manifest_that_makes_no_sense_is_refused() {
         manifest.last.as_mut().unwrap()
     }
     let changes: [(&str, Change); 17] = [
-        ("segment 0 is not the next one", |_, list| list[0].number = 0),
-        ("segment 0 is not the next one", |manifest, list| {
+        ("segment 0 is out of order", |_, list| list[0].number = 0),
+        ("segment 0 is out of order", |manifest, list| {
             (manifest.sealed, last(manifest).number) = (None, 0);
             list.clear();
         }),
-        ("segment 3 is not the next one", |manifest, _| manifest.sealed = None),
-        ("segment 1 is not the next one", |_, list| list[1].number = 1),
-        ("segment 4294967295 is not the next one", |manifest, _| last(manifest).number = u32::MAX),
-        ("segment 2 is sealed", |_, list| list[1].sealed = false),
-        ("segment 3 is sealed", |manifest, _| last(manifest).sealed = true),
+        ("segment 3 is out of order", |manifest, _| manifest.sealed = None),
+        ("segment 1 is out of order", |_, list| list[1].number = 1),
+        ("segment 4294967295 is out of order", |manifest, _| last(manifest).number = u32::MAX),
+        ("segment 2 must be sealed", |_, list| list[1].sealed = false),
+        ("segment 3 must be sealed", |manifest, _| last(manifest).sealed = true),
         ("segment 3 is packed", |manifest, _| last(manifest).packed = true),
         ("segment 3 has no bytes", |manifest, _| last(manifest).pieces.clear()),
         ("segment 1 has no bytes", |_, list| list[0].pieces.iter_mut().for_each(|piece| piece.bytes = 0)),
@@ -448,9 +448,9 @@ fn manifest_that_makes_no_sense_is_refused() {
             segment.pieces = vec![segment.pieces[0].clone(); 1_000];
         }),
         ("segment 2 has an object that is listed twice", |_, list| list[1].pieces = list[0].pieces.clone()),
-        ("its epoch is none", |manifest, _| manifest.epoch = u64::MAX),
-        ("it names a list of segments, and no last one", |manifest, _| manifest.last = None),
-        ("its segments are another journal's", |manifest, _| manifest.journal = "0".repeat(32)),
+        ("its epoch is invalid", |manifest, _| manifest.epoch = u64::MAX),
+        ("it names a list of segments, but no last segment", |manifest, _| manifest.last = None),
+        ("its segments belong to another journal", |manifest, _| manifest.journal = "0".repeat(32)),
     ];
     let data = tempfile::tempdir().unwrap();
     append(data.path(), small(), 40);
@@ -461,7 +461,7 @@ fn manifest_that_makes_no_sense_is_refused() {
         let refused = restored(&storage, None).unwrap_err();
         assert!(matches!(&refused, ReplicationError::Damaged { .. }), "{expected}: {refused}");
         assert!(refused.to_string().contains(expected), "{expected}: {refused}");
-        // A writer that took it up would go on from there.
+        // Otherwise a writer would continue from it.
         copy(data.path(), &storage).unwrap_err();
     }
 }

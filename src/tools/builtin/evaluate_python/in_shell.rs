@@ -1,4 +1,4 @@
-//! Code that python3 runs in the workspace's shell. A script beside it finds the value and the globals.
+//! Evaluation by python3 in the workspace's shell. A wrapper script reports the value and the globals.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::tools::call::error::ToolError;
 use crate::tools::call::tool::Tool;
 
 const SCRIPT: &str = include_str!("evaluate.py");
-/// The backend that runs nothing, and answers for the code alone.
+/// The backend that runs nothing; it expects the code without the wrapper.
 const MOCK: &str = "mock";
 const ASIDE: Duration = Duration::from_secs(10);
-/// Bytes of what the script leaves: more than its own limits allow, for code can write there, too.
+/// Maximum size of the script's result in bytes: more than its own limits, since code can write there, too.
 const LEFT_MAX: usize = 1 << 20;
 
 pub(super) async fn evaluate(
@@ -35,12 +35,12 @@ pub(super) async fn evaluate(
     let result = shell.evaluate("python", &["python3", "-c"], code, command).await?;
     let mut values = EvaluatedValues::default();
     if place != MOCK && !result.cancelled && !result.timed_out {
-        // In one command: a result without a value leaves no file.
+        // One command reads and removes the result; failed code leaves none.
         let take = ["/bin/sh", "-c", r#"test ! -f "$1" || cat "$1"; rm -f "$1""#, "sh", &left];
         let taken =
             shell.aside(ShellCommand { timeout: Some(ASIDE), keep: LEFT_MAX, ..ShellCommand::args(take) }).await?;
         if !taken.stdout.kept.is_empty() {
-            let wrong = |error| ToolError::new(format!("what the code left can't be read: {error}"));
+            let wrong = |error| ToolError::new(format!("invalid result of the code: {error}"));
             values = serde_json::from_slice(&taken.stdout.kept).map_err(wrong)?;
         }
     }
@@ -49,6 +49,6 @@ pub(super) async fn evaluate(
 
 fn token() -> Result<[u8; 16], ToolError> {
     let mut token = [0; 16];
-    getrandom::fill(&mut token).map_err(|error| ToolError::new(format!("there is no random source: {error}")))?;
+    getrandom::fill(&mut token).map_err(|error| ToolError::new(format!("no random source: {error}")))?;
     Ok(token)
 }

@@ -26,7 +26,7 @@ use crate::tools::policy::python::PythonPlace;
 use params::EvaluatePythonParams;
 
 const STREAM_MAX: usize = 4096;
-/// Files of which the result tells.
+/// Maximum number of files in the result.
 const TOLD_MAX: usize = 100;
 /// Time that the call may take beyond the code: a grace period, and the scan.
 const BEYOND: Duration = Duration::from_secs(60);
@@ -38,42 +38,42 @@ pub struct PythonTool;
 /// Result of `evaluate_python`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Evaluated {
-    /// 0 when it ran to its end; 124 when it took too long.
+    /// Exit code: 0 for success, 124 if it timed out.
     exit_code: i32,
     /// `repr` of the value of the last expression, at most 4,096 characters; null without one, and for `None`.
     value_repr: Option<String>,
-    /// Global variables of code that ran to its end, as JSON: without functions, classes, modules and names that begin
-    /// with an underscore.
+    /// Global variables after a success, as JSON: without functions, classes, modules and names that begin with an
+    /// underscore.
     globals: Map<String, Value>,
     /// Global variables that have no JSON form, and why.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     omitted: BTreeMap<String, String>,
-    /// Files that it was given.
+    /// Files that the code was given.
     reads: Vec<String>,
-    /// Files that it wrote, the first 100, also those of `writes`.
+    /// The first 100 files that the code wrote, including files of `writes`.
     writes: Vec<WriteResult>,
     /// Standard output, at most 4,096 characters.
     stdout: String,
     /// Standard error, at most 4,096 characters.
     stderr: String,
-    /// Set when it was ended because it took too long.
+    /// True if it timed out and was killed.
     timed_out: bool,
-    /// Set when part of the output is missing here.
+    /// True if part of the output is missing here.
     truncated: bool,
-    /// Place where it ran: `in-process`, or the backend whose shell ran it.
+    /// Place where it ran: `in-process`, or the backend of the shell.
     place: &'static str,
 }
 
-/// Code that ran, wherever.
+/// A finished evaluation, in either place.
 struct Evaluation {
     result: ShellResult,
     place: &'static str,
     values: EvaluatedValues,
-    /// Files that are yet to be written.
+    /// Files to write.
     files: Vec<(String, String, TextMode)>,
 }
 
-/// Values that code leaves beside what it printed.
+/// Values of evaluated code, in addition to its output.
 #[derive(Default, serde::Deserialize)]
 struct EvaluatedValues {
     value_repr: Option<String>,
@@ -83,11 +83,10 @@ struct EvaluatedValues {
 
 impl Tool for PythonTool {
     const NAME: &'static str = "evaluate_python";
-    const DESCRIPTION: &'static str = "Evaluates Python code for at most 5 seconds. It gives the value of the last \
-        expression, what was printed, and the global variables. Files of the workspace that the code opens are named \
-        in reads; it may write text files. Where the session has a container the code runs there with python3; else in \
-        process, without commands, network and most of the library, but with json, re, math, datetime, itertools and \
-        pathlib.";
+    const DESCRIPTION: &'static str = "Evaluates Python code for at most 5 seconds. Returns the value of the last \
+        expression, the output, and the global variables. Name the workspace files that the code opens in reads; it \
+        may write text files. If the session has a container, the code runs there with python3; else in process, \
+        without commands, network and most of the library, but with json, re, math, datetime, itertools and pathlib.";
     const EFFECT: Effect = Effect::Destructive;
     type Params = EvaluatePythonParams;
     type Output = Evaluated;
@@ -152,7 +151,7 @@ impl Tool for PythonTool {
         for file in &output.writes {
             part(super::files::WriteTool.render(file));
         }
-        let why = if output.timed_out { ": it took more than 5 seconds and was ended" } else { "" };
+        let why = if output.timed_out { ": it exceeded 5 seconds and was killed" } else { "" };
         if output.exit_code != 0 {
             part(format!("[exit code {}{why}]", output.exit_code));
         }

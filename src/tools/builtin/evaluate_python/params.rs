@@ -11,7 +11,7 @@ use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
 
 const READS_MAX: usize = 64;
-/// Bytes of all files that are given.
+/// Maximum size of all given files, in bytes.
 const READ_BYTES_MAX: usize = 4 << 20;
 const WRITES_MAX: usize = 64;
 const GLOBALS_MAX: usize = 64;
@@ -22,34 +22,34 @@ const GLOBALS_MAX: usize = 64;
 pub struct EvaluatePythonParams {
     /// The code, which runs for at most 5 seconds; in process at most 2,000 characters, unless the session allows more.
     pub(super) code: String,
-    /// Global variables that it begins with, as JSON: at most 64, and 48,000 characters.
+    /// Initial global variables, as JSON: at most 64, and 48,000 characters.
     #[serde(default)]
     pub(super) globals: Map<String, Value>,
-    /// Text files of the workspace that it reads, by `open(path)` or `pathlib`; at most 64, and 4 MiB.
+    /// Text files of the workspace that it reads with `open(path)` or `pathlib`; at most 64, and 4 MiB.
     #[serde(default)]
     pub(super) reads: Vec<String>,
-    /// Files that are written after it ran to its end, beside those that it writes itself; at most 64.
+    /// Files to write after a success, in addition to files that the code writes; at most 64.
     #[serde(default)]
     pub(super) writes: Vec<TemplateWrite>,
 }
 
-/// A file that is made of a template.
+/// A file to write from a template.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TemplateWrite {
     /// The file, from the workspace root.
     pub(super) file_path: String,
-    /// Its text, at most 48,000 characters. `{name}` stands for a global variable of the code: a text as it is, anything
-    /// else as JSON. `{{` and `}}` stand for braces.
+    /// Its text, at most 48,000 characters. `{name}` stands for a global variable of the code: a string verbatim, any
+    /// other value as JSON. `{{` and `}}` stand for braces.
     #[schemars(length(max = TEXT_MAX))]
     pub(super) content: String,
-    /// Effect on a file that is there already.
+    /// Effect on an existing file.
     #[serde(default)]
     pub(super) mode: TextMode,
 }
 
 impl EvaluatePythonParams {
-    /// Checks what every place has in common. Gives the files to be read.
+    /// Checks the parameters. Returns the files to read.
     pub(super) fn check(&self, context: &mut ToolContext) -> Result<Vec<GivenFile>, ToolError> {
         check_count("globals", self.globals.len(), GLOBALS_MAX)?;
         check_count("reads", self.reads.len(), READS_MAX)?;
@@ -57,7 +57,7 @@ impl EvaluatePythonParams {
         check_chars("globals", &Value::Object(self.globals.clone()).to_string())?;
         if let Some(name) = self.globals.keys().find(|name| !is_name(name)) {
             let shown: String = name.chars().take(80).collect();
-            return Err(ToolError::new(format!("globals: {shown:?} is no name of a variable")));
+            return Err(ToolError::new(format!("globals: {shown:?} is not a variable name")));
         }
         for write in &self.writes {
             check_chars("writes: content", &write.content)?;
@@ -70,7 +70,7 @@ impl EvaluatePythonParams {
             let (_, text) = text_file(files, &path)?;
             bytes += text.len();
             if bytes > READ_BYTES_MAX {
-                let what = format!("the files of reads have more than {READ_BYTES_MAX} bytes; take fewer at a time");
+                let what = format!("the files of reads exceed {READ_BYTES_MAX} bytes; use fewer at a time");
                 return Err(ToolError::new(what));
             }
             Ok((path.clone(), utf8(&path, &text)?.to_owned()))
@@ -79,7 +79,7 @@ impl EvaluatePythonParams {
     }
 }
 
-/// Tells whether Python takes it for a name; but for its keywords, which fail in the code.
+/// Returns true if it is a name in Python, or a keyword, which fails in the code.
 pub(super) fn is_name(name: &str) -> bool {
     let is_first = |c: char| c.is_alphabetic() || c == '_';
     name.starts_with(is_first) && name.chars().all(|c| c.is_alphanumeric() || c == '_') && !name.starts_with("__")

@@ -1,10 +1,10 @@
-//! Texts with names of variables in braces.
+//! Templates: texts with variable names in braces.
 
 use serde_json::{Map, Value};
 
 use super::params::is_name;
 
-/// Puts values in the place of `{name}`: a text as it is, anything else as JSON.
+/// Replaces each `{name}` with its value: a string verbatim, any other value as JSON.
 pub(super) fn fill(template: &str, values: &Map<String, Value>) -> Result<String, String> {
     let mut text = String::with_capacity(template.len());
     let mut left = template;

@@ -1,4 +1,4 @@
-//! `edit_file`: a text in a file replaced by another.
+//! `edit_file`: replaces a text in a file.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
 use crate::tools::call::tool::{Effect, Tool};
 
-/// Bytes up to which an edit may make a file grow; one that is larger already may not grow.
+/// Maximum size in bytes that a file may grow to; a larger file may not grow.
 const FILE_MAX: usize = 16 << 20;
 
 /// Replaces a text in a file.
@@ -25,31 +25,31 @@ pub struct EditParams {
     /// The text to replace, exactly as it is in the file, without line numbers.
     #[schemars(length(min = 1, max = TEXT_MAX))]
     old_string: String,
-    /// The text to put there.
+    /// The replacement.
     #[schemars(length(max = TEXT_MAX))]
     new_string: String,
-    /// Replaces every occurrence; otherwise there must be exactly one.
+    /// True to replace every occurrence; false to require exactly one.
     #[serde(default)]
     replace_all: bool,
 }
 
-/// A file that was changed.
+/// A changed file.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Edited {
-    /// The file, links followed.
+    /// The file, after following links.
     file_path: String,
     /// Number of replaced occurrences.
     replacements: usize,
-    /// Its version now.
+    /// Its new version.
     version: u64,
-    /// Its bytes now.
+    /// Its new size in bytes.
     size: u64,
 }
 
 impl Tool for EditTool {
     const NAME: &'static str = "edit_file";
     const DESCRIPTION: &'static str = "Replaces a literal text in an existing UTF-8 text file. old_string must occur \
-        exactly once, spaces and line ends included; give more of its surroundings when it occurs several times, or set \
+        exactly once, including spaces and line ends; include more context if it occurs several times, or set \
         replace_all to replace every occurrence. old_string and new_string have at most 48000 characters each. Create \
         files with write_file.";
     const EFFECT: Effect = Effect::Destructive;
@@ -102,8 +102,7 @@ fn no_match(path: &EntryPath, text: &str, old: &str) -> ToolError {
 
 fn several_matches(path: &EntryPath, count: usize) -> ToolError {
     ToolError::new(format!(
-        "old_string occurs {count} times in {}; it must occur exactly once: give more of its surroundings, or set \
-         replace_all",
+        "old_string occurs {count} times in {}; it must occur exactly once: include more context, or set replace_all",
         path.rooted()
     ))
 }

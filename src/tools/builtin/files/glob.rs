@@ -16,8 +16,8 @@ pub struct GlobTool;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GlobParams {
-    /// The pattern, relative to `path`: `*` and `?` stay in a segment, `**` goes through directories,
-    /// `[a-z]` and `{a,b}` choose.
+    /// The pattern, relative to `path`: `*` and `?` stay in a segment, `**` crosses directories, `[a-z]` and `{a,b}`
+    /// match alternatives.
     #[schemars(length(max = GLOB_MAX))]
     pattern: String,
     /// The directory to look in, from the workspace root; `/` is the root.
@@ -25,22 +25,22 @@ pub struct GlobParams {
     path: String,
 }
 
-/// Files that were found.
+/// Found files.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct GlobMatches {
-    /// The directory, links followed.
+    /// The directory, after following links.
     path: String,
     /// Files and links, from the workspace root, sorted.
     matches: Vec<String>,
-    /// Set when there are more.
+    /// True if there are more.
     truncated: bool,
 }
 
 impl Tool for GlobTool {
     const NAME: &'static str = "glob";
-    const DESCRIPTION: &'static str = "Finds files and links below a directory whose path, relative to it, matches a \
-        pattern: `*.rs` finds those right in it, `**/*.rs` those at any depth. Names that begin with a dot are found too; \
-        links are not followed. Sorted; at most 2000 results, and `truncated` says when there are more.";
+    const DESCRIPTION: &'static str = "Finds files and links below a directory by a pattern for the relative path: \
+        `*.rs` finds files directly in it, `**/*.rs` files at any depth. Includes names that begin with a dot; does \
+        not follow links. Sorted; at most 2000 results, and `truncated` is true if there are more.";
     const EFFECT: Effect = Effect::ReadOnly;
     type Params = GlobParams;
     type Output = GlobMatches;

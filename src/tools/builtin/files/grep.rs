@@ -14,9 +14,9 @@ use crate::tools::call::error::ToolError;
 use crate::tools::call::tool::{Effect, Tool};
 
 const LINE_MAX: usize = 2_000;
-/// Bytes searched between two looks at the clock.
+/// Bytes searched between two checks of the time limit.
 const PIECE: usize = 256 << 10;
-/// Entries between two pauses in which other work may run.
+/// Entries between two yields to other tasks.
 const PAUSE: usize = 64;
 
 /// Searches the lines of text files.
@@ -33,17 +33,17 @@ pub struct GrepParams {
     /// The directory or the file to search, from the workspace root; `/` is the root.
     #[serde(default = "root")]
     path: String,
-    /// Searches only files whose path relative to `path` matches; without a slash, whose name does.
+    /// Glob for the files to search, relative to `path`; without a slash it matches names.
     #[serde(default)]
     glob: Option<String>,
 }
 
-/// Lines that were found.
+/// Found lines.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct GrepMatches {
     /// The lines, sorted by path and number.
     matches: Vec<GrepMatch>,
-    /// Set when there are more.
+    /// True if there are more.
     truncated: bool,
     /// Number of files searched.
     searched: usize,
@@ -51,7 +51,7 @@ pub struct GrepMatches {
     skipped_binary: usize,
 }
 
-/// A line that was found.
+/// A found line.
 #[derive(Debug, Serialize, JsonSchema)]
 struct GrepMatch {
     /// The file, from the workspace root.
@@ -65,8 +65,8 @@ struct GrepMatch {
 impl Tool for GrepTool {
     const NAME: &'static str = "grep";
     const DESCRIPTION: &'static str = "Finds the lines of text files that match a regular expression, in a file or at \
-        any depth below a directory. It works line by line, so a match can't span lines. Binary files are skipped, links \
-        are not followed. Sorted by path and line number; at most 2000 lines, and `truncated` says when there are more. \
+        any depth below a directory. It works line by line, so a match can't span lines. Skips binary files; does not \
+        follow links. Sorted by path and line number; at most 2000 lines, and `truncated` is true if there are more. \
         Lines are cut after 2000 characters.";
     const EFFECT: Effect = Effect::ReadOnly;
     type Params = GrepParams;
@@ -180,7 +180,7 @@ impl GrepSearch {
     }
 }
 
-/// The first bytes, at least `least` and up to the end of a line, and the rest.
+/// Splits after the first line end behind `least` bytes.
 fn split_after_line(bytes: &[u8], least: usize) -> (&[u8], &[u8]) {
     let behind = bytes.get(least..).unwrap_or_default();
     match behind.iter().position(|byte| *byte == b'\n') {

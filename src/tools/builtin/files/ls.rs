@@ -1,4 +1,4 @@
-//! `ls`: what is in a directory.
+//! `ls`: the entries of a directory.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -59,15 +59,15 @@ struct ListedEntry {
     kind: EntryKind,
     /// Bytes of a file; 0 for anything else.
     size: u64,
-    /// 1 at first, one more with every write.
+    /// Its version: 1 at first, one more with every write.
     version: u64,
-    /// When it came into being, in UTC.
+    /// Time of its creation, in UTC.
     #[schemars(with = "String")]
     created_at: Timestamp,
-    /// When it was last written, in UTC.
+    /// Time of its last write, in UTC.
     #[schemars(with = "String")]
     updated_at: Timestamp,
-    /// Set for a file that may be executed.
+    /// True for an executable file.
     executable: bool,
     /// Permission bits as octal digits. Absent for a link, and if old events did not record them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,9 +120,9 @@ impl ListedEntry {
 
 impl Tool for ListTool {
     const NAME: &'static str = "ls";
-    const DESCRIPTION: &'static str = "Lists the entries right in a directory, sorted by name: files with size, version \
-        and times, directories, links. It does not go deeper; glob does. A directory that does not exist is \
-        an error, and so is the path of a file.";
+    const DESCRIPTION: &'static str = "Lists the direct entries of a directory, sorted by name: files with size, \
+        version and times, directories, links. For deeper entries use glob. A missing directory is an error, and so is \
+        the path of a file.";
     const EFFECT: Effect = Effect::ReadOnly;
     type Params = ListParams;
     type Output = ListResult;

@@ -1,4 +1,4 @@
-//! File tools, one file each. They use [`Filesystem`] only, so they are the same on every backend.
+//! File tools, one module each. They use only [`Filesystem`], so they behave the same on every backend.
 
 mod edit_file;
 mod glob;
@@ -28,19 +28,19 @@ pub use rm::RemoveTool;
 pub use write_file::WriteTool;
 pub(super) use write_file::{TextMode, WriteResult, result_of, write_text};
 
-/// Characters that a text parameter may have.
+/// Maximum number of characters of a text parameter.
 pub(super) const TEXT_MAX: usize = 48_000;
-/// Characters that a glob may have.
+/// Maximum number of characters of a glob.
 const GLOB_MAX: usize = 4_096;
 const RESULTS_MAX: usize = 2_000;
-/// Entries looked at between two looks at the clock.
+/// Entries visited between two checks of the time limit.
 const STRIDE: usize = 1_024;
 
 fn root() -> String {
     "/".to_owned()
 }
 
-/// Bytes of a name or of a link's target in the notation of [`EntryPath`].
+/// Returns the bytes of a name or of a link's target in the notation of [`EntryPath`].
 pub(crate) fn shown(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     let escape = |text: &mut String, bytes: &[u8]| bytes.iter().for_each(|b| text.push_str(&format!("\\x{b:02x}")));
@@ -73,12 +73,12 @@ pub(crate) fn missing(asked: &EntryPath, real: &EntryPath) -> ToolError {
     }
 }
 
-/// A text file that is there, links followed, with its real path.
+/// Returns the real path and the contents of a text file, following links.
 pub(super) fn text_file(files: &Filesystem, asked: &EntryPath) -> Result<(EntryPath, Bytes), ToolError> {
     let real = files.resolve(asked)?;
     let shown = asked.rooted();
     match files.tree().node(&real) {
-        // The kind of a file that was not kept is unknown; the error of reading it says why.
+        // An incomplete file may be text or not; the error of reading it names the reason.
         Some(Node::File { text: false, incomplete: false, size, .. }) => Err(not_text(asked, *size)),
         Some(Node::File { .. }) => files.read(&real).map(|bytes| (real, bytes)),
         Some(Node::Special { special }) => Err(ToolError::new(format!("{shown} is a {}", special.name()))),
@@ -91,12 +91,12 @@ fn not_text(path: &EntryPath, size: u64) -> ToolError {
     ToolError::new(format!("{} is a binary file ({size} bytes), not UTF-8 text", path.rooted()))
 }
 
-/// Bytes as text. A file that counts as text is UTF-8, so this fails for others only.
+/// Returns bytes as text. Files marked as text are UTF-8, so this fails only for other files.
 pub(super) fn utf8<'a>(path: &EntryPath, bytes: &'a [u8]) -> Result<&'a str, ToolError> {
     std::str::from_utf8(bytes).map_err(|_| not_text(path, bytes.len() as u64))
 }
 
-/// Compiles a glob. With `is_whole` it is compared with whole paths also without a slash.
+/// Compiles a glob. With `is_whole` it matches whole paths even without a slash.
 fn path_glob(pattern: &str, is_whole: bool) -> Result<PathGlob, ToolError> {
     let wrong = |why: &dyn std::fmt::Display| ToolError::new(format!("glob {pattern:?} can't be used: {why}"));
     let chars = pattern.chars().count();
@@ -105,10 +105,10 @@ fn path_glob(pattern: &str, is_whole: bool) -> Result<PathGlob, ToolError> {
     }
     let relative = pattern.strip_prefix("./").unwrap_or(pattern).trim_start_matches('/');
     if relative.is_empty() {
-        return Err(wrong(&"it is empty; `**` stands for every file"));
+        return Err(wrong(&"it is empty; use `**` for every file"));
     }
     if relative.split('/').any(|segment| matches!(segment, "." | "..")) {
-        return Err(wrong(&"`.` and `..` are not allowed; say where to look with `path`"));
+        return Err(wrong(&"`.` and `..` are not allowed; select the directory with `path`"));
     }
     let compiled = if is_whole { PathGlob::new(&format!("/{relative}")) } else { PathGlob::new(pattern) };
     compiled.map_err(|error| wrong(error.kind()))

@@ -9,7 +9,7 @@ use crate::tools::call::error::ToolError;
 use crate::tools::call::tool::{Effect, Tool};
 
 const LINES_MAX: u64 = 2_000;
-/// Bytes that one call gives: what a command wrote may have lines of any length.
+/// Maximum number of bytes that one call returns, since lines may have any length.
 const BYTES_MAX: usize = 1 << 20;
 
 /// Reads lines of a text file.
@@ -38,7 +38,7 @@ fn lines_max() -> u64 {
 /// Lines of a file.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ReadLines {
-    /// The file, links followed.
+    /// The file, after following links.
     file_path: String,
     /// The lines exactly as they are in the file.
     content: String,
@@ -48,15 +48,15 @@ pub struct ReadLines {
     lines: u64,
     /// Number of lines in the file.
     total_lines: u64,
-    /// Set when more lines follow.
+    /// True if more lines follow.
     truncated: bool,
 }
 
 impl Tool for ReadTool {
     const NAME: &'static str = "read_file";
-    const DESCRIPTION: &'static str = "Reads a UTF-8 text file. Its lines are shown numbered from 1, each number \
-        followed by a tab, which do not belong to the file. At most 2000 lines and 1 MiB are given at once; for the rest \
-        call again with the offset, which counts the lines to skip. Binary files are refused.";
+    const DESCRIPTION: &'static str = "Reads a UTF-8 text file. Each line is shown after its number, from 1, and a \
+        tab, which are not part of the file. Returns at most 2000 lines and 1 MiB; for the rest call again with an \
+        offset, the number of lines to skip. Refuses binary files.";
     const EFFECT: Effect = Effect::ReadOnly;
     type Params = ReadParams;
     type Output = ReadLines;
@@ -77,7 +77,7 @@ impl Tool for ReadTool {
         let (content, lines) = choose(text, offset, limit);
         if lines == 0 && total_lines > 0 {
             return Err(ToolError::new(format!(
-                "line {} of {} alone is longer than {BYTES_MAX} bytes, more than one call gives; \
+                "line {} of {} alone is longer than {BYTES_MAX} bytes, the limit of one call; \
                  search it with grep",
                 offset + 1,
                 asked.rooted()
@@ -106,7 +106,7 @@ impl Tool for ReadTool {
         if output.truncated {
             let (first, last) = (output.offset + 1, output.offset + output.lines);
             let total = counted(output.total_lines, "line");
-            text.push_str(&format!("[lines {first} to {last} of {total}; read on with offset {last}]\n"));
+            text.push_str(&format!("[lines {first} to {last} of {total}; continue with offset {last}]\n"));
         }
         text
     }
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!((&result["content"], &result["lines"]), (&json!("two\n"), &json!(1)));
         assert_eq!((&result["total_lines"], &result["truncated"]), (&json!(3), &json!(true)));
         let text = world.text("read_file", json!({ "file_path": "a.txt", "offset": 1, "limit": 1 }));
-        assert_eq!(text, "     2\ttwo\n[lines 2 to 2 of 3 lines; read on with offset 2]\n");
+        assert_eq!(text, "     2\ttwo\n[lines 2 to 2 of 3 lines; continue with offset 2]\n");
         let last = world.ok("read_file", json!({ "file_path": "a.txt", "offset": 2 }));
         assert_eq!((&last["content"], &last["truncated"]), (&json!("three\n"), &json!(false)));
     }

@@ -25,14 +25,14 @@ pub struct RemoveParams {
 pub struct Removed {
     /// The entry.
     path: String,
-    /// Number of removed entries, with those below it.
+    /// Number of removed entries, including entries below it.
     removed: usize,
 }
 
 impl Tool for RemoveTool {
     const NAME: &'static str = "rm";
-    const DESCRIPTION: &'static str = "Removes a file, a link itself, or a directory with everything below it. The \
-        workspace root can't be removed, and a path that does not exist is an error.";
+    const DESCRIPTION: &'static str = "Removes a file, a link (not its target), or a directory with everything below \
+        it. The workspace root can't be removed, and a path that does not exist is an error.";
     const EFFECT: Effect = Effect::Destructive;
     type Params = RemoveParams;
     type Output = Removed;
@@ -84,7 +84,7 @@ mod tests {
         let world = ToolWorld::with(&[("a/b", "1")]);
         for root in ["/", "", "//"] {
             let error = world.error("rm", json!({ "path": root }));
-            assert_eq!(error, "the workspace root can't be removed; name what is to go");
+            assert_eq!(error, "the workspace root can't be removed; name entries below it");
         }
         assert_eq!(world.error("rm", json!({ "path": "a/c" })), "/a/c does not exist");
         assert_eq!(world.error("rm", json!({ "path": "a/b/c" })), "/a/b/c does not exist");

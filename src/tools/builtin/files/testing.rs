@@ -17,7 +17,7 @@ use crate::engine::store::MemoryStore;
 use crate::reducers::VirtualFileSystem;
 use crate::tools::{ToolCall, ToolOutcome, ToolRunner, Tools};
 
-/// A session whose standard tools are called through a real tool runner.
+/// A session with the standard tools, called through a real tool runner.
 pub(in crate::tools) struct ToolWorld {
     runtime: tokio::runtime::Runtime,
     pub(in crate::tools) tool_runner: ToolRunner,
@@ -34,7 +34,7 @@ impl ToolWorld {
         Self { runtime, tool_runner }
     }
 
-    /// A world with these text files.
+    /// Creates a world with these text files.
     pub(in crate::tools) fn with(files: &[(&str, &str)]) -> Self {
         let world = Self::new();
         files.iter().for_each(|(path, text)| world.file(path, text));
@@ -46,12 +46,12 @@ impl ToolWorld {
         self.left(path.as_ref(), Node::file(bytes.as_ref(), false), bytes.as_ref());
     }
 
-    /// The same for a file that may be executed.
+    /// Records an executable file.
     pub(in crate::tools) fn executable(&self, path: &str, text: &str) {
         self.left(path.as_bytes(), Node::file(text.as_bytes(), true), text.as_bytes());
     }
 
-    /// The same for a link.
+    /// Records a link.
     pub(in crate::tools) fn link(&self, path: &str, target: &str) {
         self.left(path.as_bytes(), Node::Symlink { target: target.into() }, b"");
     }
@@ -81,14 +81,14 @@ impl ToolWorld {
         self.runtime.block_on(self.tool_runner.call(call)).unwrap()
     }
 
-    /// The result of a call that succeeds.
+    /// Returns the result of a call that succeeds.
     pub(in crate::tools) fn ok(&self, tool: &str, params: Value) -> Value {
         let outcome = self.call(ToolCall::new(tool, params));
         assert!(outcome.is_ok(), "{}", outcome.text);
         outcome.result
     }
 
-    /// The text of a call that succeeds.
+    /// Returns the text of a call that succeeds.
     pub(in crate::tools) fn text(&self, tool: &str, params: Value) -> String {
         let outcome = self.call(ToolCall::new(tool, params));
         assert!(outcome.is_ok(), "{}", outcome.text);
@@ -108,12 +108,12 @@ impl ToolWorld {
         self.tool_runner.session().state().unwrap().slice::<VirtualFileSystem>().unwrap().clone()
     }
 
-    /// The paths of all entries.
+    /// Returns the paths of all entries.
     pub(in crate::tools) fn paths(&self) -> Vec<String> {
         self.tree().iter().map(|(path, _)| path.rooted()).collect()
     }
 
-    /// The contents of a file.
+    /// Returns the contents of a file.
     pub(in crate::tools) fn read(&self, path: &str) -> Vec<u8> {
         let tree = self.tree();
         let Some(Node::File { content, .. }) = tree.get(&EntryPath::lookup(path).unwrap()).map(|e| &e.node) else {
@@ -122,7 +122,7 @@ impl ToolWorld {
         self.tool_runner.session().content(content).unwrap().to_vec()
     }
 
-    /// A call of every tool with that path.
+    /// Returns a call of every file tool with that path.
     pub(in crate::tools) fn calls_with_path(path: &str) -> Vec<(&'static str, Value)> {
         vec![
             ("ls", json!({ "path": path })),

@@ -1,4 +1,4 @@
-//! `write_file`: a new file.
+//! `write_file`: creates or writes a file.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,30 +25,30 @@ pub struct WriteParams {
     /// Its whole text.
     #[schemars(length(max = TEXT_MAX))]
     content: String,
-    /// Effect on a file that is there already.
+    /// Effect on an existing file.
     #[serde(default)]
     mode: TextMode,
 }
 
-/// The meaning of a file that is there already.
+/// Treatment of an existing file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::tools::builtin) enum TextMode {
-    /// It is an error.
+    /// Fails.
     #[default]
     Create,
-    /// Its text is replaced.
+    /// Replaces its text.
     Overwrite,
-    /// The text goes behind its own.
+    /// Appends to its text.
     Append,
 }
 
-/// A file that was created.
+/// A written file.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WriteResult {
-    /// The file, links followed.
+    /// The file, after following links.
     file_path: String,
-    /// Its bytes.
+    /// Its size in bytes.
     size: u64,
     /// Its version: 1 for a new file.
     version: u64,
@@ -56,9 +56,9 @@ pub struct WriteResult {
 
 impl Tool for WriteTool {
     const NAME: &'static str = "write_file";
-    const DESCRIPTION: &'static str = "Creates a file with the given text, at most 48000 characters. Missing \
-        directories come into being. When something is there already it fails, but for a file with mode overwrite or \
-        append; edit_file changes a part of one.";
+    const DESCRIPTION: &'static str = "Creates a file with the given text, at most 48000 characters, and its missing \
+        directories. Fails if the path exists, unless it is a file and the mode is overwrite or append. To change a \
+        part of a file use edit_file.";
     const EFFECT: Effect = Effect::Destructive;
     type Params = WriteParams;
     type Output = WriteResult;
@@ -101,7 +101,7 @@ pub(in crate::tools::builtin) fn write_text(
 pub(in crate::tools::builtin) fn result_of(files: &Filesystem, path: &EntryPath) -> WriteResult {
     let (version, size) = match files.tree().get(path) {
         Some(Entry { version, node: Node::File { size, .. }, .. }) => (*version, *size),
-        // No file: nothing asks for that.
+        // Not a file, which no caller passes.
         _ => (0, 0),
     };
     WriteResult { file_path: path.rooted(), size, version }
@@ -111,7 +111,7 @@ fn taken(path: &EntryPath, entry: &Entry) -> ToolError {
     let path = path.rooted();
     ToolError::new(match &entry.node {
         Node::File { .. } => {
-            format!("{path} exists already; change it with edit_file, or replace it with mode overwrite")
+            format!("{path} already exists; change it with edit_file, or replace it with mode overwrite")
         }
         Node::Directory { .. } => {
             format!("{path} is a directory; choose another path, or change a file in it with edit_file")

@@ -1,4 +1,4 @@
-//! Calls of other agents, made by the tools that are here.
+//! Calls of other agents, made with the tools available here.
 
 mod outcome;
 mod patch;
@@ -17,11 +17,11 @@ pub(crate) use table::ForeignTool;
 use crate::engine::event::{CallFinished, CallStatus};
 use crate::engine::path::EntryPath;
 
-/// Characters of a command; the code of a longer one is standard input.
+/// Maximum characters of a command; longer code is passed as standard input.
 const COMMAND_MAX: usize = 4_000;
-/// Characters of a text that one call writes.
+/// Maximum characters of a text that one call writes.
 const TEXT_MAX: usize = 48_000;
-/// Seconds that a command has at least, at most, and in terms of what it took then.
+/// Time limit of a command: minimum and maximum in seconds, and multiple of its recorded duration.
 const SECONDS: (f64, f64, f64) = (60.0, 600.0, 10.0);
 /// Names of a parameter in different agents' tools.
 const COMMAND: [&str; 6] = ["command", "cmd", "keystrokes", "script", "input", "code"];
@@ -31,28 +31,28 @@ const CONTENTS: [&str; 3] = ["content", "file_text", "contents"];
 const OLD: [&str; 5] = ["old_string", "oldString", "old_str", "old_text", "before"];
 const NEW: [&str; 6] = ["new_string", "newString", "new_str", "new_text", "after", "insert_text"];
 const IN_BACKGROUND: [&str; 2] = ["run_in_background", "is_background"];
-/// Line of Codex about a command that has not ended yet.
+/// Line of Codex about a command that is still running.
 const RUNS_ON: &str = "Process running with session ID";
 
-/// A run of another program, as it stood when a call began.
+/// A run of another program, as of the start of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ForeignRun {
-    /// The format of its transcript; empty for one that was looked on at, whose files are known.
+    /// The format of its transcript; empty for an observed run, which has its files recorded.
     pub format: String,
     /// The directory of its files, if it is known.
     pub directory: Option<String>,
-    /// The directory in which its commands begin.
+    /// The initial directory of its commands.
     cwd: Option<String>,
 }
 
-/// A call of a tool that is here.
+/// A call of a tool available here.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct OwnCall {
     pub(super) tool: &'static str,
     pub(super) params: Value,
 }
 
-/// Returns the path of a file below a run's directory; none for one elsewhere. Without a directory the root is the
+/// Returns the path of a file below a run's directory; `None` for another file. Without a directory the root is the
 /// machine's.
 pub(crate) fn path_below(directory: Option<&str>, shown: &str) -> Option<EntryPath> {
     let below = match (directory, shown.starts_with('/')) {
@@ -75,8 +75,8 @@ impl ForeignRun {
         }
     }
 
-    /// Returns the calls that do what this one did, or the reason why there are none. `read` gives the text of a file
-    /// as it is now, and no command gets more time than `most`.
+    /// Returns equivalent calls, or the reason why there are none. `read` returns the present text of a file, and
+    /// `most` is the maximum time of a command.
     pub(super) fn own_calls(
         &self,
         (tool, params): (&str, &Value),
@@ -84,8 +84,8 @@ impl ForeignRun {
         read: &dyn Fn(&EntryPath) -> Option<String>,
         most: Duration,
     ) -> Result<Vec<OwnCall>, String> {
-        let tool = ForeignTool::named(tool).ok_or("there is no such tool here")?;
-        // Elsewhere a command that ran has an exit code, and no error.
+        let tool = ForeignTool::named(tool).ok_or("it has no equivalent tool")?;
+        // In other formats a command that ran has an exit code, and no error.
         let may_have_run = tool.changes_when_failing() && self.format == "atif";
         if end.is_some_and(|end| end.status == CallStatus::Error) && !may_have_run {
             return Err("it failed, or was refused, so it changed nothing".to_owned());
@@ -95,7 +95,7 @@ impl ForeignRun {
             ForeignTool::Shell | ForeignTool::Python => {
                 if IN_BACKGROUND.iter().any(|name| params[*name] == true) || end.is_some_and(|end| runs_on(&end.result))
                 {
-                    return Err("it ran on in the background".to_owned());
+                    return Err("it ran in the background".to_owned());
                 }
                 let micros = end.map_or(0, |end| end.micros);
                 self.command(params, tool, read, limit_of(micros).min(most.as_secs_f64()))
@@ -104,7 +104,7 @@ impl ForeignRun {
             ForeignTool::Edits => self.edited(params, read),
             ForeignTool::Patches => {
                 let patch = params.as_object().and_then(|fields| fields.values().find_map(patch_in));
-                self.patched(patch.ok_or("its patch makes no sense")?, read)
+                self.patched(patch.ok_or("its patch is invalid")?, read)
             }
             ForeignTool::Deletes => Ok(vec![removed(&self.path(params)?)]),
         }
@@ -127,7 +127,7 @@ impl ForeignRun {
         seconds: f64,
     ) -> Result<Vec<OwnCall>, String> {
         if params["is_input"] == true || params["is_input"] == "true" {
-            return Err("it was input for a program".to_owned());
+            return Err("it was input of a program".to_owned());
         }
         let given = COMMAND.iter().map(|name| &params[*name]).find(|value| !value.is_null()).unwrap_or(&Value::Null);
         if let Some(patch) = patch_in(given) {
@@ -136,7 +136,7 @@ impl ForeignRun {
         let (interpreter, code) = match given {
             Value::Array(words) => (words.clone(), None),
             Value::String(text) if params["keystrokes"].is_string() && !text.ends_with('\n') => {
-                return Err("it typed keys".to_owned());
+                return Err("it sent keystrokes".to_owned());
             }
             Value::String(text) if tool == ForeignTool::Python => (vec![json!("python3")], Some(text.as_str())),
             Value::String(text) => (vec![json!("bash")], Some(text.as_str())),
@@ -148,7 +148,7 @@ impl ForeignRun {
         let stated = Some(text(params, &DIRECTORY)).filter(|directory| !directory.is_empty());
         let stated = stated.or(self.cwd.as_deref()).filter(|_| self.directory.is_some());
         let mut cwd = match stated {
-            // The tool looks below /tmp, too.
+            // The tool also accepts directories below /tmp.
             Some(directory) if path_below(self.directory.as_deref(), directory).is_none() => directory.to_owned(),
             Some(directory) => path_below(self.directory.as_deref(), directory).map_or(String::new(), |at| at.rooted()),
             None => String::new(),
@@ -160,7 +160,7 @@ impl ForeignRun {
             cwd = moved.unwrap_or(cwd);
             match code.chars().count() <= COMMAND_MAX {
                 true => words.extend([json!("-c"), json!(code)]),
-                // Read as a whole before it runs, so that no program in it reads on.
+                // The shell reads the group as a whole before it runs, so no program in it consumes the script.
                 false if tool == ForeignTool::Shell => stdin = format!("{{\n{code}\n}} < /dev/null\n"),
                 false => stdin = code,
             }
@@ -180,8 +180,8 @@ impl ForeignRun {
         Ok(vec![OwnCall { tool: "shell_execute", params }])
     }
 
-    /// Returns the workspace's directory to which a script goes first, and the script that stays there. The run's own
-    /// directory is not at the same place here.
+    /// Returns the workspace's directory that a script first changes to, and the script without that change. The run's
+    /// own directory has another path here.
     fn without_leading_cd(&self, script: &str) -> (Option<String>, String) {
         let found = || {
             let rest = script.trim_start().strip_prefix("cd ")?.trim_start();
@@ -209,7 +209,7 @@ impl ForeignRun {
                 return written(&path, &format!("{head}{new}{end}{tail}"));
             }
             Some("str_replace") | None => {}
-            Some(_) => return Err("there is no such edit here".to_owned()),
+            Some(_) => return Err("it has no equivalent edit".to_owned()),
         }
         let one = std::slice::from_ref(params);
         let path = self.path(params)?;
@@ -222,7 +222,7 @@ impl ForeignRun {
                 || edit["allow_multiple"] == true
                 || count > 1;
             match old {
-                "" if new.is_empty() => return Err("there is no such edit here".to_owned()),
+                "" if new.is_empty() => return Err("it has no equivalent edit".to_owned()),
                 "" => calls.extend(written(&path, new)?),
                 old => calls.push(replaced(&path, old, new, all)),
             }
@@ -243,7 +243,7 @@ impl ForeignRun {
                 PatchChange::Updated { path, moved_to, hunks } => {
                     let path = self.entry(&path)?;
                     let Some(after) = read(&path).and_then(|before| patched(&before, &hunks)) else {
-                        // It fails, and says why.
+                        // This edit fails with the reason.
                         let (old, new) = hunks.first().map(|hunk| hunk.texts()).unwrap_or_default();
                         calls.push(replaced(&path, &old, &new, false));
                         continue;
@@ -276,7 +276,7 @@ fn limit_of(micros: u64) -> f64 {
     if micros == 0 { most } else { (Duration::from_micros(micros).as_secs_f64() * times).clamp(least, most) }
 }
 
-/// Returns the patch in a parameter: as a text, behind `apply_patch` in a command, or among the words of one.
+/// Returns the patch in a parameter: a text, a command `apply_patch`, or an argument of a command.
 fn patch_in(value: &Value) -> Option<Vec<PatchChange>> {
     match value {
         Value::String(text) if text.trim_start().starts_with("apply_patch") || text.starts_with("*** Begin") => {

@@ -1,4 +1,4 @@
-//! Output and exit code of a command, whichever program recorded it.
+//! Output and exit code of a command, as recorded by any program.
 
 use serde_json::Value;
 
@@ -7,13 +7,13 @@ use crate::engine::event::CallFinished;
 /// Text of Gemini CLI around an output.
 const FRAME: [&str; 2] = ["<untrusted_context>\n", "\n</untrusted_context>"];
 const BEHIND: [&str; 4] = ["\nExit Code: ", "\nProcess Group PGID: ", "\nBackground PIDs: ", "\nSignal: "];
-/// Words of agents in place of no output.
+/// Placeholders of agents for empty output.
 const NOTHING: [&str; 2] = ["(empty)", "(Bash completed with no output)"];
 
 /// The end of a command.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ForeignOutcome {
-    /// Printed output; none where it is not known as a whole.
+    /// The output; `None` if it is incomplete or unknown.
     pub(crate) output: Option<String>,
     pub(crate) exit_code: Option<i64>,
 }
@@ -28,13 +28,13 @@ impl ForeignOutcome {
             None => [result, &result["output"], &result["content"]].into_iter().find_map(Value::as_str).map(unframed),
         };
         let is_whole = |output: &String| !is_cut && !output.lines().any(|line| line.contains(" truncated"));
-        // Claude Code tells of another code than 0, and only of that.
+        // Claude Code reports only exit codes other than 0.
         let silent = stdout.filter(|_| !result["interrupted"].is_null()).map(|_| 0);
         Self { output: output.filter(is_whole), exit_code: result["exit_code"].as_i64().or(silent) }
     }
 }
 
-/// Returns the output in what Codex and Gemini CLI show of a command.
+/// Returns the output without the frame of Codex or Gemini CLI.
 fn unframed(shown: &str) -> String {
     let inner = shown.strip_prefix(FRAME[0]).and_then(|shown| shown.strip_suffix(FRAME[1])).unwrap_or(shown);
     let is_headed = ["Chunk ID: ", "Exit code: ", "Wall time: "].iter().any(|head| inner.starts_with(head));

@@ -1,10 +1,10 @@
-//! Patches in the format of Codex: whole files added and deleted, and lines of others replaced.
+//! Patches in the format of Codex, which add and delete files, and replace lines.
 
 /// Beginning and end of a patch.
 const BEGIN: &str = "*** Begin Patch";
 const END: &str = "*** End Patch";
 
-/// A change that a patch makes. Paths are as it names them.
+/// A change of a patch. Paths are as the patch names them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PatchChange {
     Added { path: String, text: String },
@@ -12,10 +12,10 @@ pub(super) enum PatchChange {
     Updated { path: String, moved_to: Option<String>, hunks: Vec<PatchHunk> },
 }
 
-/// Lines that stand for others.
+/// Lines and their replacement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct PatchHunk {
-    /// Lines before it, to find it by; each is looked for after the one before it.
+    /// Lines that locate the hunk, searched for in order.
     after: Vec<String>,
     old: Vec<String>,
     new: Vec<String>,
@@ -23,13 +23,13 @@ pub(super) struct PatchHunk {
 }
 
 impl PatchHunk {
-    /// Returns the lines that it replaces, and those that it puts there.
+    /// Returns the old lines and the new lines.
     pub(super) fn texts(&self) -> (String, String) {
         (self.old.join("\n"), self.new.join("\n"))
     }
 }
 
-/// Returns the changes of the patch in a text; none where it has none that makes sense.
+/// Returns the changes of the patch in a text; `None` without a valid patch.
 pub(super) fn patch_of(text: &str) -> Option<Vec<PatchChange>> {
     let start = text.find(BEGIN)?;
     let mut lines = text[start..].lines().skip(1).peekable();
@@ -50,7 +50,7 @@ pub(super) fn patch_of(text: &str) -> Option<Vec<PatchChange>> {
             add(changes.last_mut()?, line)?;
         }
     }
-    // Without its last line it was cut off.
+    // A patch without its last line was cut off.
     None
 }
 
@@ -73,7 +73,7 @@ fn add(change: &mut PatchChange, line: &str) -> Option<()> {
         hunks.last_mut()?.after.extend(Some(scope).filter(|scope| !scope.is_empty()));
         return Some(());
     }
-    // The first may have no head.
+    // The first hunk may have no header.
     if hunks.is_empty() {
         hunks.push(PatchHunk::default());
     }
@@ -91,7 +91,7 @@ fn add(change: &mut PatchChange, line: &str) -> Option<()> {
     Some(())
 }
 
-/// Returns the text with these hunks applied; none where one does not fit.
+/// Returns the text with these hunks applied; `None` if a hunk does not fit.
 pub(super) fn patched(before: &str, hunks: &[PatchHunk]) -> Option<String> {
     let mut lines: Vec<String> = before.lines().map(str::to_owned).collect();
     let mut from = 0;

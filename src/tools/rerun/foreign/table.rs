@@ -1,9 +1,9 @@
-//! The tools of other agents, by what they do.
+//! The tools of other agents, by effect.
 
 /// A tool of another agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ForeignTool {
-    /// Changes nothing, whatever it is given.
+    /// Changes nothing.
     Reads,
     /// Runs a command.
     Shell,
@@ -11,7 +11,7 @@ pub(crate) enum ForeignTool {
     Python,
     /// Writes a whole file.
     Writes,
-    /// Replaces texts in a file; some do other things, too.
+    /// Replaces texts in a file; some tools have other edits, too.
     Edits,
     /// Applies a patch in the format of Codex.
     Patches,
@@ -54,7 +54,7 @@ impl ForeignTool {
         NAMES.iter().find(|(_, known)| known.split(' ').any(|known| known == name)).map(|(tool, _)| *tool)
     }
 
-    /// Tells if a call may have changed files though it failed.
+    /// Returns true if a failed call may have changed files.
     pub(crate) fn changes_when_failing(self) -> bool {
         matches!(self, Self::Shell | Self::Python)
     }

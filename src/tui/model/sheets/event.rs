@@ -1,4 +1,4 @@
-//! An event as JSON, or a call with all that belongs to it.
+//! An event as JSON, or a call with all of its events.
 
 use foldspace::event::{CallFinished, CallStarted};
 use foldspace::{Recorded, Seq};

@@ -29,10 +29,10 @@ pub(crate) fn file(
     let change = step.change(path);
     let tree = VirtualFileSystem::of(&step.new);
     let state = match change {
-        Some(Change::Added { .. }) => "came with this step",
-        Some(Change::Removed { .. }) => "is gone with this step",
+        Some(Change::Added { .. }) => "added at this step",
+        Some(Change::Removed { .. }) => "removed at this step",
         Some(Change::Changed { .. }) => "changed at this step",
-        None if tree.get(path).is_none() => "is not there at this position",
+        None if tree.get(path).is_none() => "not present at this position",
         None => "unchanged at this step",
     };
     let mut sheet = Sheet::new(format!("{}: {state}", path.rooted()));
@@ -64,7 +64,7 @@ fn shown_whole(
     sheet: &mut Sheet,
 ) -> Result<(), Failure> {
     let Some(shown) = new.or(old) else {
-        sheet.add(Tone::Dim, "nothing is there");
+        sheet.add(Tone::Dim, "the path does not exist");
         return Ok(());
     };
     let text = |entry: Option<&Entry>| entry.map_or(Ok(Ok(String::new())), |entry| contents(past, entry));
@@ -106,9 +106,9 @@ fn contents(past: &SessionHistory, entry: &Entry) -> Result<Result<String, Strin
             Ok(String::from_utf8_lossy(&bytes[..bytes.len().min(BYTES_MAX)]).into_owned())
         }
         Node::File { incomplete: true, size, .. } => {
-            Err(format!("{}, whose contents were not kept: they were over a budget", text::size(*size)))
+            Err(format!("{}, with contents that were not stored: they were over a budget", text::size(*size)))
         }
-        Node::File { size, content, .. } => Err(format!("{} that are no text, digest {content}", text::size(*size))),
+        Node::File { size, content, .. } => Err(format!("{} of binary data, digest {content}", text::size(*size))),
         Node::Symlink { target } => Ok(format!("-> {}", String::from_utf8_lossy(target))),
         Node::Directory { .. } => Err("a directory".to_owned()),
         Node::Special { special } => Err(format!("a {}", special.name())),

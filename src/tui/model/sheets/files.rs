@@ -13,7 +13,7 @@ const LINES_MAX: usize = 5_000;
 
 const SMALL: usize = 40;
 
-/// Nested directories that are shown; a path may have thousands.
+/// Maximum depth of shown directories; a path may have thousands.
 const DEPTH_MAX: usize = 64;
 
 /// Returns the tree: `+` added, `-` removed, `~` changed, `*` with changes inside.
@@ -88,7 +88,7 @@ impl FileWalk<'_> {
 
     fn entry(&mut self, path: &EntryPath, entry: &Entry, depth: usize) {
         let within = self.above.contains(path);
-        // Changed directories are open, and all of a small tree, until a key closes them.
+        // Changed directories are open, and all of a small tree, unless a key toggled them.
         let by_itself = within || self.tree.len() <= SMALL || depth >= DEPTH_MAX;
         let open = entry.is_directory() && by_itself != self.turned.contains(path);
         let (sign, tone) = match self.changed.get(path).map(|change| sign_of(change)) {

@@ -59,7 +59,7 @@ fn printing(past: &SessionHistory, call: Seq, last: Seq, leash: &Leash) -> Resul
     Ok(found)
 }
 
-/// Shows the text of what a terminal showed, without its control sequences.
+/// Shows the text of a terminal, without its control sequences.
 fn terminal_text(
     past: &SessionHistory,
     output: &RecordedOutput,
@@ -69,7 +69,7 @@ fn terminal_text(
     let bytes = past.content(&output.content)?;
     let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(BYTES_MAX)]);
     let text = anstream::adapter::strip_str(&shown).to_string().replace("\r\n", "\n");
-    // What comes after a carriage return is written over what is before it.
+    // Text after a carriage return overwrites the text before it.
     let lines: Vec<&str> =
         text.lines().map(|line| line.rsplit('\r').find(|part| !part.is_empty()).unwrap_or("")).collect();
     sheet.block(Tone::Plain, "  ", &lines.join("\n"));
@@ -111,6 +111,6 @@ fn result(past: &SessionHistory, last: &Recorded, sheet: &mut Sheet) {
         Some(value) => sheet.block(Tone::Plain, "", &serde_json::to_string_pretty(value).unwrap_or_default()),
     }
     if sheet.lines.is_empty() {
-        sheet.add(Tone::Dim, "it gave nothing");
+        sheet.add(Tone::Dim, "no result");
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn changed_slices(step: &ShownStep) -> Result<Vec<(&'static str, Vec<
 
 pub(crate) fn changes_of(step: &ShownStep, name: &str) -> Result<Vec<JsonDifference>, Failure> {
     if name == VirtualFileSystem::NAME {
-        // As JSON it may be large; what differs in it is known.
+        // Its JSON may be large, and its differences are known.
         return Ok(step.changes.iter().map(of_file).collect());
     }
     Ok(differences(&view::slice(&step.old, name)?, &view::slice(&step.new, name)?))
@@ -66,7 +66,7 @@ fn show(difference: &JsonDifference, sheet: &mut Sheet) {
         Some(value) => text::one_line(&value.to_string(), VALUE_MAX),
         None => String::new(),
     };
-    // For a person a path is a path.
+    // People read paths, not JSON pointers.
     let pointer = difference.pointer.replace("~1", "/").replace("~0", "~");
     let (before, after) = (short(&difference.before), short(&difference.after));
     match difference.sign() {

@@ -1,4 +1,4 @@
-//! Packed segments whose frames are grouped by session: what one of many sessions wrote is read in long runs.
+//! Packed segments with frames grouped by session, so that one session of many is read in long runs.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ use crate::engine::lock::lock;
 use crate::engine::store::decompress::decompressed;
 use crate::engine::store::{Result, StoreError};
 
-/// Raw bytes of a block, at most, unless one frame is larger.
+/// Maximum raw bytes of a block, unless a single frame is larger.
 pub(super) const BLOCK: usize = 32 << 10;
 const BLOCK_MAX: usize = BLOCK + frame::HEADER + frame::MAX_PAYLOAD;
-/// Raw bytes of a part: what a reader of the raw order keeps in memory.
+/// Raw bytes of a part, which a reader in raw order holds in memory.
 pub(super) const PART: u64 = 16 << 20;
-/// Offset beyond all raw ones: a segment has 1 GiB at most, and one frame that is larger than the rest.
+/// Upper bound of raw offsets: a segment has 1 GiB at most, plus one oversized frame.
 const RAW_MAX: usize = (1 << 30) + BLOCK_MAX;
-/// Place of the header's checksum: in a block, the raw offset of the frame stands there.
+/// Range of the header's checksum, which a block replaces by the frame's raw offset.
 const TAG: Range<usize> = 20..24;
 
 /// Group and raw offset of a frame.
@@ -30,8 +30,8 @@ pub(super) type FrameKey = (u32, u32);
 
 /// A packed segment, open for reading.
 ///
-/// It has parts, which follow each other in the raw segment. The blocks of a part have its frames in the order of their
-/// keys. Each block is a zstd frame with a checksum and has whole frames only.
+/// It consists of parts, which are consecutive in the raw segment. The blocks of a part contain its frames in key
+/// order. Each block is a zstd frame with a checksum and contains only complete frames.
 pub(crate) struct Grouped {
     path: PathBuf,
     file: Box<dyn DiskFile>,
@@ -39,7 +39,7 @@ pub(crate) struct Grouped {
     head: [u8; HEADER as usize],
     parts: Vec<Part>,
     blocks: Vec<GroupedBlock>,
-    /// Cache key of its blocks, as in the other layout.
+    /// Cache key of its blocks, shared with the other layout.
     id: u64,
 }
 
@@ -56,7 +56,7 @@ struct GroupedBlock {
     first: FrameKey,
 }
 
-/// The parts that were read in raw order last, by segment and number.
+/// The parts most recently read in raw order, by segment and number.
 static PARTS: Mutex<Vec<(u64, usize, Bytes)>> = Mutex::new(Vec::new());
 const PARTS_KEPT: usize = 2;
 
@@ -65,7 +65,7 @@ pub(crate) fn session_group(session: SessionId) -> u32 {
     crc32c::crc32c(session.as_bytes()).max(1)
 }
 
-/// Group of contents, removals and marks.
+/// The group of contents, removals and marks.
 pub(crate) const NO_SESSION: u32 = 0;
 
 pub(super) fn group_of(kind: FrameKind, payload: &[u8]) -> u32 {
@@ -80,7 +80,7 @@ pub(super) fn put(block: &mut Vec<u8>, frame: &[u8], offset: u32) {
     block[at + TAG.start..at + TAG.end].copy_from_slice(&offset.to_le_bytes());
 }
 
-/// Iterates over the frames of a block from a place in it on: where each is, its head and its raw offset.
+/// Iterates over the frames of a block, from a place in it on: each frame's range, header and raw offset.
 fn frames_in(block: &[u8], mut at: usize) -> impl Iterator<Item = (Range<usize>, Header, u32)> {
     std::iter::from_fn(move || {
         let head: &[u8; frame::HEADER] = block.get(at..)?.first_chunk()?;
@@ -99,7 +99,7 @@ fn find(block: &[u8], from: usize, offset: u32) -> Option<Range<usize>> {
 impl Grouped {
     pub(super) fn open(path: &Path, file: Box<dyn DiskFile>, trailer: &Trailer) -> Result<Self> {
         let wrong = |what: &str| StoreError::Format { path: path.to_owned(), what: what.to_owned() };
-        let senseless = || wrong("the packed segment's table makes no sense");
+        let senseless = || wrong("the packed segment's table is invalid");
         let (head, rest) = trailer.table.split_first_chunk().ok_or_else(senseless)?;
         let (entries, part_entries) =
             rest.split_at_checked(trailer.blocks as usize * BLOCK_ENTRY).ok_or_else(senseless)?;
@@ -137,8 +137,8 @@ impl Grouped {
         Ok(Self { path: path.to_owned(), file, raw_len, head: *head, parts, blocks, id: fresh_id() })
     }
 
-    /// Opens a segment with a damaged trailer or table, from all its bytes: each block tells which frames it has. None
-    /// if the blocks are of the other layout.
+    /// Opens a segment with a damaged trailer or table by scanning its bytes: each block describes its frames. `None`
+    /// if the blocks have the other layout.
     pub(super) fn salvage(path: &Path, file: Box<dyn DiskFile>, bytes: &[u8]) -> Option<Self> {
         let (mut blocks, mut end) = (Vec::new(), HEADER as usize);
         for range in zstd_frames(bytes) {
@@ -159,7 +159,7 @@ impl Grouped {
             };
             blocks.push(GroupedBlock { start: range.start as u64, packed, raw, first });
         }
-        // Where parts began is not known: it is read as one.
+        // The boundaries of the parts are unknown: treat the segment as one part.
         let parts = vec![Part { offset: HEADER as u32, blocks: 0..blocks.len() }];
         let head = [0; HEADER as usize];
         let is_grouped = !blocks.is_empty();
@@ -188,16 +188,16 @@ impl Grouped {
         })
     }
 
-    /// Returns the frame of a group at a raw offset, with that offset in the place of its header's checksum. None if it
-    /// is not there, or its block is damaged.
+    /// Returns the frame of a group at a raw offset; the offset replaces its header's checksum. `None` if the frame is
+    /// missing or its block is damaged.
     pub(crate) fn frame(&self, group: u32, offset: u32) -> Result<Option<Bytes>> {
         let Some(number) = self.holder((group, offset)) else { return Ok(None) };
         let block = self.block(number)?;
         Ok(block.and_then(|block| find(&block, 0, offset).map(|range| block.slice(range))))
     }
 
-    /// Appends such frames at rising offsets to `out` until that has grown by `limit` bytes, and returns where each
-    /// begins. Ends early at the first that is not there.
+    /// Appends frames at ascending offsets to `out` until it has grown by `limit` bytes; returns the start of each.
+    /// Stops at the first missing frame.
     pub(crate) fn frames(
         &self,
         group: u32,
@@ -230,7 +230,7 @@ impl Grouped {
         Ok(starts)
     }
 
-    /// Returns the block that has a frame, if any has it.
+    /// Returns the only block that can contain a frame.
     fn holder(&self, key: FrameKey) -> Option<usize> {
         let Range { start, end } = self.parts[self.part_of(u64::from(key.1))?].blocks;
         let after = start + self.blocks.get(start..end)?.partition_point(|block| block.first <= key);
@@ -241,7 +241,7 @@ impl Grouped {
         self.parts.partition_point(|part| u64::from(part.offset) <= offset).checked_sub(1)
     }
 
-    /// Returns a block; none if it is damaged.
+    /// Returns a block. `None` if it is damaged.
     fn block(&self, number: usize) -> Result<Option<Bytes>> {
         if let Some(block) = KEPT.get(&(self.id, number)) {
             return Ok(Some(block));
@@ -260,8 +260,8 @@ impl Grouped {
         Ok(decompressed(&packed, block.raw as usize).filter(|raw| raw.len() == block.raw as usize))
     }
 
-    /// Returns the raw bytes of a part. What was in a damaged block reads as bytes that are no frames: it is found,
-    /// named and repaired like any damage.
+    /// Returns the raw bytes of a part. A damaged block reads as bytes that are not frames, so it is found and repaired
+    /// like any other damage.
     fn part(&self, number: usize) -> Result<Bytes> {
         let is_it = |kept: &&(u64, usize, Bytes)| (kept.0, kept.1) == (self.id, number);
         if let Some((.., bytes)) = lock(&PARTS).iter().find(is_it) {
@@ -295,7 +295,7 @@ impl Drop for Grouped {
     }
 }
 
-/// Finds the zstd frames in bytes, also behind what is none.
+/// Finds the zstd frames in bytes, skipping garbage.
 fn zstd_frames(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -314,5 +314,5 @@ fn zstd_frames(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "the tests look at files by themselves")]
+#[expect(clippy::disallowed_methods, reason = "the tests read files directly")]
 mod tests;

@@ -1,4 +1,4 @@
-//! Segments packed by session, beside the raw ones.
+//! Segments packed by session, compared with their raw segments.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::simulation::random::Random;
 const HEAD: SegmentHead = SegmentHead { number: 1, journal: [7; 16] };
 const TRAILER: usize = 32;
 
-/// A raw segment's bytes, and each frame in it: its group, where it is, and its length.
+/// A raw segment's bytes, and the group, offset and length of each frame in it.
 struct Raw {
     directory: tempfile::TempDir,
     bytes: Vec<u8>,
     frames: Vec<(u32, u32, usize)>,
 }
 
-/// Makes a segment of sessions in turn, with forks, contents, removals and marks between their commits.
+/// Creates a segment with commits of alternating sessions, and forks, contents, removals and marks between them.
 fn raw(seed: u64) -> Raw {
     let mut random = Random(seed);
     let (mut bytes, mut frames) = (HEAD.encode().to_vec(), Vec::new());
@@ -67,14 +67,14 @@ impl Raw {
         std::fs::write(self.path(), bytes).unwrap();
     }
 
-    /// The frame as a block has it.
+    /// The frame as a block stores it.
     fn tagged(&self, (_, offset, length): (u32, u32, usize)) -> Vec<u8> {
         let mut bytes = Vec::new();
         put(&mut bytes, &self.bytes[offset as usize..][..length], offset);
         bytes
     }
 
-    /// Whole frames and bytes that are none, as a walk tells them.
+    /// Offsets of the intact frames and ranges of the damage, as a walk reports them.
     fn walked(segment: &Segment) -> (Vec<u32>, Vec<Range<u64>>) {
         let (mut whole, mut holes) = (Vec::new(), Vec::new());
         walk(segment, &mut |item| {
@@ -174,14 +174,14 @@ fn grouped_table_or_trailer_damaged_is_rebuilt_from_blocks() {
         let rest = segment.read_up_to(HEADER, raw.bytes.len()).unwrap();
         assert!(rest == raw.bytes[HEADER as usize..], "byte {at}");
     }
-    // The head of a block, too: what is behind it is found again.
+    // Also with a damaged block head: the blocks behind it are found.
     raw.change(|bytes| bytes[0] ^= 0x21);
     let segment = Segment::salvage(&OsDisk, raw.directory.path(), HEAD).unwrap().unwrap();
     let (whole, holes) = Raw::walked(&segment);
     assert!(whole.len() > raw.frames.len() / 2 && !holes.is_empty());
 }
 
-/// What is no frame is kept byte for byte, in the other layout.
+/// Damaged bytes are preserved byte for byte, in the other layout.
 #[test]
 fn segment_with_damage_is_packed_in_its_order() {
     let raw = raw(6);

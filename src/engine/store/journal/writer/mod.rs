@@ -1,7 +1,7 @@
-//! The only way into a journal: frames are staged, and written in groups with one sync each.
+//! The journal's writer: frames are staged, then written in groups with one sync each.
 //!
-//! There is no queue of commits. Frames are encoded straight into a staging buffer, and a caller that waits while no
-//! thread writes takes the buffer and writes it: one caller costs no switch of threads, and many share a sync. A
+//! There is no commit queue. Frames are encoded straight into a staging buffer. A waiting caller writes the buffer
+//! itself if no other thread is writing: a single caller needs no thread switch, and many callers share a sync. A
 //! background thread writes commits that no caller waits for.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,11 +16,11 @@ use crate::engine::store::pending::{GroupWait, WaiterTurn, WriteProgress};
 use crate::engine::store::{Result, StoreError};
 use crate::engine::{Clock, Seq, SystemClock, lock};
 
-/// Staged bytes above which the caller must help to write.
+/// Staged bytes above which a caller waits for the write.
 const STAGED_MAX: usize = 16 << 20;
 const STAGED_SOON: usize = 1 << 20;
-/// Maximum time of a write, for a task's thread to do the next one. On a slower disk a switch of threads hardly counts,
-/// and the thread has other work.
+/// Longest write after which a task's thread may do the next one itself. On a slower disk a thread switch is cheap in
+/// comparison, and blocks no other tasks.
 const QUICK_MICROS: u64 = 5_000;
 
 pub(crate) struct Note<T> {
@@ -44,12 +44,12 @@ pub(crate) struct Group<'a, T> {
 
 pub(crate) type DurableListener<T> = Box<dyn Fn(Group<'_, T>) + Send + Sync>;
 
-/// Position of a staged frame, and the number by which to wait for it.
+/// The position of a staged frame, and the number to wait for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StagedFrame {
     pub(crate) place: FramePosition,
     pub(crate) number: u64,
-    /// Set if the frame is the first of a segment: the one before is complete.
+    /// True if the frame is the first of a segment, which completes the previous segment.
     pub(crate) pressed: bool,
 }
 
@@ -63,17 +63,17 @@ pub(crate) struct Writer<T> {
     told: DurableListener<T>,
     in_place: bool,
     clock: SystemClock,
-    /// Set if the last write was not quick.
+    /// True if the last write took longer than [`QUICK_MICROS`].
     was_slow: AtomicBool,
     wake: (Mutex<Wake>, Condvar),
-    /// Set once the background thread was told of work.
+    /// True once the background thread was notified of work.
     busy: AtomicBool,
 }
 
 #[derive(Default)]
 struct Wake {
     work: bool,
-    /// Much was staged, or a caller waits: no pause.
+    /// Write without a pause: much is staged, or a caller waits.
     soon: bool,
     stop: bool,
 }
@@ -81,7 +81,7 @@ struct Wake {
 struct Staging<T> {
     bytes: Vec<u8>,
     notes: Vec<Note<T>>,
-    /// Offsets in `bytes` at which another segment begins, with its number.
+    /// Offsets in `bytes` where another segment begins, with its number.
     cuts: Vec<(usize, u32)>,
     next: FramePosition,
     group: u64,
@@ -97,7 +97,7 @@ struct Io {
 }
 
 impl Io {
-    /// Ends the segment's file where its frames end.
+    /// Truncates the segment's file at the end of its frames.
     fn cut_off(&self) -> Result<()> {
         self.segment.as_ref().map_or(Ok(()), |segment| segment.truncate(u64::from(self.end.offset), 0))
     }
@@ -159,8 +159,8 @@ impl<T: Send + Sync> Writer<T> {
         }
     }
 
-    /// Called after staging, outside of all locks: makes a thread write, which bounds memory, and the time for which a
-    /// commit stays in it.
+    /// Makes a thread write, to bound the staged bytes and the time until a commit is written. Call it after staging,
+    /// outside of all locks.
     pub(crate) fn relieve(&self, number: u64, staged: usize) -> Result<()> {
         if staged > STAGED_MAX {
             return self.wait(number);
@@ -179,8 +179,8 @@ impl<T: Send + Sync> Writer<T> {
         self.wait(number)
     }
 
-    /// Runs the background thread: writes what is staged, at once if asked and else `pause` after the first frame,
-    /// until [`stop`](Writer::stop).
+    /// Runs the background thread until [`stop`](Writer::stop): writes staged frames at once if nudged, else `pause`
+    /// after the first frame.
     pub(crate) fn run(&self, pause: std::time::Duration) {
         loop {
             let idle = |wake: &mut Wake| !wake.work && !wake.soon && !wake.stop;
@@ -192,7 +192,7 @@ impl<T: Send + Sync> Writer<T> {
             let stop = wake.stop;
             drop(wake);
             self.busy.store(false, Ordering::Relaxed);
-            // `finish` keeps an error for the next caller.
+            // `finish` stores an error for the next caller.
             if self.sync().is_err() || stop {
                 return;
             }
@@ -217,7 +217,7 @@ impl<T: Send + Sync> Writer<T> {
         let is_used = staging.number > 0 && staging.failed.is_none();
         drop(staging);
         if is_used {
-            // A group of its own: it proves that everything before it was durable.
+            // In a separate group: it proves that everything before it was durable.
             self.sync()?;
             self.stage()?.frame(FrameKind::Close, b"", crc32c::crc32c(b""));
             self.sync()?;
@@ -238,9 +238,9 @@ impl<T: Send + Sync> Writer<T> {
         let written = self.write_parts(&mut io, &bytes, &cuts);
         if let Err(error) = written {
             lock(&self.staging).failed = Some(error.clone());
-            // Cut off, so that no commit that was reported as failed shows later. If that fails too, recovery decides.
+            // So that a commit that was reported as failed does not appear later. If this fails too, recovery decides.
             if let Err(error) = io.cut_off() {
-                tracing::warn!(%error, "could not cut off a failed commit");
+                tracing::warn!(%error, "failed to truncate a failed commit");
             }
             return Err(error);
         }
@@ -255,7 +255,7 @@ impl<T: Send + Sync> Writer<T> {
     fn write_parts(&self, io: &mut Io, bytes: &[u8], cuts: &[(usize, u32)]) -> Result<()> {
         let mut from = 0;
         for (cut, number) in cuts {
-            // A seal proves that another segment followed: that one is durable before the seal is written.
+            // A seal proves that another segment follows, so that segment must be durable first.
             let next = self.create_segment(io, *number)?;
             self.write_part(io, &bytes[from..*cut])?;
             if let Some(full) = &io.segment {
@@ -281,15 +281,14 @@ impl<T: Send + Sync> Writer<T> {
         Ok(())
     }
 
-    /// Resumes the segment in which the journal ends. It allocates space only now, so that readers leave the disk
-    /// alone.
+    /// Resumes the journal's last segment. Allocates space only now, so that an owner that only reads does not write.
     fn resume_segment(&self, io: &mut Io) -> Result<()> {
         let is_empty = u64::from(io.end.offset) <= segment::HEADER;
         match self.segments.get(io.end.segment) {
             Ok(segment) => {
                 segment.truncate(u64::from(io.end.offset), self.capacity)?;
                 if is_empty {
-                    // Its creator may have been killed before its name was durable.
+                    // The process that created it may have been killed before its name was durable.
                     segment::sync_directory(self.segments.disk(), self.segments.directory())?;
                 }
                 io.segment = Some(segment);
@@ -321,7 +320,7 @@ impl<T: Send + Sync> GroupWait for Writer<T> {
     }
 
     fn write_in_place(&self, number: u64) -> Result<bool> {
-        // The only thread of a runtime has other tasks to serve.
+        // A runtime's only thread must stay free for other tasks.
         let has_more_threads = || Handle::try_current().is_ok_and(|runtime| runtime.metrics().num_workers() > 1);
         if !self.in_place || self.was_slow.load(Ordering::Relaxed) || !has_more_threads() {
             return Ok(false);
@@ -347,7 +346,7 @@ impl<T: Send + Sync> Writer<T> {
         if matches!(turn, WaiterTurn::Done) {
             return Ok(());
         }
-        let panicked = StoreError::Poisoned("the writing panicked, which is a fault of foldspace".to_owned());
+        let panicked = StoreError::Poisoned("the writer panicked, which is a bug in foldspace".to_owned());
         let mut writing = WriteTurn { progress: &self.progress, outcome: Err(panicked) };
         let begun = self.clock.monotonic_micros();
         writing.outcome = self.write_group();
@@ -359,7 +358,7 @@ impl<T: Send + Sync> Writer<T> {
     }
 }
 
-/// A turn to write. It ends when this is dropped, with an error if the writing panicked.
+/// A turn to write. Dropping it ends the turn, with an error if the write panicked.
 struct WriteTurn<'a> {
     progress: &'a WriteProgress,
     outcome: Result<u64>,

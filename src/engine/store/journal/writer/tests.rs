@@ -30,7 +30,7 @@ fn writer_task_uses_own_thread_where_spare() {
     let wrote = Arc::new(Mutex::new(None::<ThreadId>));
     let told = Arc::clone(&wrote);
     let writer = writer(directory.path(), Box::new(move |_| *told.lock().unwrap() = Some(thread::current().id())));
-    assert!(!writer.write_in_place(staged(&writer)).unwrap(), "there is no runtime");
+    assert!(!writer.write_in_place(staged(&writer)).unwrap(), "without a runtime");
     let one = tokio::runtime::Builder::new_current_thread().build().unwrap();
     assert!(!one.block_on(async { writer.write_in_place(staged(&writer)) }).unwrap(), "it has one thread");
     assert_eq!(*wrote.lock().unwrap(), None);
