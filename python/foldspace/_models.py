@@ -9,7 +9,7 @@ from typing_extensions import NotRequired
 
 
 class AlignedCall(TypedDict):
-    """A call with its end."""
+    """A call and its outcome."""
 
     call: int
     finished: int | None
@@ -21,7 +21,7 @@ class AlignedCall(TypedDict):
 
 
 class AlignedRow(TypedDict):
-    """A call of each session, or of one of them."""
+    """A pair of matching calls, or an unmatched call."""
 
     left: AlignedCall | None
     right: AlignedCall | None
@@ -30,7 +30,7 @@ class AlignedRow(TypedDict):
 
 
 class Alignment(TypedDict):
-    """The calls of two sessions beside each other."""
+    """The aligned calls of two sessions."""
 
     rows: list[AlignedRow]
     more: bool
@@ -49,7 +49,7 @@ class Annotation(TypedDict):
 
 
 class Applied(TypedDict):
-    """The outcome of bringing changes into a directory."""
+    """The outcome of applying changes to a directory."""
 
     child: str
     child_name: str
@@ -69,7 +69,7 @@ class Applied(TypedDict):
 
 
 class ApplyRequest(TypedDict):
-    """Merges what a session changed into the directory that it began from: three-way, against what the directory has become."""
+    """Merges a session's changes into the directory that it started from, with a three-way merge against the directory's current state."""
 
     to: NotRequired[str | None]
     take: NotRequired[list[str]]
@@ -81,7 +81,7 @@ class ApplyRequest(TypedDict):
 
 
 class AttachDirectory(TypedDict):
-    """Attaches a directory: its files are recorded as they are, by git's rules and, where git has them, by the ids of their blobs."""
+    """Attaches a directory."""
 
     directory: str
     include: NotRequired[list[str]]
@@ -105,7 +105,7 @@ class AttachedDirectory(TypedDict):
 
 
 class AttachedDocument(TypedDict):
-    """A directory that is attached, with what is recorded of it."""
+    """An attached directory, with a summary of its recorded files."""
 
     directory: str
     session: str
@@ -120,7 +120,7 @@ class AttachedDocument(TypedDict):
 
 
 class BadChange(TypedDict):
-    """A change after which something is bad."""
+    """A change that made the position bad."""
 
     seq: int
     agent: str
@@ -146,14 +146,14 @@ class Bisect(TypedDict):
 
 
 class BisectEnds(TypedDict):
-    """Between which positions was searched."""
+    """The positions between which the search ran."""
 
     good: int
     bad: int
 
 
 class BisectRequest(TypedDict):
-    """Finds the first change in a session's history after which a command fails, by running it in throw-away copies of the workspace as it was; or after which a predicate over slices holds."""
+    """Finds the first change in a session's history after which a command fails or a predicate over slices holds."""
 
     command: NotRequired[ProbeCommand | None]
     slice: NotRequired[str | None]
@@ -166,7 +166,7 @@ class BisectRequest(TypedDict):
 
 
 class Blame(TypedDict):
-    """A file with the change that wrote each line, as a document."""
+    """A file with the change that wrote each line."""
 
     path: str
     at: int
@@ -197,7 +197,7 @@ class CallInFlight(TypedDict):
 
 
 class CallOutcome(TypedDict):
-    """Outcome of a call."""
+    """Outcome of a call; a tool's own failure is an outcome, too."""
 
     call: int
     finished: int
@@ -239,7 +239,7 @@ class CallsPage(TypedDict):
 
 
 class Change(TypedDict):
-    """A change of the files with its patch."""
+    """A change of an entry with its patch."""
 
     change: str
     path: str
@@ -256,7 +256,7 @@ ChangeList = TypedDict('ChangeList', {'from': 'int', 'to': 'int', 'changes': 'li
 
 
 class Child(TypedDict):
-    """A child that has begun."""
+    """A child of a session."""
 
     session: str
     name: str
@@ -272,7 +272,7 @@ class Child(TypedDict):
 
 
 class ChildRequest(TypedDict):
-    """Clones a session: a fork has its past and its files as they were at any position, and goes its own way; a merge brings back what it changed."""
+    """Clones a session."""
 
     isolation: NotRequired[Literal['fork', 'full', 'shared']]
     at: NotRequired[Position | None]
@@ -303,7 +303,7 @@ class CopiedMounts(TypedDict):
 
 
 class CopyMounts(TypedDict):
-    """Copies host directories into a session's workspace, if that is still empty."""
+    """Copies host directories into a session's workspace if it is still empty."""
 
     mounts: list[NewMount]
     allow_roots: NotRequired[list[str]]
@@ -325,7 +325,7 @@ Divergence = TypedDict('Divergence', {'differs': 'str', 'at': 'NotRequired[str |
 
 
 class Entry(TypedDict):
-    """The form of an entry."""
+    """The JSON form of an entry."""
 
     node: str
     content: NotRequired[str | None]
@@ -360,7 +360,7 @@ class EntryAtPath(TypedDict):
 
 
 class Event(TypedDict):
-    """An event: where, when and by whom it was recorded, and what it says."""
+    """An event: its session, position, time, agent and content."""
 
     session: str
     seq: int
@@ -416,20 +416,20 @@ class ForkRequest(TypedDict):
 
 
 class Forks(TypedDict):
-    """Forks that have begun."""
+    """The created forks."""
 
     children: list[Child]
 
 
 class Health(TypedDict):
-    """That the server answers."""
+    """The health of the server."""
 
     status: str
     version: str
 
 
 class HookMessage(TypedDict):
-    """A report of an agent's hook, as it is sent to the owner, and kept while there is none."""
+    """A report of an agent's hook, as sent to the owner or spooled."""
 
     id: NotRequired[ReportId | None]
     agent: str
@@ -441,7 +441,7 @@ class HookMessage(TypedDict):
 
 
 class HostStatus(TypedDict):
-    """A host among those that share a store."""
+    """A host of a shared store."""
 
     name: str
     at: str | None
@@ -450,7 +450,7 @@ class HostStatus(TypedDict):
 
 
 class IgnoredLeftOut(TypedDict):
-    """Ignored entries that a limit leaves out, with the limits."""
+    """The number of ignored entries that exceed a limit, with the limits."""
 
     left_out: int
     file_bytes: int
@@ -481,7 +481,7 @@ class ListedCall(TypedDict):
 
 
 class ListedChange(TypedDict):
-    """The change of a path."""
+    """A changed entry."""
 
     change: str
     path: str
@@ -492,14 +492,14 @@ class ListedChange(TypedDict):
 
 
 class MakeDirectory(TypedDict):
-    """Makes a directory, and those above it."""
+    """Makes a directory and its missing parents."""
 
     path: str
     agent: NotRequired[str | None]
 
 
 class MaterialiseRequest(TypedDict):
-    """Gives the files of a session as they were at a position, as a tar stream."""
+    """Returns the files of a session at a position as a tar stream."""
 
     at: NotRequired[Position | None]
     below: NotRequired[str | None]
@@ -525,7 +525,7 @@ class Merge(TypedDict):
 
 
 class MergeRequest(TypedDict):
-    """Merges what a clone changed since it began, or since it was merged last, into the session that it comes from: files by paths, texts by lines."""
+    """Merges a clone's changes since its beginning or last merge into the session that it was cloned from: files by path, text by line."""
 
     child: str
     theirs: NotRequired[list[str]]
@@ -536,17 +536,17 @@ class MergeRequest(TypedDict):
 
 
 MoveEntry = TypedDict('MoveEntry', {'from': 'str', 'to': 'str', 'replace': 'NotRequired[bool]', 'agent': 'NotRequired[str | None]'})
-"""Moves an entry, with what is below it."""
+"""Moves an entry; a directory with its contents."""
 
 
 class MoveSession(TypedDict):
-    """Moves a session to another host of a store that several share: its calls are waited for, its workspace is closed, and opened there."""
+    """Moves a session to another host of a shared store: waits for its calls, closes its workspace, and opens it there."""
 
     host: str
 
 
 class MovedSession(TypedDict):
-    """The place of a session that was moved."""
+    """The new place of a moved session."""
 
     session: str
     host: str
@@ -554,7 +554,7 @@ class MovedSession(TypedDict):
 
 
 class NewAnnotation(TypedDict):
-    """Records a score, a note or a value for a position of a session: at least one of the three."""
+    """Records a score, a note or a value for a position of a session."""
 
     name: str
     at: NotRequired[Position | None]
@@ -572,7 +572,7 @@ class NewAnswer(TypedDict):
 
 
 class NewMount(TypedDict):
-    """A host directory that is to be copied into a workspace."""
+    """A host directory to copy into a workspace."""
 
     host_path: str
     mount_path: NotRequired[str | None]
@@ -583,7 +583,7 @@ class NewMount(TypedDict):
 
 
 class NewProcess(TypedDict):
-    """Starts a command that runs on in the background: other calls go on meanwhile."""
+    """Starts a command in the background, while other calls run."""
 
     command: Any
     cwd: NotRequired[str]
@@ -599,7 +599,7 @@ class NewProcess(TypedDict):
 
 
 class NewSession(TypedDict):
-    """Begins a session, and copies its mounts."""
+    """Creates a session and copies its mounts."""
 
     name: NotRequired[str | None]
     backend: NotRequired[str | None]
@@ -610,7 +610,7 @@ class NewSession(TypedDict):
 
 
 class NewTag(TypedDict):
-    """Gives a position a name: `tag:NAME` is that position from then on, wherever one is asked for."""
+    """Tags a position with a name."""
 
     name: str
     at: NotRequired[Position | None]
@@ -624,7 +624,7 @@ class ObservedChange(TypedDict):
 
 
 class OpenPage(TypedDict):
-    """Opens a listener for pages in a browser on this machine, unless it is open already, and makes a code with which a page gets its token: good once, for 60 seconds."""
+    """Opens a listener for pages in a browser on this machine, unless it is open already, and makes a code for a page to get its token with: valid once, for 60 seconds."""
 
     read_only: NotRequired[bool]
 
@@ -656,7 +656,7 @@ class PassedCall(TypedDict):
 
 
 class PositionRange(TypedDict):
-    """From one position to another, both included."""
+    """A range of positions, both ends included."""
 
     first: int
     last: int
@@ -688,7 +688,7 @@ class Problem(TypedDict):
 
 
 class Process(TypedDict):
-    """A process that runs in the background, or has ended."""
+    """A background process, running or ended."""
 
     process: int
     command: Any
@@ -729,7 +729,7 @@ class RecordedFrames(TypedDict):
 
 
 class RecordedSeq(TypedDict):
-    """The position of an event that was recorded."""
+    """The position of a recorded event."""
 
     seq: int
 
@@ -793,7 +793,7 @@ class RerunCall(TypedDict):
 
 
 class RerunRequest(TypedDict):
-    """Runs a session's recorded calls again, in order, in a throw-away session with a fresh workspace, and tells every difference."""
+    """Reruns a session's recorded calls, in order, in a throw-away session with a fresh workspace, and reports every difference."""
 
     until: NotRequired[Position | None]
     backend: NotRequired[str | None]
@@ -818,7 +818,7 @@ class RewindRefusal(TypedDict):
 
 
 class RewindRequest(TypedDict):
-    """Takes a session back to an earlier position, files and state together."""
+    """Rewinds a session's files and state to an earlier position."""
 
     to: Position
     force: NotRequired[bool]
@@ -846,7 +846,7 @@ class ScreenFrame(TypedDict):
 
 
 class ScreenText(TypedDict):
-    """Text of one look."""
+    """A run of text in one style."""
 
     text: str
     foreground: NotRequired[str | None]
@@ -855,14 +855,14 @@ class ScreenText(TypedDict):
 
 
 class SectionDocument(TypedDict):
-    """The words of a prompt about a session's workspace."""
+    """The prompt section about a session's workspace."""
 
     text: str
     root: str | None
 
 
 class ServerStatus(TypedDict):
-    """The clients of a server, and its work."""
+    """The status of a server: its clients and its work."""
 
     process: int
     version: str
@@ -890,11 +890,11 @@ class Session(TypedDict):
 
 
 SharedPaths = TypedDict('SharedPaths', {'with': 'list[int]', 'in_doubt': 'bool', 'paths': 'list[str]'})
-"""Changes of files that a call or others may have made."""
+"""Changes of files that one of several calls may have made."""
 
 
 class SignIn(TypedDict):
-    """Exchanges the code in the address of a page for its token."""
+    """Exchanges the code in a page's address for its token."""
 
     code: str
 
@@ -907,7 +907,7 @@ class SignedIn(TypedDict):
 
 
 class SliceLook(TypedDict):
-    """A look at a predicate."""
+    """An evaluation of the predicate."""
 
     seq: int
     holds: bool
@@ -924,7 +924,7 @@ class SliceSummary(TypedDict):
 
 
 class State(TypedDict):
-    """A state, and of one slice what it says."""
+    """A state, with the value of one slice if requested."""
 
     session: str
     name: str
@@ -936,7 +936,7 @@ class State(TypedDict):
 
 
 class Stop(TypedDict):
-    """The place where a run through a history stopped."""
+    """The stop of a run through a history."""
 
     seq: int | None
     because: str | None
@@ -945,7 +945,7 @@ class Stop(TypedDict):
 
 
 class Timeline(TypedDict):
-    """The calls of a session in numbers."""
+    """A summary of a session's calls."""
 
     head: int
     calls: int
@@ -957,7 +957,7 @@ class Timeline(TypedDict):
 
 
 TimelineBucket = TypedDict('TimelineBucket', {'from': 'int', 'at': 'str', 'calls': 'int', 'failed': 'int', 'changed': 'int'})
-"""Calls that follow each other."""
+"""A run of consecutive calls."""
 
 
 class Tool(TypedDict):
@@ -971,7 +971,7 @@ class Tool(TypedDict):
 
 
 class UndoRequest(TypedDict):
-    """Takes back changes of files: those of one call, of an agent's run, of all calls after a position, those from outside of any call, or those of an undo."""
+    """Undoes file changes: those of a call, of an agent's run, of all calls after a position, external changes, or those of an undo."""
 
     call: NotRequired[int | None]
     run: NotRequired[str | None]
@@ -1006,7 +1006,7 @@ class Undone(TypedDict):
 
 
 class UndoneCall(TypedDict):
-    """A call that an undo takes back."""
+    """A call that an undo undoes."""
 
     call: int
     tool: str
@@ -1028,13 +1028,13 @@ class Verification(TypedDict):
 
 
 class WaitRequest(TypedDict):
-    """Waits for the end of a process, and tells of it; after `timeout_seconds` as it is then."""
+    """Waits for a process to end, at most `timeout_seconds`, and returns its status."""
 
     timeout_seconds: NotRequired[float | None]
 
 
 class WholeCall(TypedDict):
-    """A call with all that belongs to it."""
+    """A call with its result and events."""
 
     call: int
     tool: str

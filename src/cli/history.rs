@@ -20,7 +20,7 @@ Examples:
   foldspace history NAME src/main.rs
   foldspace history NAME src/main.rs --patch    with what changed
   foldspace history NAME src/main.rs --follow-merges
-                                                with the changes of merged children
+                                                with those of merged children
   foldspace history NAME / --at 40              everything until event 40")]
 pub(super) struct History {
     /// The session, by name or by the beginning of its id

@@ -10,7 +10,7 @@ use super::{Failure, Globals, Out, open, output, text};
 #[command(after_help = "\
 Examples:
   foldspace restore --from s3://backups/sandboxes --data /var/lib/foldspace
-  foldspace restore --from file:///mnt/backup/sandboxes --data ./yesterday --at 2025-01-31T12:00:00Z")]
+  foldspace restore --from file:///mnt/backup --data ./old --at 2h")]
 pub(super) struct RestoreArgs {
     /// The place of the copy: s3://BUCKET/PREFIX, or file:///DIRECTORY
     #[arg(long, value_name = "URL")]

@@ -19,7 +19,7 @@ const PASSED_SHOWN: usize = 5;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  foldspace undo                   the latest call that changed files and is not undone
+  foldspace undo                   the latest call with changes, not undone
   foldspace undo --redo            takes the latest undo back
   foldspace undo --run last        all changes of the latest run of an agent
   foldspace undo --call 219 -y     one call, without a question
@@ -79,7 +79,7 @@ pub(super) struct SubjectArgs {
 #[command(after_help = "\
 Examples:
   foldspace revert src/main.rs --at 42     one file as it was after event 42
-  foldspace revert src docs --at 10m       two directories as they were ten minutes ago")]
+  foldspace revert src docs --at 10m       both as they were ten minutes ago")]
 pub(super) struct RevertArgs {
     /// The session, by name or by the beginning of its id
     session: String,

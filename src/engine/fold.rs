@@ -16,11 +16,22 @@ use super::{EventRef, OnRewind, Registry, Seq, State};
 pub(crate) struct Fold {
     base: State,
     registry: Arc<Registry>,
-    /// By index in the registry; `None` for a slice of the other half of a split fold.
-    foldings: Vec<Option<Box<dyn ErasedFolding>>>,
+    /// By index in the registry.
+    foldings: Vec<SliceFold>,
+    /// The number of events that the fold expects.
+    expected: usize,
     /// By [`Common`]: true if a slice of this fold takes such events; always true for [`Common::Other`].
     takes: [bool; Common::COUNT],
     unreadable: Vec<Seq>,
+}
+
+/// A slice in a fold.
+enum SliceFold {
+    /// In the other half of a split fold.
+    Elsewhere,
+    /// Not opened yet: no event was for it.
+    Unopened,
+    Open(Box<dyn ErasedFolding>),
 }
 
 impl Fold {
@@ -35,12 +46,11 @@ impl Fold {
 
     fn begin_some(state: &State, expected: usize, mine: impl Fn(usize) -> bool) -> Self {
         let registry = Arc::clone(state.registry());
-        let types = registry.slices.iter().zip(state.slices.iter()).enumerate();
-        let foldings =
-            types.map(|(at, (known, slice))| mine(at).then(|| known.begin(slice.as_ref(), expected))).collect();
+        let slice = |at| if mine(at) { SliceFold::Unopened } else { SliceFold::Elsewhere };
+        let foldings = (0..registry.slices.len()).map(slice).collect();
         let mut takes = registry.common.each_ref().map(|takers| takers.iter().any(|at| mine(*at)));
         takes[Common::Other as usize] = true;
-        Self { base: state.clone(), registry, foldings, takes, unreadable: Vec::new() }
+        Self { base: state.clone(), registry, foldings, expected, takes, unreadable: Vec::new() }
     }
 
     pub(crate) fn seq(&self) -> Seq {
@@ -60,13 +70,13 @@ impl Fold {
                 event.validate();
                 let mut is_read = true;
                 for at in self.registry.takers(event) {
-                    if let Some(folding) = &mut self.foldings[*at] {
+                    if let Some(folding) = opened(&self.base, &mut self.foldings, *at, self.expected) {
                         is_read &= folding.apply(event).is_ok();
                     }
                 }
                 if event.common == Common::Other {
                     is_read &= match event.kind {
-                        SliceRestored::KIND => restore(&self.registry, &mut self.foldings, event),
+                        SliceRestored::KIND => restore(&self.base, &mut self.foldings, event, self.expected),
                         EventsLost::KIND => !EventsLost::is_gap(event),
                         _ => true,
                     };
@@ -82,9 +92,11 @@ impl Fold {
 
     pub(crate) fn finish(self) -> State {
         let mut state = self.base;
-        let slices = state.slices.iter().zip(self.foldings);
-        state.slices =
-            slices.map(|(old, folding)| folding.map_or_else(|| Arc::clone(old), |folding| folding.finish())).collect();
+        let slices = state.slices.iter().zip(self.foldings).map(|(old, folding)| match folding {
+            SliceFold::Open(folding) => folding.finish(),
+            SliceFold::Unopened | SliceFold::Elsewhere => Arc::clone(old),
+        });
+        state.slices = slices.collect();
         state.unreadable += self.unreadable.len() as u64;
         state
     }
@@ -92,19 +104,36 @@ impl Fold {
     pub(crate) fn join(mut self, mut other: Self) -> State {
         let unreadable: BTreeSet<Seq> = self.unreadable.drain(..).chain(other.unreadable.drain(..)).collect();
         let pairs = self.foldings.into_iter().zip(other.foldings);
-        let foldings = pairs.map(|(mine, other)| mine.or(other)).collect();
+        let open = |(mine, other)| if matches!(mine, SliceFold::Open(_)) { mine } else { other };
+        let foldings = pairs.map(open).collect();
         Self { foldings, unreadable: unreadable.into_iter().collect(), ..self }.finish()
     }
 }
 
+/// Returns a slice of this fold, which it opens.
+fn opened<'a>(
+    base: &State,
+    foldings: &'a mut [SliceFold],
+    at: usize,
+    expected: usize,
+) -> Option<&'a mut Box<dyn ErasedFolding>> {
+    let folding = &mut foldings[at];
+    if matches!(folding, SliceFold::Unopened) {
+        *folding = SliceFold::Open(base.registry().slices[at].begin(base.slices[at].as_ref(), expected));
+    }
+    match folding {
+        SliceFold::Open(folding) => Some(folding),
+        SliceFold::Unopened | SliceFold::Elsewhere => None,
+    }
+}
+
 /// Restores a slice; false if the event can't be read. Skips unknown slices, and slices that a rewind keeps.
-fn restore(registry: &Registry, foldings: &mut [Option<Box<dyn ErasedFolding>>], event: &EventRef<'_>) -> bool {
+fn restore(base: &State, foldings: &mut [SliceFold], event: &EventRef<'_>, expected: usize) -> bool {
     let Ok(event) = SliceRestored::decode(event.version, event.payload) else { return false };
-    let mut known = registry.slices.iter().zip(foldings);
-    let slice = known.find(|(known, _)| {
+    let slice = base.registry().slices.iter().position(|known| {
         let SliceSummary { name, on_rewind, .. } = known.summary();
         name == event.slice && on_rewind == OnRewind::Restore
     });
-    let folding = slice.and_then(|(_, folding)| folding.as_mut());
+    let folding = slice.and_then(|at| opened(base, foldings, at, expected));
     folding.is_none_or(|folding| folding.restore(event.version, &event.blocks).is_ok())
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use foldspace::backends::{MockOptions, MockRule, PythonEvaluator};
+use foldspace::backends::{MockOptions, MockRule};
 use foldspace::event::{CallStatus, CommandDecided, EvalResult};
 use foldspace::tools::{CaptureBudget, CommandPolicy, PythonPlace, PythonRules, ShellRules};
 use foldspace::{MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, ToolRunner, Tools, WorkspaceSpec};
@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use crate::rig::{Kind, Program, Rig, Step, rounds};
 
 fn rules(python: PythonRules) -> ShellRules {
-    PythonEvaluator::set_program(env!("CARGO_BIN_EXE_foldspace"));
     let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
     ShellRules { policy, python, ..ShellRules::default() }
 }

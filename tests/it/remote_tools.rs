@@ -260,7 +260,7 @@ async fn remote_tool_that_reads_changes_nothing() {
     assert_eq!(said(&look), json!(["one", "seen"]));
     for step in [json!({ "write": ["a.txt", "x"] }), json!({ "remove": "a.txt" }), json!({ "run": "true" })] {
         let outcome = call_tool(&served, "looking", json!([step]), json!({ "auto_confirm": true })).await;
-        assert!(outcome.text.contains("only reads"), "{outcome:?}");
+        assert!(outcome.text.contains("read-only"), "{outcome:?}");
     }
 }
 
@@ -389,7 +389,7 @@ async fn message_over_the_limit_is_an_error() {
     let outcome = call(&served, json!([{ "read": "big.txt" }])).await;
     assert!(outcome.text.starts_with("the answer is over the limit"), "{:.200}", outcome.text);
     let outcome = call(&served, json!([{ "write_big": 33 << 20 }])).await;
-    assert!(outcome.text.starts_with("a message of 34"), "{:.200}", outcome.text);
+    assert!(outcome.text.starts_with("a message has 34"), "{:.200}", outcome.text);
     said(&call(&served, json!([{ "write_big": 31 << 20 }])).await);
 }
 

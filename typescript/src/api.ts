@@ -11,7 +11,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tells that the server answers. It needs no token. */
+        /** Reports that the server answers. It needs no token. */
         get: operations["healthz"];
         put?: never;
         post?: never;
@@ -28,7 +28,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Gives the server's figures, as Prometheus reads them. */
+        /** Returns the server's metrics in the Prometheus text format. */
         get: operations["metrics"];
         put?: never;
         post?: never;
@@ -45,7 +45,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Gives this description. */
+        /** Returns this description. */
         get: operations["openapi"];
         put?: never;
         post?: never;
@@ -62,10 +62,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the directories whose agents report to a session. Only for clients on the unix socket. */
+        /** Lists the attached directories. Only for clients on the unix socket. */
         get: operations["list_attached"];
         put?: never;
-        /** Attaches a directory: its files are recorded as they are, by git's rules and, where git has them, by the ids of their blobs. From now on the hooks of agents that work there report to its session. Only for clients on the unix socket. */
+        /** Attaches a directory. Records its files as they are, by git's ignore rules; contents that git has are recorded as blob ids. From then on, hooks of agents that work there report to its session. Only for clients on the unix socket. */
         post: operations["attach_directory"];
         delete?: never;
         options?: never;
@@ -82,7 +82,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Detaches a directory. Its session stays unless it is purged. Only for clients on the unix socket. */
+        /** Detaches a directory. `purge` removes its session too. Only for clients on the unix socket. */
         post: operations["detach_directory"];
         delete?: never;
         options?: never;
@@ -99,7 +99,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** A report of an agent's hook, as it is sent to the owner, and kept while there is none. Only for clients on the unix socket. */
+        /** A report of an agent's hook, as sent to the owner or spooled. Only for clients on the unix socket. */
         post: operations["report_hook"];
         delete?: never;
         options?: never;
@@ -114,7 +114,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tells what the server does, and for whom. */
+        /** Returns the server's status. */
         get: operations["show_server"];
         put?: never;
         post?: never;
@@ -133,7 +133,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Ends the server as SIGTERM does: calls in flight get some time. Only for clients on the unix socket. */
+        /** Stops the server as SIGTERM does: calls in flight get some time. Only for clients on the unix socket. */
         post: operations["stop_server"];
         delete?: never;
         options?: never;
@@ -148,10 +148,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the sessions, the oldest first. Page by page, `after` is the `session` of the last one that was listed; the end is where none comes. `calls` is null where a session can't be read. */
+        /** Lists the sessions, oldest first. For the next page, set `after` to the `session` of the last one listed; an empty page is the end. `calls` is null if a session can't be read. */
         get: operations["list_sessions"];
         put?: never;
-        /** Begins a session, and copies its mounts. Of one that can't be made ready nothing is left. */
+        /** Creates a session and copies its mounts. On failure, nothing remains. */
         post: operations["create_session"];
         delete?: never;
         options?: never;
@@ -166,11 +166,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tells of one session. */
+        /** Shows a session. */
         get: operations["show_session"];
         put?: never;
         post?: never;
-        /** Removes a session with its files. What its children have of its past they keep. */
+        /** Removes a session with its files. Its children keep the history that they share with it. */
         delete: operations["remove_session"];
         options?: never;
         head?: never;
@@ -184,7 +184,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Puts the calls of two sessions beside each other: those with the same tool and parameters, in the longest order that both have; between them those that only one has made. The first 10,000 calls of each are compared. */
+        /** Aligns the calls of two sessions: matches calls with the same tool and parameters along their longest common subsequence, with unmatched calls in between. Compares the first 10,000 calls of each. */
         get: operations["align_sessions"];
         put?: never;
         post?: never;
@@ -201,10 +201,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the scores and notes of a session, the oldest first. */
+        /** Lists the scores and notes of a session, oldest first. */
         get: operations["list_annotations"];
         put?: never;
-        /** Records a score, a note or a value for a position of a session: at least one of the three. */
+        /** Records a score, a note or a value for a position of a session. At least one of them is required. */
         post: operations["annotate"];
         delete?: never;
         options?: never;
@@ -221,7 +221,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Merges what a session changed into the directory that it began from: three-way, against what the directory has become. All of it or nothing is done; with a conflict nothing is, and the conflicts are told: theirs is the session's side, ours the directory's. */
+        /** Merges a session's changes into the directory that it started from, with a three-way merge against the directory's current state. All or nothing: on a conflict nothing changes, and the conflicts are returned. Theirs is the session's side, ours the directory's. */
         post: operations["apply"];
         delete?: never;
         options?: never;
@@ -238,7 +238,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Finds the first change in a session's history after which a command fails, by running it in throw-away copies of the workspace as it was; or after which a predicate over slices holds. The session is only read. */
+        /** Finds the first change in a session's history after which a command fails or a predicate over slices holds. Runs the command in throw-away copies of the workspace at past positions. The session is only read. */
         post: operations["bisect"];
         delete?: never;
         options?: never;
@@ -253,7 +253,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tells the change that wrote each line of a text file, as it was at a position; through moves and merges. */
+        /** Shows the change that wrote each line of a text file at a position. Follows moves and merges. */
         get: operations["blame_file"];
         put?: never;
         post?: never;
@@ -270,10 +270,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the calls of a session in the order in which they began, page by page; only some of them where fields say which. A page may be short, or empty, before the end: `next` says where to go on. */
+        /** Lists the calls of a session in the order in which they began, page by page, optionally filtered. A page may be short or empty before the end; `next` is where to continue. */
         get: operations["list_calls"];
         put?: never;
-        /** Makes a tool call and waits for its outcome. With `Accept: text/event-stream` it comes as server-sent events: `progress` `{text}` while its workspace is made ready, `begun` `{call}`, `output` `{stream, text | base64}`, `missed` `{bytes}` (with `all_output` only of a cancelled call), `question` `{call, command, programs, ...}` (answer it with `POST .../calls/{call}/answer`), at last `outcome`, or `problem`. A client that goes away cancels its call. */
+        /** Makes a tool call and waits for its outcome. With `Accept: text/event-stream` it comes as server-sent events: `progress` `{text}` while its workspace is prepared, `begun` `{call}`, `output` `{stream, text | base64}`, `missed` `{bytes}` (with `all_output` only for a cancelled call), `question` `{call, command, programs, ...}` (answer it with `POST .../calls/{call}/answer`), at last `outcome`, or `problem`. A client that disconnects cancels its call. */
         post: operations["make_call"];
         delete?: never;
         options?: never;
@@ -288,11 +288,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tells of a call that was made, long texts whole, with its events. */
+        /** Shows a recorded call, with its events and with long texts in full. */
         get: operations["show_call"];
         put?: never;
         post?: never;
-        /** Cancels calls in flight, processes in the background among them: what they run is killed, and they are recorded as interrupted. */
+        /** Cancels calls in flight, including background processes. Kills what they run and records them as interrupted. */
         delete: operations["cancel_call"];
         options?: never;
         head?: never;
@@ -308,7 +308,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Answers the question that a call waits for. The client that streams the call is told of it by a `question` event. */
+        /** Answers the question that a call waits for. The client that streams the call is notified by a `question` event. */
         post: operations["answer_call"];
         delete?: never;
         options?: never;
@@ -323,7 +323,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Gives what a command showed on its terminal as frames of the screen, at most 30 a second: each has the lines that changed. A page ends after 2 MiB or so; `next` is the `from` of the one after it. */
+        /** Returns a command's terminal recording as frames of the screen, at most 30 a second: each has the lines that changed. A page ends after about 2 MiB; `next` is the `from` of the next page. */
         get: operations["terminal_frames"];
         put?: never;
         post?: never;
@@ -340,7 +340,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Follows what the command of a call in flight prints from now on, as server-sent events: `output` `{stream, text | base64}`, `missed` `{bytes}` where this client was too slow, and at last `ended`. The command does not wait for it. */
+        /** Follows the further output of a call in flight as server-sent events: `output` `{stream, text | base64}`, `missed` `{bytes}` if this client was too slow, and at last `ended`. The command does not wait for this client. */
         get: operations["follow_call"];
         put?: never;
         post?: never;
@@ -357,7 +357,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Gives what was kept of a command's output, as bytes: of a long one, its beginning and its end. A result shows less. */
+        /** Returns a command's stored output as bytes; of long output, the beginning and the end. A result shows less. */
         get: operations["read_recorded"];
         put?: never;
         post?: never;
@@ -374,7 +374,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists what differs in a session's files between two positions, without contents. */
+        /** Lists the entries that differ between two positions of a session, without contents. */
         get: operations["list_changes"];
         put?: never;
         post?: never;
@@ -393,7 +393,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Clones a session: a fork has its past and its files as they were at any position, and goes its own way; a merge brings back what it changed. The clone has a workspace of its own, and never may do more than the session. */
+        /** Clones a session. A fork starts with the history and files up to any position and then diverges; a merge brings its changes back. The clone has its own workspace, and never more permissions than the session. */
         post: operations["clone_session"];
         delete?: never;
         options?: never;
@@ -408,7 +408,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows what differs in a session's files between two positions, as patches that git apply understands. */
+        /** Shows the difference between a session's files at two positions, as patches for `git apply`. */
         get: operations["diff"];
         put?: never;
         post?: never;
@@ -427,7 +427,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes a directory, and those above it. One that is there stays. */
+        /** Makes a directory and its missing parents. An existing directory is left as it is. */
         post: operations["make_directory"];
         delete?: never;
         options?: never;
@@ -442,7 +442,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Gives a page of a session's log. */
+        /** Returns a page of a session's log. */
         get: operations["list_events"];
         put?: never;
         post?: never;
@@ -459,7 +459,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Follows a session's events as server-sent events, from any position on: first those that are there, then those that come. Each has its position as `id`, so a client that comes again with `Last-Event-ID` misses nothing. An `end` event says that the session was removed. */
+        /** Follows a session's events as server-sent events, from any position on: first the stored events, then new ones. Each has its position as `id`, so a client that reconnects with `Last-Event-ID` misses nothing. An `end` event reports that the session was removed. */
         get: operations["follow_events"];
         put?: never;
         post?: never;
@@ -476,7 +476,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows the whole tree to which a session belongs: its oldest ancestor that is still there, and all that come from it, with the merges of children. */
+        /** Shows a session's whole tree: its oldest existing ancestor and all sessions that descend from it, with the merges of children. */
         get: operations["show_family"];
         put?: never;
         post?: never;
@@ -493,7 +493,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the entries of a workspace as they were at a position. */
+        /** Lists the entries of a workspace at a position. */
         get: operations["list_files"];
         put?: never;
         post?: never;
@@ -510,12 +510,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Gives a file as it was at a position: its bytes; with `Accept: application/json` what is known of it, with its contents as text or base64. */
+        /** Returns the bytes of a file at a position; with `Accept: application/json` its metadata, with its contents as text or base64. */
         get: operations["read_file"];
-        /** Writes a file, the body's bytes: at most 1 GiB. Directories above it come into being, and links are followed. */
+        /** Writes the body to a file: at most 1 GiB. Missing parent directories are created, and links are followed. */
         put: operations["put_file"];
         post?: never;
-        /** Removes an entry; a link itself. */
+        /** Removes an entry; a link is removed, not its target. */
         delete: operations["remove_entry"];
         options?: never;
         head?: never;
@@ -531,7 +531,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Forks a session several times at one position. All or none begin: of those that did before one could not, nothing is left. */
+        /** Forks a session several times at one position. All or nothing: if one fork fails, the others are removed. */
         post: operations["fork_session"];
         delete?: never;
         options?: never;
@@ -548,7 +548,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Moves a session to another host of a store that several share: its calls are waited for, its workspace is closed, and opened there. */
+        /** Moves a session to another host of a shared store: waits for its calls, closes its workspace, and opens it there. */
         post: operations["move_session"];
         delete?: never;
         options?: never;
@@ -565,7 +565,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Gives the files of a session as they were at a position, as a tar stream. Modes, links and times are kept; the same position gives the same bytes. Entries that were never kept are left out. */
+        /** Returns the files of a session at a position as a tar stream. Modes, links and times are preserved; the same position returns the same bytes. Entries whose contents were not kept are left out. */
         post: operations["materialise"];
         delete?: never;
         options?: never;
@@ -582,7 +582,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Merges what a clone changed since it began, or since it was merged last, into the session that it comes from: files by paths, texts by lines. With a conflict nothing is changed, and the conflicts are told. */
+        /** Merges a clone's changes since its beginning or last merge into the session that it was cloned from: files by path, text by line. On a conflict nothing changes, and the conflicts are returned. */
         post: operations["merge"];
         delete?: never;
         options?: never;
@@ -599,7 +599,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Copies host directories into a session's workspace, if that is still empty. All or none. */
+        /** Copies host directories into a session's workspace if it is still empty. All or nothing. */
         post: operations["copy_mounts"];
         delete?: never;
         options?: never;
@@ -616,7 +616,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Moves an entry, with what is below it. */
+        /** Moves an entry; a directory with its contents. */
         post: operations["move_entry"];
         delete?: never;
         options?: never;
@@ -631,10 +631,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the processes of a session that run in the background, and the last ones that have ended. */
+        /** Lists a session's running background processes and the last finished ones. */
         get: operations["list_processes"];
         put?: never;
-        /** Starts a command that runs on in the background: other calls go on meanwhile. What it changes by then is recorded with them, and the rest with its end. It ends with the server. */
+        /** Starts a command in the background, while other calls run. Its changes are recorded with those calls, and the rest when it ends. It ends with the server. */
         post: operations["start_process"];
         delete?: never;
         options?: never;
@@ -649,7 +649,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tells of a process. */
+        /** Shows a process. */
         get: operations["show_process"];
         put?: never;
         post?: never;
@@ -668,7 +668,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Sends input to a process: `text` or `base64`, at most 4 MiB. It waits while the process does not read. */
+        /** Sends input to a process: `text` or `base64`, at most 4 MiB. Waits while the process does not read. */
         post: operations["send_input"];
         delete?: never;
         options?: never;
@@ -683,7 +683,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Follows what a process prints as server-sent events: first what is kept of it (the last MiB), then what comes. `output` `{stream, text | base64}` has as `id` the number of bytes with it; `missed` `{bytes}` tells of what is not kept any more; at last comes `ended`, the process. The process waits up to 30 seconds for a reader that is behind. */
+        /** Follows a process's output as server-sent events: first the retained output (the last MiB), then new output. The `id` of `output` `{stream, text | base64}` is the number of bytes up to its end; `missed` `{bytes}` counts output that is no longer retained; at last comes `ended`, the process. The process waits up to 30 seconds for a slow reader. */
         get: operations["follow_process"];
         put?: never;
         post?: never;
@@ -702,7 +702,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Sends a signal to a process and its group. `KILL` ends all that it has started. */
+        /** Sends a signal to a process and its group. `KILL` ends everything that it has started. */
         post: operations["signal_process"];
         delete?: never;
         options?: never;
@@ -719,7 +719,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Waits for the end of a process, and tells of it; after `timeout_seconds` as it is then. */
+        /** Waits for a process to end, at most `timeout_seconds`, and returns its status. */
         post: operations["wait_process"];
         delete?: never;
         options?: never;
@@ -736,7 +736,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Runs a session's recorded calls again, in order, in a throw-away session with a fresh workspace, and tells every difference. The session itself is only read. Questions about commands are answered as they were recorded; where commands are not sandboxed, a recorded yes does not count. */
+        /** Reruns a session's recorded calls, in order, in a throw-away session with a fresh workspace, and reports every difference. The session itself is only read. Questions about commands get their recorded answers, but for commands without a sandbox a recorded yes does not count. */
         post: operations["rerun"];
         delete?: never;
         options?: never;
@@ -753,7 +753,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Takes a session back to an earlier position, files and state together. Nothing of its history is lost: a rewind to the position before it undoes it. */
+        /** Rewinds a session's files and state to an earlier position. No history is lost: a rewind to the position before it undoes it. */
         post: operations["rewind"];
         delete?: never;
         options?: never;
@@ -768,7 +768,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Gives the text about a session's workspace that belongs into a prompt. The workspace is opened for it. */
+        /** Returns the prompt section about a session's workspace. Opens the workspace. */
         get: operations["section"];
         put?: never;
         post?: never;
@@ -785,7 +785,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tells of one entry of a workspace as it was at a position, a link itself. */
+        /** Shows an entry of a workspace at a position. Does not follow symbolic links. */
         get: operations["stat_entry"];
         put?: never;
         post?: never;
@@ -802,7 +802,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows the slices of a session's state at any position, such as VirtualFileSystem (its files), ToolCalls, Commands, Usage, Mounts or Children; or one of them, or a part of one. */
+        /** Shows the slices of a session's state at any position, such as VirtualFileSystem (its files), ToolCalls, Commands, Usage, Mounts or Children; or one slice, or part of it. */
         get: operations["show_state"];
         put?: never;
         post?: never;
@@ -819,7 +819,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Gives a slice of the state at a position. */
+        /** Returns a slice of the state at a position. */
         get: operations["show_slice"];
         put?: never;
         post?: never;
@@ -836,10 +836,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the names of a session's positions. */
+        /** Lists the tags of a session's positions. */
         get: operations["list_tags"];
         put?: never;
-        /** Gives a position a name: `tag:NAME` is that position from then on, wherever one is asked for. A name that is in use moves. */
+        /** Tags a position with a name. From then on, `tag:NAME` is accepted wherever a position is. An existing tag moves. */
         post: operations["tag_position"];
         delete?: never;
         options?: never;
@@ -857,7 +857,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Takes a name of a position away. What the name meant stays in the history. */
+        /** Removes a tag. The history still shows the position that it had. */
         delete: operations["remove_tag"];
         options?: never;
         head?: never;
@@ -872,7 +872,7 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Unpacks a tar archive, the body: directories, files and links, at most 1 GiB, as one call. Files that are there are replaced, and others stay. */
+        /** Unpacks the body, a tar archive of directories, files and links, at most 1 GiB, as one call. Existing files at its paths are replaced; others stay. */
         put: operations["put_tar"];
         post?: never;
         delete?: never;
@@ -888,7 +888,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Makes a tool call whose command gets input as it comes: ask for an upgrade to a websocket. The first message is text, `{call, window}`: `call` has the fields of `make_call`, and `window` `{rows, columns}` the size of the terminal, for a command with `tty`. After it binary messages are input, and text is `{resize: {rows, columns}}` or `{end_input: true}`. The server sends standard output, or all that a terminal shows, as binary messages; as text it sends an object with one of the events of `make_call`: `begun`, `output` (of standard error), `progress`, `question`, and at last `outcome` or `problem`. A client that goes away hangs the command up. Input is not recorded. With `screen` in the first message the terminal's screen comes in place of what it shows, as `screen` events like the frames of `terminal_frames`, at most 30 a second, and text may also be `{key: {name, shift, alt, ctrl}}`, with the name that browsers give to a key, or `{paste}`: the server sends what a terminal would. With `copy_at`, a position, `shell_execute` runs in a throw-away copy of the workspace as it was then: `call` has the position 0, for nothing is recorded, and the policy asks nobody. A page in a browser shows its token by the subprotocol `foldspace.bearer.` and the token in base64url, beside `foldspace.terminal`. */
+        /** Makes a tool call with interactive input: request an upgrade to a websocket. The first message is text, `{call, window}`: `call` has the fields of `make_call`, and `window` `{rows, columns}` is the size of the terminal, for a command with `tty`. Later binary messages are input, and text is `{resize: {rows, columns}}` or `{end_input: true}`. The server sends standard output, or all terminal output, as binary messages; as text it sends an object with one of the events of `make_call`: `begun`, `output` (of standard error), `progress`, `question`, and at last `outcome` or `problem`. A client that disconnects hangs the command up. Input is not recorded. With `screen` in the first message, the server sends the terminal's screen instead of its output, as `screen` events like the frames of `terminal_frames`, at most 30 a second. Text may then also be `{key: {name, shift, alt, ctrl}}`, with a browser's name of the key, or `{paste}`: the server sends what a terminal would. With `copy_at`, a position, `shell_execute` runs in a throw-away copy of the workspace at that position: nothing is recorded, so `call` has the position 0, and the policy can't ask for approval. A page in a browser sends its token as the subprotocol `foldspace.bearer.` and the token in base64url, next to `foldspace.terminal`. */
         get: operations["open_terminal"];
         put?: never;
         post?: never;
@@ -905,7 +905,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Counts the calls of a whole session, or some of them, in buckets of equally many. With the counts a list of all calls can be drawn of which `list_calls` gives any page. */
+        /** Counts a session's calls, optionally filtered, in buckets of equal size. A client can draw a list of all calls from the counts and fetch any page of it with `list_calls`. */
         get: operations["show_timeline"];
         put?: never;
         post?: never;
@@ -924,7 +924,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Takes back changes of files: those of one call, of an agent's run, of all calls after a position, those from outside of any call, or those of an undo. Without a choice it takes the latest call that is not undone, and the next time the call before. It passes over calls that it can't undo, and names them. What others changed since stays, also in the same file; what can't be taken back is listed with its reason. The history grows: an undo is a call, and `redo` takes it back. */
+        /** Undoes file changes: those of a call, of an agent's run, of all calls after a position, external changes, or those of an undo. Without a choice it undoes the latest call that is not undone yet, so that repeated undos go back call by call. Calls that can't be undone are skipped and listed. Later changes by others stay, even in the same file; changes that can't be undone are listed with reasons. An undo is itself a call in the history, and `redo` reverts it. */
         post: operations["undo"];
         delete?: never;
         options?: never;
@@ -939,7 +939,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Runs through a session's history until one of several conditions is met, as the debugger does; nothing is executed. One request looks at 20,000 events, or at the states after 2,000; `next` says from where to ask for more. */
+        /** Runs through a session's history until one of several conditions is met, like the debugger. Nothing is executed. One request checks 20,000 events, or the states after 2,000; `next` is where to continue. */
         get: operations["run_until"];
         put?: never;
         post?: never;
@@ -958,7 +958,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Folds a session again from its events, and compares with everything that is stored. */
+        /** Folds a session again from its events and compares the result with everything stored. */
         post: operations["verify"];
         delete?: never;
         options?: never;
@@ -973,7 +973,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Watches a directory: server-sent events `change` `{path, kind, seq}`, where `kind` is `create`, `write` or `remove`, from now on. Each has its position as `id`, so a client that comes again with `Last-Event-ID` misses nothing. The workspace is opened, and while it is watched, changes of processes and from outside are looked for twice a second. */
+        /** Watches a directory: server-sent events `change` `{path, kind, seq}`, where `kind` is `create`, `write` or `remove`, from now on. Each has its position as `id`, so a client that reconnects with `Last-Event-ID` misses nothing. The workspace is opened, and scanned twice a second for changes by processes and from outside. */
         get: operations["watch_files"];
         put?: never;
         post?: never;
@@ -992,7 +992,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Exchanges the code in the address of a page for its token. It needs no token. */
+        /** Exchanges the code in a page's address for its token. It needs no token. */
         post: operations["sign_in"];
         delete?: never;
         options?: never;
@@ -1026,7 +1026,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Opens a listener for pages in a browser on this machine, unless it is open already, and makes a code with which a page gets its token: good once, for 60 seconds. Only for clients on the unix socket. */
+        /** Opens a listener for pages in a browser on this machine, unless it is open already, and makes a code for a page to get its token with: valid once, for 60 seconds. Only for clients on the unix socket. */
         post: operations["open_page"];
         delete?: never;
         options?: never;
@@ -1038,7 +1038,7 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description A call with its end. */
+        /** @description A call and its outcome. */
         AlignedCall: {
             /**
              * Format: int64
@@ -1052,7 +1052,7 @@ export interface components {
             finished: number | null;
             /** @description The tool. */
             tool: string;
-            /** @description Its subject in one line: a command, a path, a pattern. Characters that mislead are escaped. */
+            /** @description Its command, path or pattern, in one line. Misleading characters are escaped. */
             summary: string;
             /** @description `ok`, `error`, `interrupted` or `running`. */
             status: string;
@@ -1067,22 +1067,22 @@ export interface components {
              */
             micros: number | null;
         };
-        /** @description A call of each session, or of one of them. */
+        /** @description A pair of matching calls, or an unmatched call. */
         AlignedRow: {
-            /** @description The session's call; null where only the other made it. */
+            /** @description The session's call; null if only the other session made it. */
             left: components["schemas"]["AlignedCall"] | null;
-            /** @description The other's call; null where it did not make it. */
+            /** @description The other session's call; null if it did not make it. */
             right: components["schemas"]["AlignedCall"] | null;
-            /** @description True where both have made the same call. */
+            /** @description True if both sessions made the call. */
             same: boolean;
-            /** @description True where the outcomes of the same call differ. */
+            /** @description True if both sessions made the call, with different outcomes. */
             result_differs: boolean;
         };
-        /** @description The calls of two sessions beside each other. */
+        /** @description The aligned calls of two sessions. */
         Alignment: {
             /** @description The rows, in the order of both sessions. */
             rows: components["schemas"]["AlignedRow"][];
-            /** @description True where one of them has made more calls than were compared. */
+            /** @description True if either session has more calls than were compared. */
             more: boolean;
         };
         /** @description A score, a note or a value for a position. */
@@ -1092,13 +1092,13 @@ export interface components {
              * @description The position of its event.
              */
             seq: number;
-            /** @description The agent, or program, that made it; empty for none. */
+            /** @description The agent or program that made it; empty for none. */
             agent: string;
             /** @description The subject, such as `reward`. */
             name: string;
             /**
              * Format: int64
-             * @description The position that it is about.
+             * @description The annotated position.
              */
             at: number;
             /**
@@ -1111,7 +1111,7 @@ export interface components {
             /** @description The value for programs, or null. */
             value: unknown;
         };
-        /** @description The outcome of bringing changes into a directory. */
+        /** @description The outcome of applying changes to a directory. */
         Applied: {
             /** @description Child session. */
             child: string;
@@ -1131,10 +1131,10 @@ export interface components {
             outcome: string;
             /**
              * Format: int64
-             * @description Position of the merge's event in the parent; null when nothing was recorded.
+             * @description Position of the merge's event in the parent; null if nothing was recorded.
              */
             seq: number | null;
-            /** @description Entries written and removed, or that would be: `path`, `from`, `both`, `change`. */
+            /** @description Entries written and removed, in a preview the planned ones: `path`, `from`, `both`, `change`. */
             merged: {
                 [key: string]: unknown;
             }[];
@@ -1144,87 +1144,89 @@ export interface components {
             }[];
             /** @description Sockets and devices of the child, which are not merged; and entries that could not be made for it, which stay. */
             left_out: string[];
-            /** @description Generated files that both sides changed: the parent's stay as they are. */
+            /** @description Generated files that both sides changed: the parent's versions stay. */
             generated: string[];
             /** @description Paths and globs with a chosen side but without a conflict. */
             unused: string[];
-            /** @description The session that it was merged into. */
+            /** @description The session merged into. */
             into: string;
             /** @description Its name. */
             into_name: string;
-            /** @description True where nothing was to be done. */
+            /** @description True if it was a dry run. */
             dry_run: boolean;
             /** @description The directory. */
             directory: string;
         };
         /**
-         * @description Merges what a session changed into the directory that it began from: three-way, against what the directory has
-         *     become. All of it or nothing is done; with a conflict nothing is, and the conflicts are told: theirs is the session's
-         *     side, ours the directory's.
+         * @description Merges a session's changes into the directory that it started from, with a three-way merge against the directory's
+         *     current state. All or nothing: on a conflict nothing changes, and the conflicts are returned. Theirs is the
+         *     session's side, ours the directory's.
          */
         ApplyRequest: {
-            /** @description Another directory, which is there and not empty, below one that the server allows. */
+            /** @description Another directory: existing, not empty, and below a directory that the server allows. */
             to?: string | null;
             /**
-             * @description Paths and globs at or below which conflicts are decided for the session's side; `/` for all. One that fits no
+             * @description Paths and globs at or below which the session's side wins conflicts; `/` for all. A path or glob that matches no
              *     entry of either side is an error.
              * @default []
              */
             take: string[];
             /**
-             * @description Paths and globs at or below which conflicts are decided for the directory's side.
+             * @description Paths and globs at or below which the directory's side wins conflicts.
              * @default []
              */
             keep: string[];
             /**
-             * @description Globs of more generated files. Where both sides changed one, the directory's stays, as in `merge`.
+             * @description Globs of additional generated files. If both sides changed one, the directory's version stays, as in `merge`.
              * @default []
              */
             generated: string[];
             /**
-             * @description Only tells what would be done. What the directory has become is recorded all the same.
+             * @description True to only report what would be done. The directory's current state is recorded nevertheless.
              * @default false
              */
             dry_run: boolean;
-            /** @description The agent who does it. */
+            /** @description The agent who applies the changes. */
             agent?: string | null;
             /**
-             * @description Directories of the host below which `to` may be, instead of those that the server allows. Only a client on the
-             *     unix socket may name some, from the same sandbox as the server.
+             * @description Host directories below which `to` is allowed, instead of those that the server allows. Only for clients on the
+             *     unix socket, from the server's sandbox.
              * @default []
              */
             allow_roots: string[];
         };
         /**
-         * @description Attaches a directory: its files are recorded as they are, by git's rules and, where git has them, by the ids of their
-         *     blobs. From now on the hooks of agents that work there report to its session. Only for clients on the unix socket.
+         * @description Attaches a directory. Records its files as they are, by git's ignore rules; contents that git has are recorded as
+         *     blob ids. From then on, hooks of agents that work there report to its session. Only for clients on the unix socket.
          */
         AttachDirectory: {
-            /** @description The directory; that of its whole worktree, where it is in a git repository. */
+            /** @description The directory. Inside a git repository, the whole worktree is attached. */
             directory: string;
             /**
-             * @description Paths below it that are recorded although git ignores them, with everything below them.
+             * @description Paths below it to record, with everything below them, even if git ignores them.
              * @default []
              */
             include: string[];
             /**
-             * @description Keeps requests to agents and outputs of their tools whole; else the first line of each, and a digest.
+             * @description True to store agents' prompts and tool outputs in full, instead of the first line and a digest of each.
              * @default false
              */
             transcripts: boolean;
             /**
-             * @description Records small files that git ignores, outside of directories that programs make; as before, or true, by default.
+             * @description True to record small ignored files, except in generated directories. Default: the current setting, or else true.
              * @default null
              */
             keep_ignored: boolean | null;
             /**
-             * @description Keeps the contents of files that look like secrets, on this machine only; as before, or true, by default.
+             * @description True to store, on this machine only, the contents of files that look like secrets. Default: the current setting,
+             *     or else true.
              * @default null
              */
             keep_secrets: boolean | null;
             /**
              * Format: int64
-             * @description Limit for copies of contents that only git has, in bytes; 0 for no copies. Default: as before, or 1 GiB.
+             * @description Limit for copies of contents that exist only in git, in bytes; 0 disables them. Default: the current setting, or
+             *     else 1 GiB.
              * @default null
              */
             own_copy: number | null;
@@ -1236,32 +1238,32 @@ export interface components {
             /** @description The session. */
             session: string;
             /**
-             * @description Keeps requests to agents and outputs of their tools whole; else the first line of each, and a digest.
+             * @description True if agents' prompts and tool outputs are stored in full, not just the first line and a digest of each.
              * @default false
              */
             transcripts: boolean;
-            /** @description Paths that are recorded although git ignores them, with everything below them. */
+            /** @description Paths that are recorded, with everything below them, even if git ignores them. */
             include?: string[];
             /**
-             * @description Records small files that git ignores, outside of directories that programs make.
+             * @description True if small ignored files are recorded, except in generated directories.
              * @default false
              */
             keep_ignored: boolean;
             /**
-             * @description Keeps the contents of files that look like secrets, on this machine only.
+             * @description True if the contents of files that look like secrets are stored, on this machine only.
              * @default false
              */
             keep_secrets: boolean;
             /**
              * Format: int64
-             * @description Limit for copies of contents that only git has, in bytes; 0 for no copies.
+             * @description Limit for copies of contents that exist only in git, in bytes; 0 disables them.
              * @default 0
              */
             own_copy: number;
-            /** @description The attached directory whose repository it is another worktree of. Its session is a fork. */
+            /** @description For an additional worktree, the attached directory of the same repository. The worktree's session is a fork. */
             worktree_of?: string | null;
         };
-        /** @description A directory that is attached, with what is recorded of it. */
+        /** @description An attached directory, with a summary of its recorded files. */
         AttachedDocument: {
             /** @description The directory. */
             directory: string;
@@ -1271,29 +1273,29 @@ export interface components {
             name: string;
             /**
              * Format: int64
-             * @description Files that are recorded.
+             * @description The number of recorded files.
              */
             files: number;
             /**
              * Format: int64
-             * @description Those of them of which git has the contents.
+             * @description The number of recorded files with borrowed contents, which git has.
              */
             borrowed: number;
-            /** @description Those of which only the digests are recorded, since they are large or look like secrets. */
+            /** @description Files recorded only by digest, since they are large or look like secrets. */
             not_kept: string[];
-            /** @description Ignored entries that a limit leaves out. */
+            /** @description Ignored entries that exceed a limit. */
             ignored?: components["schemas"]["IgnoredLeftOut"] | null;
-            /** @description Set if small files that git ignores are recorded. */
+            /** @description True if small ignored files are recorded. */
             keep_ignored: boolean;
-            /** @description Set if the contents of files that look like secrets are kept, on this machine only. */
+            /** @description True if the contents of files that look like secrets are stored, on this machine only. */
             keep_secrets: boolean;
             /**
              * Format: int64
-             * @description Limit for copies of contents that only git has, in bytes; 0 for no copies.
+             * @description Limit for copies of contents that exist only in git, in bytes; 0 disables them.
              */
             own_copy: number;
         };
-        /** @description A change after which something is bad. */
+        /** @description A change that made the position bad. */
         BadChange: {
             /**
              * Format: int64
@@ -1302,31 +1304,31 @@ export interface components {
             seq: number;
             /** @description The agent that made it. */
             agent: string;
-            /** @description When, in UTC. */
+            /** @description The time, in UTC. */
             time: string;
-            /** @description The beginning of its call, long texts whole; null where no call made it. */
+            /** @description The `CallStarted` event of its call, with long texts in full; null if no call made it. */
             call: unknown;
-            /** @description Its changes of files. */
+            /** @description Its file changes. */
             changes: components["schemas"]["Change"][];
         };
         /**
-         * @description The result of a bisection. By a command it has `between`, `checks`, `probes`, `several` and `left_out`; by a predicate
-         *     `looks` and `predicate`.
+         * @description The result of a bisection. With a command it has `between`, `checks`, `probes`, `several` and `left_out`; with a
+         *     predicate, `looks` and `predicate`.
          */
         Bisect: {
             /**
              * Format: int64
-             * @description The last position that is known to be good.
+             * @description The last position known to be good.
              */
             good: number;
             /**
              * Format: int64
-             * @description The first bad position; null when skips hide it.
+             * @description The first bad position; null if skipped positions hide it.
              */
             first_bad: number | null;
-            /** @description The first bad change, or all of which it is one. */
+            /** @description The first bad change, or all candidates for it. */
             bad: components["schemas"]["BadChange"][];
-            /** @description The positions between which was searched. */
+            /** @description The ends of the search. */
             ends: components["schemas"]["BisectEnds"];
             /** @description The number of changes between them. */
             between?: number | null;
@@ -1334,16 +1336,16 @@ export interface components {
             checks?: components["schemas"]["Probe"][] | null;
             /** @description The probes of the search. */
             probes?: components["schemas"]["Probe"][] | null;
-            /** @description True where something good was seen after something bad. */
+            /** @description True if a good position was found after a bad one. */
             several?: boolean | null;
-            /** @description Paths that the probes had not though they were there then. */
+            /** @description Paths that existed in the session but were missing from the probes. */
             left_out?: string[] | null;
             /** @description The positions where the predicate was evaluated. */
             looks?: components["schemas"]["SliceLook"][] | null;
             /** @description The predicate. */
             predicate?: string | null;
         };
-        /** @description Between which positions was searched. */
+        /** @description The positions between which the search ran. */
         BisectEnds: {
             /**
              * Format: int64
@@ -1357,33 +1359,33 @@ export interface components {
             bad: number;
         };
         /**
-         * @description Finds the first change in a session's history after which a command fails, by running it in throw-away copies of the
-         *     workspace as it was; or after which a predicate over slices holds. The session is only read.
+         * @description Finds the first change in a session's history after which a command fails or a predicate over slices holds. Runs the
+         *     command in throw-away copies of the workspace at past positions. The session is only read.
          */
         BisectRequest: {
             /**
-             * @description The command that succeeds at the good position and fails at the bad one: a text for /bin/sh, or a program with its
-             *     arguments. 125 says that it can't tell. The policy for commands must allow it, once for all of its runs. The
-             *     copies of a session in memory are on the server's machine, where nothing is sandboxed.
+             * @description The command, which succeeds at the good position and fails at the bad one: a script for /bin/sh, or a program
+             *     with its arguments. Exit code 125 skips a position. The command policy must allow it, once for all runs.
+             *     Copies of a session with the `memory` backend run on the server's machine, without a sandbox.
              */
             command?: components["schemas"]["ProbeCommand"] | null;
             /**
-             * @description In place of a command: a predicate over slices, such as `count(VirtualFileSystem) > 10`.
+             * @description Instead of a command, a predicate over slices, such as `count(VirtualFileSystem) > 10`.
              * @default null
              */
             slice: string | null;
-            /** @description A good position; by default before the first call, with a predicate before the first event. */
+            /** @description A good position; by default before the first call, or for a predicate before the first event. */
             good?: components["schemas"]["Position"] | null;
-            /** @description A bad position after it; by default the last one. */
+            /** @description A later, bad position; the last one by default. */
             bad?: components["schemas"]["Position"] | null;
             /**
-             * @description The number of probes at once, from 1 to 64.
+             * @description The number of concurrent probes, from 1 to 64.
              * @default 1
              */
             jobs: number;
             /**
              * Format: double
-             * @description The time that the command may run each time, 0.1 to 600 seconds; 600 by default, 120 for a model.
+             * @description Time limit of each run, 0.1 to 600 seconds; 600 by default, 120 for a model.
              */
             timeout_seconds?: number | null;
             /**
@@ -1392,12 +1394,12 @@ export interface components {
              */
             allow: string[];
             /**
-             * @description Answers every question about the command with yes.
+             * @description True to answer every question about the command with yes.
              * @default false
              */
             auto_confirm: boolean;
         };
-        /** @description A file with the change that wrote each line, as a document. */
+        /** @description A file with the change that wrote each line. */
         Blame: {
             /** @description The path. */
             path: string;
@@ -1406,24 +1408,27 @@ export interface components {
              * @description The position.
              */
             at: number;
-            /** @description The changes that wrote these lines, with session, position, path, cause, agent and time; through moves and merges. */
+            /**
+             * @description The changes that wrote these lines, with session, position, path, cause, agent and time; across moves and
+             *     merges.
+             */
             changes: {
                 [key: string]: unknown;
             }[];
-            /** @description Those of them that observed calls made, or that were there when a directory was attached. */
+            /** @description The changes among them that observed calls made, or that existed before a directory was attached. */
             observed: components["schemas"]["ObservedChange"][];
             /** @description The lines. */
             lines: components["schemas"]["BlamedLine"][];
-            /** @description Positions of versions whose lines are not known; lines after them count as written then. */
+            /** @description Positions of versions without known lines; all lines of the next version count as written by that version. */
             unknown: number[];
-            /** @description True where versions differed in so many lines that some count as written later than they were. */
+            /** @description True if versions differed in so many lines that some lines count as written later than they were. */
             coarse: boolean;
         };
         /** @description A line with the event that wrote it. */
         BlamedLine: {
             /**
              * Format: int64
-             * @description Its number, from 1 on.
+             * @description Its number, from 1.
              */
             line_number: number;
             /** @description The line without its end. */
@@ -1444,7 +1449,7 @@ export interface components {
             name: string;
             /**
              * Format: int64
-             * @description The position of its intent, by which it is cancelled.
+             * @description The position of its intent, to cancel it with.
              */
             call: number;
             /**
@@ -1453,16 +1458,16 @@ export interface components {
              */
             seconds: number;
             /**
-             * @description The question that it waits for, as the event `question` of its stream has it; null where it waits for none.
+             * @description The pending question, as in the event `question` of its stream; null without one.
              * @default null
              */
             question: unknown;
         };
-        /** @description Outcome of a call. A tool's own failure is one, too. */
+        /** @description Outcome of a call; a tool's own failure is an outcome, too. */
         CallOutcome: {
             /**
              * Format: int64
-             * @description The position of the call's intent, which is its name.
+             * @description The call's id: the position of its intent.
              */
             call: number;
             /**
@@ -1474,7 +1479,7 @@ export interface components {
             status: string;
             /** @description The result of a success, else null. */
             result: unknown;
-            /** @description The result, or what was wrong, as text for a model. */
+            /** @description The result or the error, as text for a model. */
             text: string;
             /**
              * Format: int64
@@ -1482,17 +1487,17 @@ export interface components {
              */
             micros: number;
             /**
-             * @description The reason for a failure, else null: `invalid`, `not_found`, `refused`, `over_limit`, `too_large`, `timed_out`, `cancelled`; or
-             *     `failed`, when the store, the workspace or its backend failed and not what was asked for.
+             * @description The reason for a failure, else null: `invalid`, `not_found`, `refused`, `over_limit`, `too_large`, `timed_out`,
+             *     `cancelled`; or `failed` if the store, the workspace or its backend failed.
              * @default null
              */
             reason: string | null;
         };
         /**
          * @description Makes a tool call and waits for its outcome. With `Accept: text/event-stream` it comes as server-sent events:
-         *     `progress` `{text}` while its workspace is made ready, `begun` `{call}`, `output` `{stream, text | base64}`, `missed`
-         *     `{bytes}` (with `all_output` only of a cancelled call), `question` `{call, command, programs, ...}` (answer it with
-         *     `POST .../calls/{call}/answer`), at last `outcome`, or `problem`. A client that goes away cancels its call.
+         *     `progress` `{text}` while its workspace is prepared, `begun` `{call}`, `output` `{stream, text | base64}`, `missed`
+         *     `{bytes}` (with `all_output` only for a cancelled call), `question` `{call, command, programs, ...}` (answer it with
+         *     `POST .../calls/{call}/answer`), at last `outcome`, or `problem`. A client that disconnects cancels its call.
          */
         CallRequest: {
             /** @description The tool. */
@@ -1508,62 +1513,62 @@ export interface components {
             agent?: string | null;
             /**
              * Format: double
-             * @description The seconds that the whole call may take, from 0.1 to 86,400. By default 180 beside the time of its command, which
-             *     has a limit of its own; 120 for tools that run none.
+             * @description The time limit of the whole call in seconds, from 0.1 to 86,400. Default: 180 s plus the command's own timeout;
+             *     120 s for tools that run no command.
              */
             timeout_seconds?: number | null;
-            /** @description Programs, or programs with their first words, that this call's command may run without a question. */
+            /** @description Programs, or programs with their first arguments, that this call's command may run without a question. */
             allow?: string[];
-            /** @description Programs, or programs with their first words, that this call's command may not run, whatever allows them. */
+            /** @description Programs, or programs with their first arguments, that this call's command may not run, whatever allows them. */
             deny?: string[];
             /**
              * Format: double
-             * @description The most that its command may ask for with `timeout_seconds`, from 1 to 86,400; the server's `--max-timeout` by
-             *     default, which is 600.
+             * @description The largest `timeout_seconds` that its command may request, from 1 to 86,400; by default the server's
+             *     `--max-timeout`, which is 600 unless set.
              */
             max_timeout_seconds?: number | null;
-            /** @description Leaves its command without a time limit unless it asks for one, as for a command that a person typed. */
+            /** @description Runs its command without a time limit unless it requests one, as for a command that a person typed. */
             no_time_limit?: boolean;
             /**
-             * @description Answers every question about a command with yes.
+             * @description Approves every question about a command.
              * @default false
              */
             auto_confirm: boolean;
             /**
              * @description Text for the host's shell that starts the Docker daemon when the call's command runs `docker` on the host and no
-             *     daemon answers; the server's `--start-docker` by default. What the policy denies it does not run.
+             *     daemon answers; the server's `--start-docker` by default. It does not run what the policy denies.
              */
             start_docker?: string | null;
             /**
-             * @description The place where `evaluate_python` runs code: `in-process` or `container`. By default it is the server's choice, or
-             *     else the container of a session that has one, and in process for others.
+             * @description The place where `evaluate_python` runs code: `in-process` or `container`. Default: the server's choice; without
+             *     one, the session's container if it has one, else in process.
              */
             python?: components["schemas"]["PythonPlace"] | null;
-            /** @description Characters that code in process may have, at most 48,000; 2,000 by default. */
+            /** @description The most characters of code that runs in process, at most 48,000; 2,000 by default. */
             python_chars?: number | null;
             /**
-             * @description Characters that its command may have, all arguments together; 1,048,576 by default. Linux takes 131,071 bytes of a
-             *     text or of one argument.
+             * @description The most characters of its command, all arguments together; 1,048,576 by default. Linux accepts 131,071 bytes in
+             *     one argument or script.
              */
             command_chars?: number | null;
             /**
              * Format: int64
-             * @description Bytes that are kept of a file which its command wrote, at most 4 GiB. A server keeps no more than it keeps when
-             *     nothing is said.
+             * @description The most bytes to keep of each file that its command wrote, at most 4 GiB. A server keeps no more than its own
+             *     default.
              */
             keep_file_bytes?: number | null;
             /**
              * Format: int64
-             * @description Bytes that are kept of all files which its command wrote, at most 4 GiB. A server keeps no more than it keeps when
-             *     nothing is said.
+             * @description The most bytes to keep of all files that its command wrote, at most 4 GiB. A server keeps no more than its own
+             *     default.
              */
             keep_step_bytes?: number | null;
             /**
-             * @description Of a call that is streamed: its commands wait for a client that is behind, so that it misses no output. One that
-             *     takes nothing for 30 seconds is taken for gone, as ever.
+             * @description Streaming only: block the command rather than drop output for a slow client. A client that reads nothing for 30
+             *     s is disconnected.
              */
             all_output?: boolean;
-            /** @description Of a call that is streamed: nothing that its commands print is sent before its outcome. */
+            /** @description Streaming only: send no command output before the outcome. */
             no_output?: boolean;
         };
         /** @description A page of calls. */
@@ -1575,13 +1580,13 @@ export interface components {
             head: number;
             /**
              * Format: int64
-             * @description The position to go on from; null at the end.
+             * @description The start of the next page; null at the end.
              */
             next: number | null;
             /** @description The calls. */
             calls: components["schemas"]["ListedCall"][];
         };
-        /** @description A change of the files with its patch. */
+        /** @description A change of an entry with its patch. */
         Change: {
             /** @description `added`, `removed` or `changed`. */
             change: string;
@@ -1591,41 +1596,41 @@ export interface components {
             before?: components["schemas"]["Entry"] | null;
             /** @description The entry after. */
             after?: components["schemas"]["Entry"] | null;
-            /** @description True where contents differ that are no text. */
+            /** @description True if binary contents differ. */
             binary: boolean;
             /**
              * Format: int64
-             * @description Lines that came.
+             * @description The number of lines added.
              */
             lines_added: number;
             /**
              * Format: int64
-             * @description Lines that went.
+             * @description The number of lines removed.
              */
             lines_removed: number;
-            /** @description The patch, as `git apply` and `patch -p1` understand it. */
+            /** @description The patch, for `git apply` and `patch -p1`. */
             patch: string;
         };
         /** @description The entries that differ between two positions. */
         ChangeList: {
             /**
              * Format: int64
-             * @description The position to start from.
+             * @description The start position.
              */
             from: number;
             /**
              * Format: int64
-             * @description The position to come to.
+             * @description The end position.
              */
             to: number;
-            /** @description The changes, sorted by path: 10,000 at most. */
+            /** @description At most 10,000 changes, sorted by path. */
             changes: components["schemas"]["ListedChange"][];
-            /** @description True where there are more. */
+            /** @description True if there are more changes. */
             more: boolean;
         };
-        /** @description A child that has begun. */
+        /** @description A child of a session. */
         Child: {
-            /** @description The child; the parent itself where it is shared. */
+            /** @description The child; for a shared child, the parent itself. */
             session: string;
             /** @description Its name. */
             name: string;
@@ -1633,49 +1638,47 @@ export interface components {
             isolation: string;
             /**
              * Format: int64
-             * @description The last position of the parent's that its past has.
+             * @description The last position of the parent's history that it contains.
              */
             at: number | null;
             /**
              * Format: int64
-             * @description The position that was asked for, where that is inside of what was recorded at once, and the fork begins before
-             *     that; otherwise null.
+             * @description The requested position, if it is inside a commit, so that the fork begins before that commit; otherwise null.
              */
             asked: number | null;
             /** @description The parent. */
             parent: string;
             /** @description The parent's name. */
             parent_name: string;
-            /** @description The agent in it. */
+            /** @description The agent who works in it. */
             agent: string;
             /** @description The backend of its workspace. */
             backend: string;
-            /** @description Its limits, where it has any: `calls`, `wall_millis`, `bytes_written`, `depth`, `tools`, `deny`. */
+            /** @description Its limits, if any: `calls`, `wall_millis`, `bytes_written`, `depth`, `tools`, `deny`. */
             limits: unknown;
             /**
-             * @description Paths of a fork's past that its files lack: their contents were never kept, or they are sockets or devices.
+             * @description Past paths that a fork lacks: their contents were never stored, or they are sockets or devices.
              * @default []
              */
             left: string[];
         };
         /**
-         * @description Clones a session: a fork has its past and its files as they were at any position, and goes its own way; a merge brings
-         *     back what it changed. The clone has a workspace of its own, and never may do more than the session.
+         * @description Clones a session. A fork starts with the history and files up to any position and then diverges; a merge brings its
+         *     changes back. The clone has its own workspace, and never more permissions than the session.
          */
         ChildRequest: {
             /**
-             * @description The part of the session that the clone has: `fork` (the default), its past up to a position, with the files as they
-             *     were then; `full`, its mounts, copied afresh; `shared`, everything: it is the same session, under another agent's
-             *     name.
+             * @description The part of the session that the clone gets: `fork` (the default), the history and files up to a position;
+             *     `full`, only fresh copies of the mounts; `shared`, everything: the same session, under another agent name.
              * @default fork
              * @enum {string}
              */
             isolation: "fork" | "full" | "shared";
-            /** @description Forks the session as it was at this position; as it is now by default. */
+            /** @description The position to fork at; the current state by default. */
             at?: components["schemas"]["Position"] | null;
-            /** @description The clone's name; by default the session's with a number. */
+            /** @description The clone's name; by default the session's name with a number. */
             name?: string | null;
-            /** @description The agent who is to work in it; a shared clone needs one. */
+            /** @description The agent who works in it; required for a shared clone. */
             agent?: string | null;
             /**
              * @description Limits of the clone: `calls`, `wall_millis`, `bytes_written`, `depth`, `tools`, `deny`.
@@ -1686,22 +1689,22 @@ export interface components {
             };
             /**
              * Format: int64
-             * @description The number of calls that it may make.
+             * @description Limit for its calls.
              */
             max_calls?: number | null;
             /**
              * Format: int64
-             * @description The seconds that its calls may take together.
+             * @description Limit for the total duration of its calls, in seconds.
              */
             max_seconds?: number | null;
             /**
              * Format: int64
-             * @description The bytes of files that it may write.
+             * @description Limit for the bytes that it writes to files.
              */
             max_bytes?: number | null;
             /**
              * Format: int32
-             * @description The generations of clones that it may have.
+             * @description Limit for generations of clones below it.
              */
             depth?: number | null;
             /** @description The only tools that it may use. */
@@ -1712,13 +1715,13 @@ export interface components {
              */
             deny: string[];
             /**
-             * @description `full`: directories of the host below which mounts may be copied again, instead of those that the server allows.
-             *     Only a client on the unix socket may name some, from the same sandbox as the server.
+             * @description For `full`: host directories below which mounts may be copied again, instead of those that the server allows.
+             *     Only for clients on the unix socket, from the server's sandbox.
              * @default []
              */
             allow_roots: string[];
         };
-        /** @description An answer to the question whether a command may run. */
+        /** @description An answer to a question about a command. */
         Choice: "once" | "session" | "everything" | "refuse";
         /** @description A client that stays connected. */
         ClientStatus: {
@@ -1731,32 +1734,32 @@ export interface components {
             command: string;
             /**
              * Format: int64
-             * @description Seconds since it came.
+             * @description Seconds since it connected.
              */
             seconds: number;
         };
         /** @description The mounts that were copied. */
         CopiedMounts: {
-            /** @description The mounts as they are recorded; nothing if the workspace was not empty. */
+            /** @description The mounts as recorded; empty if the workspace was not empty. */
             copied: unknown[];
         };
-        /** @description Copies host directories into a session's workspace, if that is still empty. All or none. */
+        /** @description Copies host directories into a session's workspace if it is still empty. All or nothing. */
         CopyMounts: {
             /** @description The directories. */
             mounts: components["schemas"]["NewMount"][];
             /**
-             * @description Directories of the host below which they may be, instead of those that the server allows. Only a client on the unix
-             *     socket may name some, from the same sandbox as the server.
+             * @description Host directories below which mounts are allowed, instead of those that the server allows. Only for clients on
+             *     the unix socket, from the server's sandbox.
              * @default []
              */
             allow_roots: string[];
         };
-        /** @description Detaches a directory. Its session stays unless it is purged. Only for clients on the unix socket. */
+        /** @description Detaches a directory. `purge` removes its session too. Only for clients on the unix socket. */
         DetachDirectory: {
-            /** @description The directory, or one in it. */
+            /** @description The directory, or a path in it. */
             directory: string;
             /**
-             * @description Removes its session as well, and those of its other worktrees.
+             * @description True to also remove its session and those of its other worktrees.
              * @default false
              */
             purge: boolean;
@@ -1769,15 +1772,15 @@ export interface components {
             name: string;
             /**
              * Format: int64
-             * @description The position to start from.
+             * @description The start position.
              */
             from: number;
             /**
              * Format: int64
-             * @description The position to come to.
+             * @description The end position.
              */
             to: number;
-            /** @description The changes that lead from the one to the other, sorted by path, with patches. */
+            /** @description The changes from start to end, sorted by path, with patches. */
             changes: components["schemas"]["Change"][];
         };
         /** @description A way in which two runs differ. */
@@ -1786,9 +1789,9 @@ export interface components {
             differs: string;
             /** @description The place in the result, as a JSON pointer; empty for the whole. */
             at?: string | null;
-            /** @description Value that was recorded; null in a result where there was nothing. */
+            /** @description The recorded value; null for a place in a result without a value. */
             was?: unknown;
-            /** @description Value that it is now; null in a result where there is nothing. */
+            /** @description The new value; null for a place in a result without a value. */
             is?: unknown;
             /** @description `added`, `removed` or `changed`. */
             change?: string;
@@ -1798,22 +1801,22 @@ export interface components {
             before?: components["schemas"]["Entry"] | null;
             /** @description The entry after. */
             after?: components["schemas"]["Entry"] | null;
-            /** @description True where contents differ that are no text. */
+            /** @description True if binary contents differ. */
             binary?: boolean;
             /**
              * Format: int64
-             * @description Lines that came.
+             * @description The number of lines added.
              */
             lines_added?: number;
             /**
              * Format: int64
-             * @description Lines that went.
+             * @description The number of lines removed.
              */
             lines_removed?: number;
-            /** @description The patch, as `git apply` and `patch -p1` understand it. */
+            /** @description The patch, for `git apply` and `patch -p1`. */
             patch?: string;
         };
-        /** @description The form of an entry. The fields are the kind's: a file has a content, a link a target. */
+        /** @description The JSON form of an entry. Its fields depend on its kind: a file has a content, a link a target. */
         Entry: {
             /** @description `file`, `symlink`, `directory` or `special`. */
             node: string;
@@ -1821,16 +1824,16 @@ export interface components {
             content?: string | null;
             /**
              * Format: int64
-             * @description A file's bytes.
+             * @description A file's size in bytes.
              */
             size?: number | null;
-            /** @description True where a file can be executed. */
+            /** @description True if a file is executable. */
             executable?: boolean | null;
             /** @description The permission bits of a file or directory: four octal digits. Absent if old events did not record them. */
             permissions?: string | null;
-            /** @description True where a file is text. */
+            /** @description True if a file is text. */
             text?: boolean | null;
-            /** @description True where a file's contents were not kept. */
+            /** @description True if a file's contents were not kept. */
             incomplete?: boolean | null;
             /** @description The target of a symbolic link. */
             target?: string | null;
@@ -1841,9 +1844,9 @@ export interface components {
              * @description The number of times that it was written.
              */
             version: number;
-            /** @description When it came, in UTC. */
+            /** @description The time at which it was created, in UTC. */
             created_at: string;
-            /** @description When it was last written, in UTC. */
+            /** @description The time at which it was last written, in UTC. */
             updated_at: string;
         };
         /** @description An entry with its path. */
@@ -1856,16 +1859,16 @@ export interface components {
             content?: string | null;
             /**
              * Format: int64
-             * @description A file's bytes.
+             * @description A file's size in bytes.
              */
             size?: number | null;
-            /** @description True where a file can be executed. */
+            /** @description True if a file is executable. */
             executable?: boolean | null;
             /** @description The permission bits of a file or directory: four octal digits. Absent if old events did not record them. */
             permissions?: string | null;
-            /** @description True where a file is text. */
+            /** @description True if a file is text. */
             text?: boolean | null;
-            /** @description True where a file's contents were not kept. */
+            /** @description True if a file's contents were not kept. */
             incomplete?: boolean | null;
             /** @description The target of a symbolic link. */
             target?: string | null;
@@ -1876,12 +1879,12 @@ export interface components {
              * @description The number of times that it was written.
              */
             version: number;
-            /** @description When it came, in UTC. */
+            /** @description The time at which it was created, in UTC. */
             created_at: string;
-            /** @description When it was last written, in UTC. */
+            /** @description The time at which it was last written, in UTC. */
             updated_at: string;
         };
-        /** @description An event: where, when and by whom it was recorded, and what it says. */
+        /** @description An event: its session, position, time, agent and content. */
         Event: {
             /** @description The session: 32 hexadecimal digits. */
             session: string;
@@ -1890,14 +1893,14 @@ export interface components {
              * @description Its position, from 1.
              */
             seq: number;
-            /** @description When, in UTC. */
+            /** @description The time at which it was recorded, in UTC. */
             time: string;
             /**
              * Format: int64
-             * @description The position at which the call began that it belongs to.
+             * @description The call id of its call.
              */
             call: number | null;
-            /** @description The agent that made the call; empty where none was named. */
+            /** @description The agent that made the call; empty if none was named. */
             agent: string;
             /** @description Its type. */
             kind: string;
@@ -1906,18 +1909,18 @@ export interface components {
              * @description The version of its encoding.
              */
             version: number;
-            /** @description Its content; the shape is the kind's. */
+            /** @description Its content; the shape depends on the kind. */
             event: unknown;
         };
-        /** @description Changes from outside of any call. */
+        /** @description A choice of external changes. */
         ExternalChange: boolean | number;
         /** @description A tree of sessions. */
         Family: {
-            /** @description The session from which all others come. */
+            /** @description The root session of the tree. */
             root: string;
-            /** @description The sessions: each behind its parent, those of a generation in the order in which they began. 2,000 at most. */
+            /** @description At most 2,000 sessions, each after its parent, and each generation in order of creation. */
             sessions: components["schemas"]["FamilyMember"][];
-            /** @description True where there are more sessions, or events that were not searched for merges. */
+            /** @description True if there are more sessions, or more events to search for merges. */
             more: boolean;
         };
         /** @description A session of a tree. */
@@ -1926,16 +1929,16 @@ export interface components {
             session: string;
             /** @description Its name. */
             name: string;
-            /** @description Its parent; null for the root. It may be gone. */
+            /** @description Its parent, which may have been removed; null if it has none. */
             parent: string | null;
             /**
              * Format: int64
-             * @description The parent's position at which it began.
+             * @description The parent's position where it began.
              */
             at: number | null;
-            /** @description `fork` with the parent's past, or `full` without. */
+            /** @description `fork`, with the parent's history, or `full`, without. */
             isolation: string | null;
-            /** @description The agent that began it; empty where none was named. */
+            /** @description The agent that created it; empty if unnamed. */
             agent: string;
             /**
              * Format: int64
@@ -1944,7 +1947,7 @@ export interface components {
             head: number;
             /**
              * Format: int64
-             * @description The number of calls in its history; null where that can't be read.
+             * @description The number of calls in its history; null if it can't be read.
              */
             calls: number | null;
             /** @description The merges of its children into it, in order. */
@@ -1961,18 +1964,15 @@ export interface components {
             child: string;
             /**
              * Format: int64
-             * @description The child's position up to which it was merged.
+             * @description The child's last position that was merged.
              */
             child_at: number;
-            /** @description `merged`, or `conflicted`: nothing was written then. */
+            /** @description `merged`, or `conflicted`, if nothing was written. */
             outcome: string;
-            /** @description The number of conflicts, those with a chosen side included. */
+            /** @description The number of conflicts, including those with a chosen side. */
             conflicts: number;
         };
-        /**
-         * @description Forks a session several times at one position. All or none begin: of those that did before one could not, nothing is
-         *     left.
-         */
+        /** @description Forks a session several times at one position. All or nothing: if one fork fails, the others are removed. */
         ForkRequest: {
             /**
              * Format: int32
@@ -1980,93 +1980,90 @@ export interface components {
              * @default 1
              */
             count: number;
-            /** @description Forks the session as it was at this position; as it is now by default. */
+            /** @description The position to fork at; the current state by default. */
             at?: components["schemas"]["Position"] | null;
-            /** @description Names the forks: this and a number, from 1 on; by default the session's name and a number that is free. */
+            /** @description Name prefix; the forks are numbered from 1. Default: the session's name and free numbers. */
             name?: string | null;
-            /** @description The agent who is to work in them. */
+            /** @description The agent who works in the forks. */
             agent?: string | null;
             /**
-             * @description Limits of each: `calls`, `wall_millis`, `bytes_written`, `depth`, `tools`, `deny`.
+             * @description Limits of each fork: `calls`, `wall_millis`, `bytes_written`, `depth`, `tools`, `deny`.
              * @default {}
              */
             limits: {
                 [key: string]: unknown;
             };
             /**
-             * @description A text of the client's for this request, of at most 200 bytes. The same again gives the forks that have begun by
-             *     it, so that a client whose answer was lost may ask again.
+             * @description An idempotency key of at most 200 bytes. A retry with the same key returns the forks that the first request
+             *     created.
              */
             create_id?: string | null;
         };
-        /** @description Forks that have begun. */
+        /** @description The created forks. */
         Forks: {
             /** @description The forks. */
             children: components["schemas"]["Child"][];
         };
-        /** @description That the server answers. */
+        /** @description The health of the server. */
         Health: {
-            /** @description `ok`, or `ending` while it waits for its last calls. */
+            /** @description `ok`, or `ending` while it shuts down. */
             status: string;
             /** @description The program's version. */
             version: string;
         };
-        /**
-         * @description A report of an agent's hook, as it is sent to the owner, and kept while there is none. Only for clients on the unix
-         *     socket.
-         */
+        /** @description A report of an agent's hook, as sent to the owner or spooled. Only for clients on the unix socket. */
         HookMessage: {
-            /** @description Id of the report. The owner records a report once, even if it is both sent and kept. */
+            /** @description Id of the report. The owner records each report once, even if it is both sent and spooled. */
             id?: components["schemas"]["ReportId"] | null;
-            /** @description The agent whose hook it is: `claude`, `codex`, `gemini`, `copilot` or `opencode`. */
+            /** @description The kind of agent: `claude`, `codex`, `gemini`, `copilot` or `opencode`. */
             agent: string;
             /**
-             * @description The name under which it is recorded; that of the agent by default.
+             * @description The recorded agent name; by default that of the agent's kind.
              * @default null
              */
             name: string | null;
             /**
-             * @description The hook's event, where the payload does not name it.
+             * @description The hook's event, if the payload does not name it.
              * @default null
              */
             event: string | null;
-            /** @description Working directory of the agent, or its project's directory. */
+            /** @description The agent's working directory, or its project directory. */
             directory: string;
             /**
              * @description The agent's process, as found by the hook.
              * @default null
              */
             process: string | null;
-            /** @description The payload that the hook was given; null only has the owner look at the disk. */
+            /** @description The hook's payload. Null only makes the owner scan the disk. */
             payload: unknown;
         };
-        /** @description A host among those that share a store. */
+        /** @description A host of a shared store. */
         HostStatus: {
             /** @description Its name. */
             name: string;
-            /** @description The URL at which others reach it; null if they can't. */
+            /** @description The URL at which other hosts reach it; null if they can't. */
             at: string | null;
             /**
              * Format: double
-             * @description Seconds of silence after which others take it for gone.
+             * @description Seconds of silence after which other hosts consider it dead.
              */
             lease_seconds: number;
             /**
              * Format: double
-             * @description Seconds for which it has been waiting for the store's cluster; null where it does not wait.
+             * @description Seconds for which it has been waiting for the store's cluster; null if it is not waiting.
              */
             waited_seconds: number | null;
         };
-        /** @description Ignored entries that a limit leaves out, with the limits. */
+        /** @description The number of ignored entries that exceed a limit, with the limits. */
         IgnoredLeftOut: {
             /**
              * Format: int64
-             * @description Files and directories that are left out. A directory counts as one, whatever is in it.
+             * @description The number of files and directories that are not recorded. A directory counts as one.
              */
             left_out: number;
             /**
              * Format: int64
-             * @description Bytes of a file, which it stays below.
+             * @description Bytes of a file (exclusive).
              */
             file_bytes: number;
             /**
@@ -2076,7 +2073,7 @@ export interface components {
             entries: number;
             /**
              * Format: int64
-             * @description Bytes of the files together, half of them in ignored directories.
+             * @description Total bytes of the files; at most half of them in ignored directories.
              */
             bytes: number;
         };
@@ -2084,20 +2081,20 @@ export interface components {
         ListedCall: {
             /**
              * Format: int64
-             * @description The position of its intent, which is its name.
+             * @description The call id: the position of its intent.
              */
             call: number;
             /** @description The tool. */
             tool: string;
-            /** @description The agent that made it; empty where none was named. */
+            /** @description The agent that made it; empty if none was named. */
             agent: string;
-            /** @description When it began, in UTC. */
+            /** @description The time at which it began, in UTC. */
             started_at: string;
             /** @description `ok`, `error`, `interrupted` or `running`. */
             status: string;
-            /** @description The exit code in its result; null where it has none. */
+            /** @description The exit code in its result; null without one. */
             exit_code: unknown;
-            /** @description True where its result says that a command took too long; null where it says nothing. */
+            /** @description True if its result reports a command that timed out; null if it has no such field. */
             timed_out: unknown;
             /**
              * Format: int64
@@ -2111,7 +2108,7 @@ export interface components {
             micros: number | null;
             /** @description The error's text; empty after a success. */
             message: string;
-            /** @description Its parameters. A long text stands as `{ "$content": digest, "bytes": n }`. */
+            /** @description Its parameters, with `{ "$content": digest, "bytes": n }` in place of a long text. */
             params: unknown;
             /** @description The positions of its events. */
             events: number[];
@@ -2119,17 +2116,20 @@ export interface components {
             paths: string[];
             /** @description Changes that this call, another open call or, in doubt, a person may have made. */
             shared: components["schemas"]["SharedPaths"][];
-            /** @description Changed paths whose entries can't be made again: their contents were not kept, or they are sockets or devices. */
+            /**
+             * @description Changed paths with entries that can't be recreated: their contents were not kept, or they are sockets or
+             *     devices.
+             */
             not_kept: string[];
             /**
-             * @description Entries of others that it removed or replaced and that can't be made again. Entries that were never recorded are not
-             *     listed.
+             * @description Entries of other calls that it removed or replaced and that can't be recreated. Entries that were never recorded
+             *     are not listed.
              */
             lost: string[];
-            /** @description Its subject in one line: a command, a path, a pattern. Characters that mislead are escaped. */
+            /** @description Its command, path or pattern, in one line. Misleading characters are escaped. */
             summary: string;
         };
-        /** @description The change of a path. */
+        /** @description A changed entry. */
         ListedChange: {
             /** @description `added`, `removed` or `changed`. */
             change: string;
@@ -2139,29 +2139,29 @@ export interface components {
             before?: components["schemas"]["Entry"] | null;
             /** @description The entry after. */
             after?: components["schemas"]["Entry"] | null;
-            /** @description The kind of the entry, the later one if there is one: `file`, `symlink`, `directory` or `special`. */
+            /** @description The kind of the entry after the change, or before it if removed: `file`, `symlink`, `directory` or `special`. */
             kind: string;
             /**
              * Format: int64
-             * @description Its bytes.
+             * @description Its size in bytes.
              */
             size: number;
         };
-        /** @description Makes a directory, and those above it. One that is there stays. */
+        /** @description Makes a directory and its missing parents. An existing directory is left as it is. */
         MakeDirectory: {
             /** @description The directory, from the workspace root. */
             path: string;
-            /** @description The agent for whom it is done; none by default. */
+            /** @description The agent that makes the change; none by default. */
             agent?: string | null;
         };
         /**
-         * @description Gives the files of a session as they were at a position, as a tar stream. Modes, links and times are kept; the same
-         *     position gives the same bytes. Entries that were never kept are left out.
+         * @description Returns the files of a session at a position as a tar stream. Modes, links and times are preserved; the same
+         *     position returns the same bytes. Entries whose contents were not kept are left out.
          */
         MaterialiseRequest: {
-            /** @description The position; the last one by default. */
+            /** @description The position; the head by default. */
             at?: components["schemas"]["Position"] | null;
-            /** @description Only what is below this directory, by its paths from there; the root by default. */
+            /** @description The directory to archive, with paths relative to it; the root by default. */
             below?: string | null;
         };
         /** @description The outcome of a merge, done or not. */
@@ -2184,10 +2184,10 @@ export interface components {
             outcome: string;
             /**
              * Format: int64
-             * @description Position of the merge's event in the parent; null when nothing was recorded.
+             * @description Position of the merge's event in the parent; null if nothing was recorded.
              */
             seq: number | null;
-            /** @description Entries written and removed, or that would be: `path`, `from`, `both`, `change`. */
+            /** @description Entries written and removed, in a preview the planned ones: `path`, `from`, `both`, `change`. */
             merged: {
                 [key: string]: unknown;
             }[];
@@ -2197,76 +2197,73 @@ export interface components {
             }[];
             /** @description Sockets and devices of the child, which are not merged; and entries that could not be made for it, which stay. */
             left_out: string[];
-            /** @description Generated files that both sides changed: the parent's stay as they are. */
+            /** @description Generated files that both sides changed: the parent's versions stay. */
             generated: string[];
             /** @description Paths and globs with a chosen side but without a conflict. */
             unused: string[];
-            /** @description The session that it was merged into. */
+            /** @description The session merged into. */
             into: string;
             /** @description Its name. */
             into_name: string;
-            /** @description True where nothing was to be done. */
+            /** @description True if it was a dry run. */
             dry_run: boolean;
         };
         /**
-         * @description Merges what a clone changed since it began, or since it was merged last, into the session that it comes from: files by
-         *     paths, texts by lines. With a conflict nothing is changed, and the conflicts are told.
+         * @description Merges a clone's changes since its beginning or last merge into the session that it was cloned from: files by path,
+         *     text by line. On a conflict nothing changes, and the conflicts are returned.
          */
         MergeRequest: {
-            /** @description The child, by name or by the beginning of its id. */
+            /** @description The child, by name or id prefix. */
             child: string;
             /**
-             * @description Paths and globs (`src`, `*.lock`, `docs/**`) at or below which conflicts are decided for the child's side; `/` for
-             *     all. One that fits no entry of either side is an error.
+             * @description Paths and globs (`src`, `*.lock`, `docs/**`) at or below which the child's side wins conflicts; `/` for all. A
+             *     path or glob that matches no entry of either side is an error.
              * @default []
              */
             theirs: string[];
             /**
-             * @description Paths and globs at or below which conflicts are decided for the parent's side.
+             * @description Paths and globs at or below which the parent's side wins conflicts.
              * @default []
              */
             ours: string[];
             /**
-             * @description Globs of more generated files. Where both sides changed one, the parent's stays without a conflict, as for
-             *     `__pycache__`, other caches of tools, and what the parent's `.gitignore` files ignore.
+             * @description Globs of additional generated files. If both sides changed one, the parent's version stays without a conflict,
+             *     as for `__pycache__`, other tool caches, and paths that the parent's `.gitignore` files ignore.
              * @default []
              */
             generated: string[];
             /**
-             * @description Only tells what would be merged.
+             * @description True to only report what would be merged.
              * @default false
              */
             dry_run: boolean;
             /** @description The agent who merges. */
             agent?: string | null;
         };
-        /** @description Moves an entry, with what is below it. */
+        /** @description Moves an entry; a directory with its contents. */
         MoveEntry: {
             /** @description The entry, from the workspace root. */
             from: string;
             /** @description Its new path. */
             to: string;
             /**
-             * @description Replaces a file or a link there; else nothing may be there.
+             * @description True to replace a file or a link at the new path; else the path must not exist.
              * @default false
              */
             replace: boolean;
-            /** @description The agent for whom it is done; none by default. */
+            /** @description The agent that makes the change; none by default. */
             agent?: string | null;
         };
-        /**
-         * @description Moves a session to another host of a store that several share: its calls are waited for, its workspace is closed, and
-         *     opened there.
-         */
+        /** @description Moves a session to another host of a shared store: waits for its calls, closes its workspace, and opens it there. */
         MoveSession: {
             /** @description The host's name. */
             host: string;
         };
-        /** @description The place of a session that was moved. */
+        /** @description The new place of a moved session. */
         MovedSession: {
             /** @description The session. */
             session: string;
-            /** @description The host that works in it now. */
+            /** @description The host that has it now. */
             host: string;
             /**
              * Format: int64
@@ -2274,70 +2271,67 @@ export interface components {
              */
             millis: number;
         };
-        /** @description Records a score, a note or a value for a position of a session: at least one of the three. */
+        /** @description Records a score, a note or a value for a position of a session. At least one of them is required. */
         NewAnnotation: {
             /** @description The subject, such as `reward`: 1 to 80 letters, digits, dots, underscores or hyphens. */
             name: string;
-            /** @description The position that it is about; the last one by default. */
+            /** @description The annotated position; the last one by default. */
             at?: components["schemas"]["Position"] | null;
             /**
              * Format: double
              * @description A number that rates the position.
              */
             score?: number | null;
-            /** @description A text for people, of at most 64 KiB. */
+            /** @description Text for people, at most 64 KiB. */
             note?: string | null;
             /**
-             * @description A value for programs, of at most 64 KiB as JSON.
+             * @description A value for programs, at most 64 KiB as JSON.
              * @default null
              */
             value: unknown;
-            /** @description The agent, or program, that makes it; none by default. */
+            /** @description The agent or program that annotates; none by default. */
             agent?: string | null;
         };
-        /** @description Answers the question that a call waits for. The client that streams the call is told of it by a `question` event. */
+        /** @description Answers the question that a call waits for. The client that streams the call is notified by a `question` event. */
         NewAnswer: {
             /** @description The decision about the command. */
             answer: components["schemas"]["Choice"];
-            /** @description The reason of a no, for the author of the command. Its first 1,000 characters are kept. */
+            /** @description The reason of a refusal, for the author of the command. Its first 1,000 characters are stored. */
             reason?: string | null;
         };
-        /** @description A host directory that is to be copied into a workspace. */
+        /** @description A host directory to copy into a workspace. */
         NewMount: {
-            /** @description The directory on the server's machine, below one that it allows. */
+            /** @description The directory on the server's machine, below a directory that the server allows. */
             host_path: string;
-            /** @description The place of its entries in the workspace; the root by default. */
+            /** @description The destination in the workspace; the root by default. */
             mount_path?: string | null;
             /**
-             * @description Copies only files whose path below the directory matches one of these globs.
+             * @description Copies only files that match one of these globs, by their path below the directory.
              * @default []
              */
             include_glob: string[];
             /**
-             * @description Leaves out what matches one of these.
+             * @description Leaves out entries that match one of these globs.
              * @default []
              */
             exclude_glob: string[];
             /**
              * Format: int64
-             * @description Bytes of all files together, above which nothing is copied.
+             * @description Limit for the total size in bytes; if it is exceeded, nothing is copied.
              */
             max_bytes?: number | null;
             /**
-             * @description Copies what links inside the directory lead to.
+             * @description True to copy the targets of links inside the directory.
              * @default false
              */
             follow_symlinks: boolean;
         };
         /**
-         * @description Starts a command that runs on in the background: other calls go on meanwhile. What it changes by then is recorded with
-         *     them, and the rest with its end. It ends with the server.
+         * @description Starts a command in the background, while other calls run. Its changes are recorded with those calls, and the rest
+         *     when it ends. It ends with the server.
          */
         NewProcess: {
-            /**
-             * @description A text for `/bin/sh -c`, or a list of a program and its arguments. Each has at most 131,071
-             *     bytes.
-             */
+            /** @description A script for `/bin/sh -c`, or a list of a program and its arguments. Each has at most 131,071 bytes. */
             command: unknown;
             /**
              * @description The directory to run it in, as for `shell_execute`.
@@ -2345,7 +2339,7 @@ export interface components {
              */
             cwd: string;
             /**
-             * @description Variables for it, beside those that are there.
+             * @description Additional environment variables.
              * @default {}
              */
             env: {
@@ -2357,78 +2351,73 @@ export interface components {
              */
             stdin: string;
             /**
-             * @description Keeps standard input open for what `send_input` sends. Otherwise it ends after `stdin`.
+             * @description True to keep standard input open for `send_input`. By default it ends after `stdin`.
              * @default false
              */
             input: boolean;
-            /** @description Gives it a terminal of that size; its input stays open. */
+            /** @description The size of its terminal; its input stays open. No terminal by default. */
             window?: components["schemas"]["WindowSize"] | null;
             /**
              * Format: double
-             * @description Seconds after which it is ended, from 1 to 86,400; none by default.
+             * @description Its time limit in seconds, from 1 to 86,400; none by default.
              */
             timeout_seconds?: number | null;
             /** @description The agent that starts it; none by default. */
             agent?: string | null;
             /**
-             * @description Programs, or programs with their first words, that it may run without a question.
+             * @description Programs, or programs with their first arguments, that it may run without a question.
              * @default []
              */
             allow: string[];
             /**
-             * @description Programs, or programs with their first words, that it may not run, whatever allows them.
+             * @description Programs, or programs with their first arguments, that it may not run, whatever allows them.
              * @default []
              */
             deny: string[];
             /**
-             * @description Answers every question about it with yes.
+             * @description Approves every question about it.
              * @default false
              */
             auto_confirm: boolean;
         };
-        /** @description Begins a session, and copies its mounts. Of one that can't be made ready nothing is left. */
+        /** @description Creates a session and copies its mounts. On failure, nothing remains. */
         NewSession: {
-            /**
-             * @description Its name: 1 to 80 letters, digits, dots, underscores or hyphens; without one it is called by the beginning of
-             *     its id.
-             */
+            /** @description Its name: 1 to 80 letters, digits, dots, underscores or hyphens; a prefix of its id by default. */
             name?: string | null;
             /**
-             * @description `memory` (the default, where nothing can run), `host`, `podman`, `docker`, `mock`, or `container`: the engine
-             *     that works.
+             * @description `memory` (the default, without commands), `host`, `podman`, `docker`, `mock`, or `container`: whichever engine
+             *     works.
              */
             backend?: string | null;
             /**
-             * @description Options of the backend for the workspace: of containers image (else the server's FOLDSPACE_IMAGE), limits,
-             *     `name_prefix`, `uptime_seconds` and so on. A `directory`, of `host` or a container, must be below one that the
-             *     server allows. Where commands run also their `environment` (an object of texts, of which digests are recorded
-             *     unless `record_environment` is set), `workdir`, `output_bytes`, `keep_output_bytes` and `merge_output`.
+             * @description Backend options of the workspace. Containers have the image (default: the server's FOLDSPACE_IMAGE), limits,
+             *     `name_prefix`, `uptime_seconds` and so on. A `directory`, for `host` and containers, must be below a directory
+             *     that the server allows. Backends with commands also have `environment` (an object of strings, recorded as
+             *     digests unless `record_environment` is set), `workdir`, `output_bytes`, `keep_output_bytes`, `merge_output` and
+             *     `generated` (globs of generated files).
              * @default {}
              */
             options: {
                 [key: string]: unknown;
             };
             /**
-             * @description Host directories that are copied into the workspace.
+             * @description Host directories to copy into the workspace.
              * @default []
              */
             mounts: components["schemas"]["NewMount"][];
             /**
-             * @description Directories of the host below which mounts and the directory may be, instead of those that the server allows. Only
-             *     a client on the unix socket may name some, from the same sandbox as the server.
+             * @description Host directories below which mounts and the directory are allowed, instead of those that the server allows. Only
+             *     for clients on the unix socket, from the server's sandbox.
              * @default []
              */
             allow_roots: string[];
             /**
-             * @description A text of the client's for this request, of at most 200 bytes. The same again gives the session that has begun by
-             *     it, so that a client whose answer was lost may ask again.
+             * @description An idempotency key of at most 200 bytes. A retry with the same key returns the session that the first request
+             *     created.
              */
             create_id?: string | null;
         };
-        /**
-         * @description Gives a position a name: `tag:NAME` is that position from then on, wherever one is asked for. A name that is in use
-         *     moves.
-         */
+        /** @description Tags a position with a name. From then on, `tag:NAME` is accepted wherever a position is. An existing tag moves. */
         NewTag: {
             /** @description The name: 1 to 80 letters, digits, dots, underscores or hyphens. */
             name: string;
@@ -2442,27 +2431,27 @@ export interface components {
              * @description Its position.
              */
             seq: number;
-            /** @description The call that made it; all that may have made it where that is not known; none for what was there before. */
+            /** @description The call that made it, or all calls that may have made it; empty for a change that existed before. */
             by: components["schemas"]["RunMention"][];
         };
         /**
-         * @description Opens a listener for pages in a browser on this machine, unless it is open already, and makes a code with which a page
-         *     gets its token: good once, for 60 seconds. Only for clients on the unix socket.
+         * @description Opens a listener for pages in a browser on this machine, unless it is open already, and makes a code for a page to
+         *     get its token with: valid once, for 60 seconds. Only for clients on the unix socket.
          */
         OpenPage: {
             /**
-             * @description True for a listener that refuses what changes anything.
+             * @description True for a listener that refuses requests that change anything.
              * @default false
              */
             read_only: boolean;
         };
         /** @description A page of the log. */
         Page: {
-            /** @description The events, in order. A page may have fewer than it could where they are large. */
+            /** @description The events, in order. Large events may make a page shorter than its limit. */
             events: components["schemas"]["Event"][];
             /**
              * Format: int64
-             * @description The beginning of the next page; null at the end.
+             * @description The start of the next page; null at the end.
              */
             next: number | null;
             /**
@@ -2475,7 +2464,7 @@ export interface components {
         PageAddress: {
             /** @description The address, without the code: `http://127.0.0.1:PORT/`. */
             address: string;
-            /** @description The code, which stands behind `#code=` in the address that a browser opens. */
+            /** @description The code, to append to the address after `#code=`. */
             code: string;
         };
         /** @description A call that can't be undone now. */
@@ -2489,9 +2478,9 @@ export interface components {
             tool: string;
             /** @description Its command, path or pattern, in one line. */
             subject: string;
-            /** @description The agent that made it; empty where none was named. */
+            /** @description The agent that made it; empty if unnamed. */
             agent: string;
-            /** @description When it began, in UTC. */
+            /** @description Its start, in UTC. */
             started_at: string;
             /** @description Its changes, by path, each with its `reason` as in the undo's `left`. */
             left: {
@@ -2500,7 +2489,7 @@ export interface components {
         };
         /** @description A position: an event's number (12 or @12), so many events ago (-5), a moment (2025-01-31T12:00:00Z), how long ago (10m, 2h, 1h30m), or a name (tag:NAME). 0 is before the first event; a moment without an offset is in the machine's time zone. */
         Position: number | string;
-        /** @description From one position to another, both included. */
+        /** @description A range of positions, both ends included. */
         PositionRange: {
             /**
              * Format: int64
@@ -2527,7 +2516,7 @@ export interface components {
              * @description The exit code of the command.
              */
             exit_code: number;
-            /** @description True where it took too long. */
+            /** @description True if it exceeded the time limit. */
             timed_out: boolean;
             /**
              * Format: int64
@@ -2545,41 +2534,40 @@ export interface components {
         Problem: {
             /** @description `urn:foldspace:problem:` and the kind. */
             type: string;
-            /** @description The kind of the problem in a word: `not_found`, `bad_request`, `conflict`, ... */
+            /** @description The kind of the problem: `not_found`, `bad_request`, `conflict`, ... */
             kind: string;
-            /** @description The kind in a few words, the same for all of its kind. */
+            /** @description A short text, the same for all problems of the kind. */
             title: string;
             /**
              * Format: int32
              * @description The status code.
              */
             status: number;
-            /** @description The details of this time. */
+            /** @description The details of this problem. */
             detail: string;
-            /** @description The advice. */
+            /** @description Advice on how to resolve it. */
             hint?: string | null;
-            /** @description The advice for who uses the program `foldspace` rather than the API. */
+            /** @description Advice for users of the program `foldspace` rather than of the API. */
             command_hint?: string | null;
             /** @description The entries for which a rewind is refused. */
             rewind?: components["schemas"]["RewindRefusal"] | null;
         };
-        /** @description A process that runs in the background, or has ended. */
+        /** @description A background process, running or ended. */
         Process: {
             /**
              * Format: int64
              * @description Its number: the position of the call that started it.
              */
             process: number;
-            /** @description The command: a text, or a list of a program and its arguments. */
+            /** @description The command: a string, or a list of a program and its arguments. */
             command: unknown;
-            /** @description The directory in which it began. */
+            /** @description The directory that it started in. */
             cwd: string;
-            /** @description True until it has ended. */
+            /** @description True until it ends. */
             running: boolean;
             /**
              * Format: int32
-             * @description 0 for success, 124 when it took too long, 127 when there is no such program; null while it runs, and when it could
-             *     not be run.
+             * @description 0 on success, 124 on timeout, 127 if the program was not found; null while it runs, or if it could not be run.
              */
             exit_code: number | null;
             /**
@@ -2587,48 +2575,48 @@ export interface components {
              * @description The signal that ended it.
              */
             signal: number | null;
-            /** @description True if it was ended because it took too long. */
+            /** @description True if it was ended by its time limit. */
             timed_out: boolean;
             /** @description True if it was cancelled. */
             cancelled: boolean;
-            /** @description The reason that it could not be run, or that its end is not known: no failure of the command's own. */
+            /** @description The reason that it could not be run or that its end is unknown; not a failure of the command itself. */
             problem: string | null;
             /**
              * Format: int64
-             * @description Bytes of standard output so far.
+             * @description Bytes written to standard output so far.
              */
             stdout_bytes: number;
             /**
              * Format: int64
-             * @description Bytes of standard error so far.
+             * @description Bytes written to standard error so far.
              */
             stderr_bytes: number;
             /**
              * Format: int64
-             * @description Its time so far, in microseconds.
+             * @description Its duration so far, in microseconds.
              */
             micros: number;
             /**
              * Format: int64
-             * @description The call that recorded its end, with what it had changed by then.
+             * @description The call that recorded its end and its changes.
              */
             call: number | null;
         };
-        /** @description Sends input to a process: `text` or `base64`, at most 4 MiB. It waits while the process does not read. */
+        /** @description Sends input to a process: `text` or `base64`, at most 4 MiB. Waits while the process does not read. */
         ProcessInput: {
             /** @description Text. */
             text?: string | null;
             /** @description Bytes, as base64. */
             base64?: string | null;
             /**
-             * @description Ends the input after it; at a terminal as Ctrl-D does.
+             * @description True to end the input afterwards; on a terminal, like Ctrl-D.
              * @default false
              */
             end: boolean;
-            /** @description The size of its terminal from now on. */
+            /** @description The new size of its terminal. */
             window?: components["schemas"]["WindowSize"] | null;
         };
-        /** @description Sends a signal to a process and its group. `KILL` ends all that it has started. */
+        /** @description Sends a signal to a process and its group. `KILL` ends everything that it has started. */
         ProcessSignal: {
             /** @description The signal: a name such as `TERM`, or a number. */
             signal: unknown;
@@ -2637,14 +2625,14 @@ export interface components {
         PythonPlace: "in-process" | "container";
         /** @description Frames of a terminal's recording. */
         RecordedFrames: {
-            /** @description The frames. The first one of all has the size and every line that is not blank. */
+            /** @description The frames. Frame 0 has the size and every line that is not blank. */
             frames: components["schemas"]["ScreenFrame"][];
             /** @description The number of the next frame; null at the end. */
             next: number | null;
-            /** @description True if more was shown than is kept. */
+            /** @description True if the recording was cut short. */
             truncated: boolean;
         };
-        /** @description The position of an event that was recorded. */
+        /** @description The position of a recorded event. */
         RecordedSeq: {
             /**
              * Format: int64
@@ -2658,15 +2646,15 @@ export interface components {
             to: string;
             /**
              * Format: int32
-             * @description The segment in which it ends; 0 before there is one.
+             * @description The last segment in it; 0 before the first.
              */
             segment: number;
             /**
              * Format: int64
-             * @description The byte of the segment's file at which it ends.
+             * @description The byte of that segment's file at which it ends.
              */
             offset: number;
-            /** @description The moment up to which everything recorded is in it; null before there is one. */
+            /** @description The time up to which everything recorded is in it; null at first. */
             until: string | null;
             /**
              * Format: double
@@ -2675,17 +2663,17 @@ export interface components {
             lag_seconds: number | null;
             /**
              * Format: int64
-             * @description Bytes of the journal that were found and are not in it yet.
+             * @description Bytes of the journal that are not yet in it.
              */
             lag_bytes: number;
             /**
-             * @description Git repositories from which contents are read: those that only git has are not in the copy.
+             * @description Git repositories from which contents are read: contents that only git has are not in the copy.
              * @default []
              */
             git_repositories: string[];
-            /** @description The reason why the last try failed; null where it did not. */
+            /** @description The reason why the last attempt failed; null if it succeeded. */
             problem: string | null;
-            /** @description True if it is not tried again. */
+            /** @description True if it is not retried. */
             stopped: boolean;
         };
         /** @description The outcome of a report. */
@@ -2712,35 +2700,35 @@ export interface components {
         Rerun: {
             /** @description The recorded session. */
             recorded: string;
-            /** @description The fresh session, where it was kept. */
+            /** @description The fresh session, if it was kept. */
             session: string | null;
-            /** @description Its name, where it was kept. */
+            /** @description Its name, if it was kept. */
             name: string | null;
             /**
              * Format: int64
-             * @description The position whose files it began with.
+             * @description The position of the files that it started with.
              */
             start: number;
             /**
              * Format: int64
-             * @description The position with whose files its end was compared.
+             * @description The position of the files that its end was compared with.
              */
             end: number;
             /** @description The number of calls. */
             calls: number;
-            /** @description The number of those that differed. */
+            /** @description The number of calls that differed. */
             diverged: number;
-            /** @description The number of those that were not made again. */
+            /** @description The number of calls that were skipped. */
             skipped: number;
-            /** @description True where no call and no file differed. */
+            /** @description True if no call and no file differed. */
             same: boolean;
-            /** @description The calls that differed or were skipped; of their texts and patches the first 4 KiB. */
+            /** @description The calls that differed or were skipped, with texts and patches cut at 4 KiB. */
             differing: components["schemas"]["RerunCall"][];
-            /** @description Differences in the files at the end, likewise. */
+            /** @description Differences in the final files, likewise cut. */
             files: components["schemas"]["Change"][];
-            /** @description True where more differed than is given here: 500 differences. */
+            /** @description True if more differed than the 500 differences returned. */
             more: boolean;
-            /** @description Entries that the fresh workspace lacked, as their contents were never kept. */
+            /** @description Entries that the fresh workspace lacked, since their contents were never stored. */
             missing: string[];
         };
         /** @description A call that was made again. */
@@ -2752,50 +2740,50 @@ export interface components {
             call: number | null;
             /**
              * Format: int64
-             * @description The call in the fresh session; null where it was not made.
+             * @description The call in the fresh session; null if it was not made.
              */
             rerun: number | null;
             /** @description The tool. */
             tool: string;
             /** @description The agent that made it. */
             agent: string;
-            /** @description Its subject in one line: a command, a path, a pattern. Characters that mislead are escaped. */
+            /** @description Its subject in one line: a command, a path, a pattern. Misleading characters are escaped. */
             summary: string;
             /** @description `same`, `diverged`, `skipped` or, for a call of a script, `made`. */
             verdict: string;
             /** @description The reason why it was skipped. */
             reason: string | null;
-            /** @description Differences. */
+            /** @description The differences. */
             divergences: components["schemas"]["Divergence"][];
         };
         /**
-         * @description Runs a session's recorded calls again, in order, in a throw-away session with a fresh workspace, and tells every
-         *     difference. The session itself is only read. Questions about commands are answered as they were recorded; where
-         *     commands are not sandboxed, a recorded yes does not count.
+         * @description Reruns a session's recorded calls, in order, in a throw-away session with a fresh workspace, and reports every
+         *     difference. The session itself is only read. Questions about commands get their recorded answers, but for commands
+         *     without a sandbox a recorded yes does not count.
          */
         RerunRequest: {
-            /** @description Runs only the calls that began at this position or before. */
+            /** @description Runs only the calls that began at or before this position. */
             until?: components["schemas"]["Position"] | null;
-            /** @description The backend of the workspace, as for a new session; by default it is like the recorded one's. */
+            /** @description The backend of the workspace, as for a new session; by default like the recorded session's. */
             backend?: string | null;
             /**
-             * @description Options of that backend, as for a new session; a `directory` can't be given.
+             * @description Options of that backend, as for a new session, except `directory`.
              * @default {}
              */
             options: {
                 [key: string]: unknown;
             };
-            /** @description Keeps the fresh session under this name, instead of throwing it away. */
+            /** @description Keeps the fresh session under this name instead of discarding it. */
             keep?: string | null;
             /**
-             * @description Accepted differences, beside the usual ones: `texts`, `ignore_fields`, `ignore_paths` and `text_files`.
+             * @description Accepted differences in addition to the normal rules: `texts`, `ignore_fields`, `ignore_paths` and `text_files`.
              * @default {}
              */
             rules: {
                 [key: string]: unknown;
             };
             /**
-             * @description Leaves out the usual rules, for times, durations, addresses and the like.
+             * @description True to disable the normal rules, which cover times, durations, addresses and the like.
              * @default false
              */
             no_default_rules: boolean;
@@ -2805,7 +2793,7 @@ export interface components {
              */
             allow: string[];
             /**
-             * @description Answers every question about a command with yes.
+             * @description True to answer every question about a command with yes.
              * @default false
              */
             auto_confirm: boolean;
@@ -2816,32 +2804,32 @@ export interface components {
             session: string;
             /**
              * Format: int64
-             * @description The position whose files and slices are back.
+             * @description The position of the restored files and slices.
              */
             to: number;
             /**
              * Format: int64
-             * @description The position before it.
+             * @description The position before the rewind.
              */
             from: number;
-            /** @description True where nothing was to be done. */
+            /** @description True if it was a dry run. */
             dry_run: boolean;
-            /** @description The reason of a refusal; null where it was not refused. */
+            /** @description The reason of a refusal; null if it was not refused. */
             refused: string | null;
-            /** @description The positions of what was recorded; null when nothing was. */
+            /** @description The positions of the recorded events; null if nothing was recorded. */
             recorded: components["schemas"]["PositionRange"] | null;
-            /** @description The changes of files, without patches. */
+            /** @description The file changes, without patches. */
             changes: {
                 [key: string]: unknown;
             }[];
-            /** @description The names of the slices that are as they were then. */
+            /** @description The names of the restored slices. */
             slices: string[];
-            /** @description Paths of what had been changed from outside and was recorded first. */
+            /** @description Paths of external changes that were recorded first. */
             drift: string[];
-            /** @description Paths that could not be brought back and were left. */
+            /** @description Paths that could not be restored and were left unchanged. */
             left: string[];
             /**
-             * @description Paths of what was removed or replaced for good, as its contents were never kept.
+             * @description Paths that were removed or replaced for good, since their contents were never stored.
              * @default []
              */
             lost: string[];
@@ -2857,31 +2845,31 @@ export interface components {
             refused: string;
             /** @description The entries, or the first of them. */
             entries: string[];
-            /** @description Their number. */
+            /** @description The number of all entries. */
             count: number;
         };
         /**
-         * @description Takes a session back to an earlier position, files and state together. Nothing of its history is lost: a rewind to the
-         *     position before it undoes it.
+         * @description Rewinds a session's files and state to an earlier position. No history is lost: a rewind to the position before it
+         *     undoes it.
          */
         RewindRequest: {
-            /** @description The position to which it goes back. */
+            /** @description The position to rewind to. */
             to: components["schemas"]["Position"];
             /**
-             * @description Goes on where it would refuse: what was changed from outside is recorded first, what can't be made again stays,
-             *     what was in a person's own directory before the session began is removed. For a model that is refused: only the
-             *     person can remove it.
+             * @description True to proceed where it would refuse: external changes are recorded first, entries that can't be restored stay,
+             *     and files that were in a person's own directory before the session began are removed. A model may not remove the
+             *     latter; only the person can.
              * @default false
              */
             force: boolean;
             /**
-             * @description Keeps what was in a person's own directory before the session began, whatever `force` says: where that would be
-             *     removed the rewind is refused.
+             * @description True to protect files that were in a person's own directory before the session began, even with `force`: a
+             *     rewind that would remove them is refused.
              * @default false
              */
             keep_earlier: boolean;
             /**
-             * @description Only tells what would happen.
+             * @description True to only report what would happen.
              * @default false
              */
             dry_run: boolean;
@@ -2895,11 +2883,11 @@ export interface components {
             call: number;
             /** @description The agent, as in the session. */
             agent: string;
-            /** @description The run, by the id that its agent gives it. */
+            /** @description The agent's id of the run. */
             run: string;
-            /** @description The model; null where its agent does not tell. */
+            /** @description The model; null if the agent does not report it. */
             model: string | null;
-            /** @description The first line of the request that it served; empty where none is known. */
+            /** @description The first line of the prompt that it served; empty if none was reported. */
             prompt: string;
         };
         /** @description A change of a terminal's screen. */
@@ -2909,43 +2897,43 @@ export interface components {
              * @description Microseconds since the beginning.
              */
             micros: number;
-            /** @description The size of the screen, where it is another than before. */
+            /** @description The size of the screen, if it has changed. */
             size?: components["schemas"]["WindowSize"] | null;
             /** @description The cursor's column and line, from 0; null while it is hidden. */
             cursor: [
                 number,
                 number
             ] | null;
-            /** @description The lines that changed, by their numbers from 0. What is blank at the end of a line is left out. */
+            /** @description The lines that changed, by their numbers from 0, without trailing blanks. */
             rows: {
                 [key: string]: components["schemas"]["ScreenText"][];
             };
         };
-        /** @description Text of one look. */
+        /** @description A run of text in one style. */
         ScreenText: {
-            /** @description The characters, control characters never among them. */
+            /** @description The characters, without control characters. */
             text: string;
             /**
-             * @description Its colour: `red` and the other seven names, `bright-red` and so on, `#rrggbb`, or `ground` and `ink`, the usual
-             *     ones the other way round.
+             * @description Its colour: `red` or another of the eight names, `bright-red` and so on, `#rrggbb`, or `ground`, the default
+             *     background, of inverse text.
              */
             foreground?: string | null;
-            /** @description The colour behind it. */
+            /** @description The background colour; `ink`, the default foreground, of inverse text. */
             background?: string | null;
-            /** @description `bold`, `dim`, `italic`, `underline`, `struck`; `wide` where each character takes two columns. */
+            /** @description `bold`, `dim`, `italic`, `underline`, `struck`; `wide` if each character takes two columns. */
             style?: string[];
         };
-        /** @description The words of a prompt about a session's workspace. */
+        /** @description The prompt section about a session's workspace. */
         SectionDocument: {
-            /** @description The text for the model: what the workspace is, its tools, its limits, what was copied into it. */
+            /** @description The text for the model: the workspace's kind, tools, limits and mounts. */
             text: string;
             /**
-             * @description The workspace's directory, as its commands know it; null where they have none.
+             * @description The workspace's directory as its commands see it; null if it has none.
              * @default null
              */
             root: string | null;
         };
-        /** @description The clients of a server, and its work. */
+        /** @description The status of a server: its clients and its work. */
         ServerStatus: {
             /**
              * Format: int32
@@ -2956,12 +2944,12 @@ export interface components {
             version: string;
             /**
              * Format: int64
-             * @description Seconds since it began.
+             * @description Seconds since it started.
              */
             seconds: number;
             /**
              * Format: int64
-             * @description Bytes of memory that it has in use; null where the kernel does not tell.
+             * @description Bytes of memory that it uses; null if the kernel does not report it.
              */
             memory_bytes: number | null;
             /** @description Clients that stay connected, the oldest first. */
@@ -2971,7 +2959,7 @@ export interface components {
             /** @description Open workspaces. */
             workspaces: components["schemas"]["WorkspaceStatus"][];
             /**
-             * @description True where this way in refuses what changes anything.
+             * @description True if this listener refuses requests that change anything.
              * @default false
              */
             read_only: boolean;
@@ -2981,7 +2969,7 @@ export interface components {
              */
             replication: components["schemas"]["ReplicationStatus"] | null;
             /**
-             * @description This host among those that share the store; null for a store of one machine.
+             * @description This host, if several share the store; null for a store of one machine.
              * @default null
              */
             host: components["schemas"]["HostStatus"] | null;
@@ -2993,7 +2981,7 @@ export interface components {
             /** @description Its name. */
             name: string;
             /**
-             * @description The session of which it is a child; null where it is none's.
+             * @description Its parent; null if it has none.
              * @default null
              */
             parent: string | null;
@@ -3006,43 +2994,43 @@ export interface components {
             events: number;
             /**
              * Format: int64
-             * @description The number of calls in it; null in a list where its state can't be read.
+             * @description The number of its calls; null, in lists, if its state can't be read.
              */
             calls: number | null;
-            /** @description When it began, in UTC. */
+            /** @description Its creation time, in UTC. */
             created: string;
-            /** @description When its last event was recorded, in UTC. */
+            /** @description The time of its last event, in UTC. */
             updated: string;
         };
-        /** @description Changes of files that a call or others may have made. */
+        /** @description Changes of files that one of several calls may have made. */
         SharedPaths: {
             /** @description The other calls that may have made them. */
             with: number[];
-            /** @description True if none of the calls certainly ran then: they may be a person's. */
+            /** @description True if none of the calls certainly ran then: a person may have made the changes. */
             in_doubt: boolean;
             /** @description The paths. */
             paths: string[];
         };
-        /** @description Exchanges the code in the address of a page for its token. It needs no token. */
+        /** @description Exchanges the code in a page's address for its token. It needs no token. */
         SignIn: {
             /** @description The code. */
             code: string;
         };
-        /** @description The token of a page. It has no `Debug`, so that it is in no log. */
+        /** @description The token of a page. It has no `Debug`, so that it never reaches a log. */
         SignedIn: {
             /** @description The token, for `Authorization: Bearer`. */
             token: string;
-            /** @description True where this way in refuses what changes anything. */
+            /** @description True if this listener refuses requests that change anything. */
             read_only: boolean;
         };
-        /** @description A look at a predicate. */
+        /** @description An evaluation of the predicate. */
         SliceLook: {
             /**
              * Format: int64
              * @description The position.
              */
             seq: number;
-            /** @description True where it holds. */
+            /** @description True if it holds. */
             holds: boolean;
         };
         /** @description The summary of one slice. */
@@ -3054,14 +3042,14 @@ export interface components {
              * @description The version of its encoding.
              */
             version: number;
-            /** @description Its fate in a rewind: `restore` or `keep`. */
+            /** @description Its handling on rewind: `restore` or `keep`. */
             on_rewind: string;
-            /** @description Its length as JSON. */
+            /** @description Its size as JSON, in bytes. */
             json_bytes: number;
             /** @description Its digest: 64 hexadecimal digits of BLAKE3. */
             digest: string;
         };
-        /** @description A state, and of one slice what it says. */
+        /** @description A state, with the value of one slice if requested. */
         State: {
             /** @description The session: 32 hexadecimal digits. */
             session: string;
@@ -3069,29 +3057,29 @@ export interface components {
             name: string;
             /**
              * Format: int64
-             * @description The position of which it is the state; 0 is before the first event.
+             * @description The position of the state; 0 is before the first event.
              */
             seq: number;
-            /** @description When the event at that position was recorded, in UTC. */
+            /** @description The time of the event at that position, in UTC. */
             time: string | null;
             /**
              * Format: int64
-             * @description The number of events that are lost, or that the program can't read. The state lacks their changes.
+             * @description The number of lost or unreadable events. The state lacks their changes.
              */
             unreadable: number;
             /** @description Its slices. */
             slices: components["schemas"]["SliceSummary"][];
-            /** @description The slice that was asked for, or the part of it; left out where none was. */
+            /** @description The requested slice or part of it; omitted if none was requested. */
             value?: unknown;
         };
-        /** @description The place where a run through a history stopped. */
+        /** @description The stop of a run through a history. */
         Stop: {
             /**
              * Format: int64
-             * @description The position of the event; null where no condition is met.
+             * @description The position of the event; null if no condition was met.
              */
             seq: number | null;
-            /** @description The condition that is met there. */
+            /** @description The condition that was met. */
             because: string | null;
             /**
              * Format: int64
@@ -3100,11 +3088,11 @@ export interface components {
             call: number | null;
             /**
              * Format: int64
-             * @description The position to go on from, where not all was looked at; otherwise null.
+             * @description The position to continue from; null if the whole history was checked or a condition was met.
              */
             next: number | null;
         };
-        /** @description The calls of a session in numbers. */
+        /** @description A summary of a session's calls. */
         Timeline: {
             /**
              * Format: int64
@@ -3113,9 +3101,9 @@ export interface components {
             head: number;
             /** @description The number of calls. */
             calls: number;
-            /** @description When the first one began, in UTC; null where there is none. */
+            /** @description The start of the first call, in UTC; null if there are no calls. */
             started_at: string | null;
-            /** @description When the last one ended, or began where it has no end. */
+            /** @description The end of the last call, or its start if it has not ended. */
             ended_at: string | null;
             /** @description Calls by tool. */
             tools: {
@@ -3128,22 +3116,22 @@ export interface components {
             /** @description The buckets, in order. */
             buckets: components["schemas"]["TimelineBucket"][];
         };
-        /** @description Calls that follow each other. */
+        /** @description A run of consecutive calls. */
         TimelineBucket: {
             /**
              * Format: int64
              * @description The position of the first call.
              */
             from: number;
-            /** @description When it began, in UTC. */
+            /** @description The start of the first call, in UTC. */
             at: string;
             /** @description The number of calls. */
             calls: number;
-            /** @description Those that failed, or whose command did. */
+            /** @description The number of calls that failed or had a failing command. */
             failed: number;
             /**
              * Format: int64
-             * @description The changes of files in them.
+             * @description The number of their file changes.
              */
             changed: number;
         };
@@ -3165,10 +3153,11 @@ export interface components {
             };
         };
         /**
-         * @description Takes back changes of files: those of one call, of an agent's run, of all calls after a position, those from outside of
-         *     any call, or those of an undo. Without a choice it takes the latest call that is not undone, and the next time the call
-         *     before. It passes over calls that it can't undo, and names them. What others changed since stays, also in the same file;
-         *     what can't be taken back is listed with its reason. The history grows: an undo is a call, and `redo` takes it back.
+         * @description Undoes file changes: those of a call, of an agent's run, of all calls after a position, external changes, or those
+         *     of an undo. Without a choice it undoes the latest call that is not undone yet, so that repeated undos go back call
+         *     by call. Calls that can't be undone are skipped and listed. Later changes by others stay, even in the same file;
+         *     changes that can't be undone are listed with reasons. An undo is itself a call in the history, and `redo` reverts
+         *     it.
          */
         UndoRequest: {
             /**
@@ -3176,73 +3165,73 @@ export interface components {
              * @description The call.
              */
             call?: number | null;
-            /** @description The run, by the id that its agent gives it or the beginning of that, or `last`. */
+            /** @description The run, by its agent's id for it, a prefix of that, or `last`. */
             run?: string | null;
-            /** @description The position after which all calls are undone; with `paths` the one whose entries they get. */
+            /** @description The position after which all calls are undone; with `paths`, the position whose entries are restored. */
             to?: components["schemas"]["Position"] | null;
-            /** @description Changes from outside of any call: `true` for the latest, or a position in them. */
+            /** @description External changes: `true` for the latest, or a position among them. */
             external?: components["schemas"]["ExternalChange"] | null;
             /**
-             * @description Takes back the latest undo.
+             * @description True to undo the latest undo.
              * @default false
              */
             redo: boolean;
             /**
-             * @description Paths to restore as of `to`, directories with everything below them. Newer entries stay.
+             * @description Paths to restore as of `to`; directories include everything below them. Newer entries stay.
              * @default []
              */
             paths: string[];
             /**
-             * @description Gives paths their entries before also where others changed the same place since, or may have changed it. A redo
-             *     brings the present ones back.
+             * @description True to restore earlier entries even where others have since changed the same place, or may have. A redo
+             *     restores the present entries.
              * @default false
              */
             overwrite: boolean;
             /**
-             * @description Removes also what nothing could bring back, as its contents were not kept.
+             * @description True to also remove entries that can't be restored later, since their contents were not stored.
              * @default false
              */
             force: boolean;
             /**
-             * @description Only tells what would happen.
+             * @description True to only report what would happen.
              * @default false
              */
             dry_run: boolean;
             /**
              * Format: int64
-             * @description The position up to which the caller has seen the history: where files have changed after it, nothing is done.
+             * @description The last position that the caller has seen. If files have changed after it, nothing is done.
              */
             seen?: number | null;
-            /** @description The one who undoes; none by default. */
+            /** @description The agent who undoes; none by default. */
             agent?: string | null;
         };
         /** @description The changes of an undo, done or not. */
         Undone: {
             /** @description The session. */
             session: string;
-            /** @description True where nothing was to be done. */
+            /** @description True if it was a dry run. */
             dry_run: boolean;
-            /** @description The calls whose changes it takes back, in order. */
+            /** @description The undone calls, in order. */
             calls: number[];
-            /** @description The latest of these calls; for an undo, the call that it took back. Null if there is none. */
+            /** @description The latest of these calls; for an undo, the call that it undid. Null if there is none. */
             latest: components["schemas"]["UndoneCall"] | null;
-            /** @description True if an undo of `latest` is taken back, so that it is done again. */
+            /** @description True if an undo of `latest` is undone, so that `latest` is redone. */
             redoes: boolean;
-            /** @description Undos that took back only these calls, and undos of these: they go with them. */
+            /** @description Undos of only these calls, and undos of those, which are undone along with them. */
             undos: number[];
-            /** @description The external changes that it takes back, each by the position of its first event. */
+            /** @description The undone external changes, each by the position of its first event. */
             external: number[];
             /**
              * Format: int64
-             * @description The last position before it.
+             * @description The last position before the undo.
              */
             seen: number;
             /**
              * Format: int64
-             * @description The call as which it is recorded; null where nothing was done.
+             * @description The call that records the undo; null if nothing was done.
              */
             call: number | null;
-            /** @description The changes of files, without patches. */
+            /** @description The file changes, without patches. */
             changes: {
                 [key: string]: unknown;
             }[];
@@ -3263,12 +3252,12 @@ export interface components {
              * @default []
              */
             apart: string[];
-            /** @description The place of the git worktree, where it is another one than before the calls; else null. */
+            /** @description The state of the git worktree, if it differs from before the calls; otherwise null. */
             git: {
                 [key: string]: unknown;
             } | null;
         };
-        /** @description A call that an undo takes back. */
+        /** @description A call that an undo undoes. */
         UndoneCall: {
             /**
              * Format: int64
@@ -3279,9 +3268,9 @@ export interface components {
             tool: string;
             /** @description Its command, path or pattern, in one line. */
             subject: string;
-            /** @description The agent that made it; empty where none was named. */
+            /** @description The agent that made it; empty if unnamed. */
             agent: string;
-            /** @description When it began, in UTC. */
+            /** @description Its start, in UTC. */
             started_at: string;
         };
         /** @description The outcome of a verification. */
@@ -3296,12 +3285,12 @@ export interface components {
             contents: number;
             /**
              * Format: int64
-             * @description Events that the program can't read.
+             * @description The number of unreadable events.
              */
             unreadable: number;
             /**
              * Format: int64
-             * @description Events that were lost, and gone on without.
+             * @description The number of lost events.
              */
             lost: number;
             /** @description Each difference from the events: `session`, `seq`, `slice`, `what`. */
@@ -3309,32 +3298,32 @@ export interface components {
                 [key: string]: unknown;
             }[];
         };
-        /** @description Waits for the end of a process, and tells of it; after `timeout_seconds` as it is then. */
+        /** @description Waits for a process to end, at most `timeout_seconds`, and returns its status. */
         WaitRequest: {
             /**
              * Format: double
-             * @description Seconds to wait, at most 86,400; until its end by default.
+             * @description Seconds to wait, at most and by default 86,400.
              */
             timeout_seconds?: number | null;
         };
-        /** @description A call with all that belongs to it. */
+        /** @description A call with its result and events. */
         WholeCall: {
             /**
              * Format: int64
-             * @description The position of its intent, which is its name.
+             * @description The call id: the position of its intent.
              */
             call: number;
             /** @description The tool. */
             tool: string;
-            /** @description The agent that made it; empty where none was named. */
+            /** @description The agent that made it; empty if none was named. */
             agent: string;
-            /** @description When it began, in UTC. */
+            /** @description The time at which it began, in UTC. */
             started_at: string;
             /** @description `ok`, `error`, `interrupted` or `running`. */
             status: string;
-            /** @description The exit code in its result; null where it has none. */
+            /** @description The exit code in its result; null without one. */
             exit_code: unknown;
-            /** @description True where its result says that a command took too long; null where it says nothing. */
+            /** @description True if its result reports a command that timed out; null if it has no such field. */
             timed_out: unknown;
             /**
              * Format: int64
@@ -3348,7 +3337,7 @@ export interface components {
             micros: number | null;
             /** @description The error's text; empty after a success. */
             message: string;
-            /** @description Its parameters. A long text stands as `{ "$content": digest, "bytes": n }`. */
+            /** @description Its parameters, with `{ "$content": digest, "bytes": n }` in place of a long text. */
             params: unknown;
             /** @description The positions of its events. */
             events: number[];
@@ -3356,16 +3345,19 @@ export interface components {
             paths: string[];
             /** @description Changes that this call, another open call or, in doubt, a person may have made. */
             shared: components["schemas"]["SharedPaths"][];
-            /** @description Changed paths whose entries can't be made again: their contents were not kept, or they are sockets or devices. */
+            /**
+             * @description Changed paths with entries that can't be recreated: their contents were not kept, or they are sockets or
+             *     devices.
+             */
             not_kept: string[];
             /**
-             * @description Entries of others that it removed or replaced and that can't be made again. Entries that were never recorded are not
-             *     listed.
+             * @description Entries of other calls that it removed or replaced and that can't be recreated. Entries that were never recorded
+             *     are not listed.
              */
             lost: string[];
-            /** @description The result of a success, else null. */
+            /** @description The result if it succeeded; otherwise null. */
             result: unknown;
-            /** @description The events themselves, by their positions. */
+            /** @description The events, by position. */
             recorded: {
                 [key: string]: components["schemas"]["Event"];
             };
@@ -3380,16 +3372,16 @@ export interface components {
             content?: string | null;
             /**
              * Format: int64
-             * @description A file's bytes.
+             * @description A file's size in bytes.
              */
             size?: number | null;
-            /** @description True where a file can be executed. */
+            /** @description True if a file is executable. */
             executable?: boolean | null;
             /** @description The permission bits of a file or directory: four octal digits. Absent if old events did not record them. */
             permissions?: string | null;
-            /** @description True where a file is text. */
+            /** @description True if a file is text. */
             text?: boolean | null;
-            /** @description True where a file's contents were not kept. */
+            /** @description True if a file's contents were not kept. */
             incomplete?: boolean | null;
             /** @description The target of a symbolic link. */
             target?: string | null;
@@ -3400,13 +3392,13 @@ export interface components {
              * @description The number of times that it was written.
              */
             version: number;
-            /** @description When it came, in UTC. */
+            /** @description The time at which it was created, in UTC. */
             created_at: string;
-            /** @description When it was last written, in UTC. */
+            /** @description The time at which it was last written, in UTC. */
             updated_at: string;
-            /** @description The contents of a file, where they are UTF-8. */
+            /** @description The contents of a file, if they are UTF-8. */
             contents_text: string | null;
-            /** @description The contents of a file, where they are not. */
+            /** @description The contents of a file, if they are not UTF-8. */
             contents_base64: string | null;
         };
         /** @description The size of a terminal, in characters. */
@@ -3418,7 +3410,7 @@ export interface components {
             rows: number;
             /**
              * Format: int32
-             * @description Characters of a line.
+             * @description Characters in a line.
              */
             columns: number;
         };
@@ -3432,7 +3424,7 @@ export interface components {
             backend: string;
             /**
              * Format: int64
-             * @description Seconds since it was used last; null while it is used.
+             * @description Seconds since it was last used; null while it is in use.
              */
             unused_seconds: number | null;
         };
@@ -3695,9 +3687,9 @@ export interface operations {
     list_sessions: {
         parameters: {
             query?: {
-                /** @description The most that are listed, from 1 to 1000; all by default. */
+                /** @description Limit for the sessions of the page, from 1 to 1000; all by default. */
                 limit?: number;
-                /** @description Only those behind this one in the list: its whole id. */
+                /** @description The full id of a session; only sessions after it are listed. */
                 after?: string;
             };
             header?: never;
@@ -3816,11 +3808,11 @@ export interface operations {
     align_sessions: {
         parameters: {
             query?: {
-                /** @description The other session, by name or by the beginning of its id; it may be the same. */
+                /** @description The other session, by name or id prefix; may be the same session. */
                 other?: string;
-                /** @description Only calls up to this position; by default the last one. */
+                /** @description Only calls up to this position; the last one by default. */
                 to?: components["schemas"]["Position"];
-                /** @description Only the other's calls up to this position; by default the last one. */
+                /** @description Only the other session's calls up to this position; the last one by default. */
                 other_to?: components["schemas"]["Position"];
             };
             header?: never;
@@ -3853,7 +3845,7 @@ export interface operations {
     list_annotations: {
         parameters: {
             query?: {
-                /** @description Only those with this subject. */
+                /** @description Only annotations with this subject. */
                 name?: string;
             };
             header?: never;
@@ -3995,7 +3987,7 @@ export interface operations {
             path: {
                 /** @description The session, by name or by the beginning of its id */
                 session: string;
-                /** @description The path from the workspace root; its slashes stand as they are */
+                /** @description The path from the workspace root, with unescaped slashes */
                 path: string;
             };
             cookie?: never;
@@ -4023,23 +4015,23 @@ export interface operations {
     list_calls: {
         parameters: {
             query?: {
-                /** @description The position to start from; 1 by default. */
+                /** @description The start position; 1 by default. */
                 from?: components["schemas"]["Position"];
-                /** @description The most calls that are given, from 1 to 1000. */
+                /** @description Limit for the calls of the page, from 1 to 1000. */
                 limit?: number;
                 /** @description Only calls of this tool. */
                 tool?: string;
-                /** @description Only calls by this agent; empty for those that name none. */
+                /** @description Only calls by this agent; empty for calls without an agent. */
                 agent?: string;
-                /** @description Only calls that failed, or whose command did: it took too long, or its exit code is not 0. */
+                /** @description Only calls that failed, or with a command that did: it timed out, or its exit code is not 0. */
                 failed?: boolean;
                 /** @description Only calls that changed files. */
                 changed?: boolean;
-                /** @description Only calls that changed a path which fits this glob. */
+                /** @description Only calls that changed a path matching this glob. */
                 path?: string;
                 /**
-                 * @description Only calls with this text in tool, parameters, result or error, in whichever case; not in texts of more than 256
-                 *     bytes, which stand there as marks.
+                 * @description Only calls with this text in tool, parameters, result or error, ignoring case. Texts of more than 256 bytes,
+                 *     which are replaced by marks, are not searched.
                  */
                 text?: string;
             };
@@ -4074,9 +4066,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The span that is the parent of the call's, as W3C Trace Context has it */
+                /** @description The parent span of the call's span, as in W3C Trace Context */
                 traceparent?: string;
-                /** @description What belongs to it */
+                /** @description The vendor data of that trace */
                 tracestate?: string;
             };
             path: {
@@ -4149,7 +4141,7 @@ export interface operations {
             path: {
                 /** @description The session, by name or by the beginning of its id */
                 session: string;
-                /** @description The call, by the position of its intent; by default all calls of the session. */
+                /** @description The position of the call's intent; all calls of the session by default. */
                 call: number;
             };
             cookie?: never;
@@ -4209,7 +4201,7 @@ export interface operations {
     terminal_frames: {
         parameters: {
             query?: {
-                /** @description The number of the first frame, from 0, which is the default. */
+                /** @description The number of the first frame; 0 by default. */
                 from?: number;
             };
             header?: never;
@@ -4310,9 +4302,9 @@ export interface operations {
     list_changes: {
         parameters: {
             query?: {
-                /** @description The position to start from; by default 0, before the first event. */
+                /** @description The start position; by default 0, before the first event. */
                 from?: components["schemas"]["Position"];
-                /** @description The position to come to, which may be an earlier one; by default the last one. */
+                /** @description The end position, which may be before the start; the last one by default. */
                 to?: components["schemas"]["Position"];
             };
             header?: never;
@@ -4379,11 +4371,11 @@ export interface operations {
     diff: {
         parameters: {
             query?: {
-                /** @description The position to start from; by default 0, before the first event. */
+                /** @description The start position; by default 0, before the first event. */
                 from?: components["schemas"]["Position"];
-                /** @description The position to come to, which may be an earlier one; by default the last one. */
+                /** @description The end position, which may be before the start; the last one by default. */
                 to?: components["schemas"]["Position"];
-                /** @description Only what is there or below it. */
+                /** @description Only changes at or below this path. */
                 path?: string;
             };
             header?: never;
@@ -4450,9 +4442,9 @@ export interface operations {
     list_events: {
         parameters: {
             query?: {
-                /** @description The first position; 1 by default. */
+                /** @description The start position; 1 by default. */
                 from?: components["schemas"]["Position"];
-                /** @description The most events that are given, from 1 to 1000. */
+                /** @description Limit for the events of the page, from 1 to 1000. */
                 limit?: number;
             };
             header?: never;
@@ -4485,11 +4477,11 @@ export interface operations {
     follow_events: {
         parameters: {
             query?: {
-                /** @description The first position; 1 by default. `Last-Event-ID` goes before it. */
+                /** @description The first position; 1 by default. `Last-Event-ID` overrides it. */
                 from?: components["schemas"]["Position"];
             };
             header?: {
-                /** @description The last position that was seen */
+                /** @description The last position that the client received */
                 "Last-Event-ID"?: number;
             };
             path: {
@@ -4553,11 +4545,11 @@ export interface operations {
             query?: {
                 /** @description The position; the last one by default. */
                 at?: components["schemas"]["Position"];
-                /** @description Only what is below this directory; the root by default. */
+                /** @description Only entries below this directory; the root by default. */
                 below?: string;
-                /** @description Also what is in the directories below it; true by default. */
+                /** @description True (the default) to include entries of subdirectories. */
                 recursive?: boolean;
-                /** @description Only so many levels below it; 1 is what is in the directory itself. */
+                /** @description Limit for the levels below the directory; 1 lists only its own entries. */
                 depth?: number;
             };
             header?: never;
@@ -4590,14 +4582,14 @@ export interface operations {
     read_file: {
         parameters: {
             query?: {
-                /** @description The position; the last one by default. */
+                /** @description The position; the head by default. */
                 at?: components["schemas"]["Position"];
             };
             header?: never;
             path: {
                 /** @description The session, by name or by the beginning of its id */
                 session: string;
-                /** @description The path from the workspace root; its slashes stand as they are */
+                /** @description The path from the workspace root; its slashes are not escaped. */
                 path: string;
             };
             cookie?: never;
@@ -4626,18 +4618,18 @@ export interface operations {
     put_file: {
         parameters: {
             query?: {
-                /** @description Its executable bit; by default it stays as it is, and a new file has none. */
+                /** @description The executable bit; by default it is unchanged, and not set on a new file. */
                 executable?: boolean;
-                /** @description Fails when something is there. */
+                /** @description True to fail if the path exists. */
                 create?: boolean;
-                /** @description The agent for whom it is done; none by default. */
+                /** @description The agent that makes the change; none by default. */
                 agent?: string;
             };
             header?: never;
             path: {
                 /** @description The session, by name or by the beginning of its id */
                 session: string;
-                /** @description The path from the workspace root; its slashes stand as they are */
+                /** @description The path from the workspace root; its slashes are not escaped. */
                 path: string;
             };
             cookie?: never;
@@ -4669,16 +4661,16 @@ export interface operations {
     remove_entry: {
         parameters: {
             query?: {
-                /** @description Removes a directory with what is in it; else it must be empty. */
+                /** @description True to remove a directory with its contents; else it must be empty. */
                 recursive?: boolean;
-                /** @description The agent for whom it is done; none by default. */
+                /** @description The agent that makes the change; none by default. */
                 agent?: string;
             };
             header?: never;
             path: {
                 /** @description The session, by name or by the beginning of its id */
                 session: string;
-                /** @description The path from the workspace root; its slashes stand as they are */
+                /** @description The path from the workspace root; its slashes are not escaped. */
                 path: string;
             };
             cookie?: never;
@@ -5040,11 +5032,11 @@ export interface operations {
     follow_process: {
         parameters: {
             query?: {
-                /** @description The number of bytes to leave out; 0 by default. `Last-Event-ID` goes before it. */
+                /** @description The number of bytes to skip; 0 by default. `Last-Event-ID` overrides it. */
                 from?: number;
             };
             header?: {
-                /** @description The number of bytes that were seen */
+                /** @description The number of bytes that the client received */
                 "Last-Event-ID"?: number;
             };
             path: {
@@ -5253,7 +5245,7 @@ export interface operations {
             path: {
                 /** @description The session, by name or by the beginning of its id */
                 session: string;
-                /** @description The path from the workspace root; its slashes stand as they are */
+                /** @description The path from the workspace root, with unescaped slashes */
                 path: string;
             };
             cookie?: never;
@@ -5281,11 +5273,11 @@ export interface operations {
     show_state: {
         parameters: {
             query?: {
-                /** @description The slice to show; without one all are listed. */
+                /** @description The slice to show; lists all slices by default. */
                 slice?: string;
                 /** @description A JSON pointer to a part of the slice, such as `/src~1main.rs` in VirtualFileSystem. */
                 pointer?: string;
-                /** @description Shows the state as it was at this position; as it is now by default. */
+                /** @description The position; the current state by default. */
                 at?: components["schemas"]["Position"];
             };
             header?: never;
@@ -5449,9 +5441,9 @@ export interface operations {
     put_tar: {
         parameters: {
             query?: {
-                /** @description The directory to unpack it in; the root by default. */
+                /** @description The directory to unpack into; the root by default. */
                 below?: string;
-                /** @description The agent for whom it is done; none by default. */
+                /** @description The agent that makes the change; none by default. */
                 agent?: string;
             };
             header?: never;
@@ -5489,9 +5481,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The span that is the parent of the call's, as W3C Trace Context has it */
+                /** @description The parent span of the call's span, as in W3C Trace Context */
                 traceparent?: string;
-                /** @description What belongs to it */
+                /** @description The vendor data of that trace */
                 tracestate?: string;
             };
             path: {
@@ -5521,21 +5513,21 @@ export interface operations {
     show_timeline: {
         parameters: {
             query?: {
-                /** @description The number of buckets, from 1 to 2000; there are fewer where there are fewer calls. */
+                /** @description The number of buckets, from 1 to 2000; at most the number of calls. */
                 buckets?: number;
                 /** @description Only calls of this tool. */
                 tool?: string;
-                /** @description Only calls by this agent; empty for those that name none. */
+                /** @description Only calls by this agent; empty for calls without an agent. */
                 agent?: string;
-                /** @description Only calls that failed, or whose command did: it took too long, or its exit code is not 0. */
+                /** @description Only calls that failed, or with a command that did: it timed out, or its exit code is not 0. */
                 failed?: boolean;
                 /** @description Only calls that changed files. */
                 changed?: boolean;
-                /** @description Only calls that changed a path which fits this glob. */
+                /** @description Only calls that changed a path matching this glob. */
                 path?: string;
                 /**
-                 * @description Only calls with this text in tool, parameters, result or error, in whichever case; not in texts of more than 256
-                 *     bytes, which stand there as marks.
+                 * @description Only calls with this text in tool, parameters, result or error, ignoring case. Texts of more than 256 bytes,
+                 *     which are replaced by marks, are not searched.
                  */
                 text?: string;
             };
@@ -5604,13 +5596,13 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description The conditions, one a line, at most 50: `path GLOB`, `kind KIND`, `agent NAME`, `tool NAME`, `failed`, `/REGEX/`, or
-                 *     a predicate over slices, such as `Usage.calls > 5`, which is met where it becomes true.
+                 * @description The conditions, one a line, at most 50: `path GLOB`, `kind KIND`, `agent NAME`, `tool NAME`, `failed`,
+                 *     `/REGEX/`, or a predicate over slices, such as `Usage.calls > 5`, which is met where it becomes true.
                  */
                 conditions?: string;
-                /** @description The position to leave; by default before the first event, backward after the last. */
+                /** @description The start position, exclusive; by default before the first event, or with `backward` after the last. */
                 from?: components["schemas"]["Position"];
-                /** @description Goes towards earlier events. */
+                /** @description True to run towards earlier events. */
                 backward?: boolean;
             };
             header?: never;
@@ -5673,13 +5665,13 @@ export interface operations {
     watch_files: {
         parameters: {
             query?: {
-                /** @description The directory; the root by default. It need not be there yet. */
+                /** @description The directory; the root by default. It need not exist yet. */
                 below?: string;
-                /** @description Also what is in the directories below it; true by default. */
+                /** @description True to watch the directories below it, too; true by default. */
                 recursive?: boolean;
             };
             header?: {
-                /** @description The last position that was seen */
+                /** @description The last position that the client received */
                 "Last-Event-ID"?: number;
             };
             path: {
@@ -5742,7 +5734,7 @@ export interface operations {
     list_tools: {
         parameters: {
             query?: {
-                /** @description A session: also the tools that programs have registered for it alone. */
+                /** @description A session; includes the tools that programs registered only for it. */
                 session?: string;
             };
             header?: never;

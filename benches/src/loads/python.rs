@@ -25,7 +25,7 @@ const P50_MS: f64 = 2.0;
 /// # Errors
 /// When something fails.
 pub fn report(size: Size) -> Result<Vec<Table>> {
-    PythonEvaluator::set_program(program()?);
+    PythonEvaluator::set_program(program()?.with_file_name("foldspace-evaluator"));
     let scratch = Scratch::new("python")?;
     let sessions = journal::open(&scratch.path().join("data"), Durability::default(), true, SnapshotPolicy::default())?;
     let session = sessions.create(NewSession::default())?.as_agent("agent-1");

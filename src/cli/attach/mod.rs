@@ -30,8 +30,8 @@ const KEEPS: &str =
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  foldspace attach --dry-run                  the changes that it would make to settings
-  foldspace attach                            this directory, for all installed agents
+  foldspace attach --dry-run                  its changes to settings, not made
+  foldspace attach                            here, for all installed agents
   foldspace attach ../app --agent claude,codex --project
   foldspace attach --status")]
 pub(super) struct AttachArgs {

@@ -25,7 +25,7 @@ use super::{Failure, Globals, Out, Signals, output};
 Examples:
   foldspace ui                                 the sessions, in a browser
   foldspace ui NAME --read-only                one session, without changes
-  foldspace ui NAME --export run.html          the same page as one file, with the run in it
+  foldspace ui NAME --export run.html          the run and the page, in a file
 
 Without a screen or over ssh, it only prints the address: forward its port with `ssh -L PORT:127.0.0.1:PORT`.")]
 pub(super) struct UiArgs {

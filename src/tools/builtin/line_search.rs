@@ -26,6 +26,9 @@ pub struct LineSearch(Regex);
 impl LineSearch {
     /// Compiles an expression, in Rust's syntax.
     pub fn new(pattern: &str) -> Result<Self, regex::Error> {
+        if pattern.contains('\n') {
+            return Err(regex::Error::Syntax("a line contains no line break".to_owned()));
+        }
         let mut builder = RegexBuilder::new(pattern);
         builder.multi_line(true).crlf(true).size_limit(REGEX_MAX).dfa_size_limit(CACHE_MAX).build().map(Self)
     }

@@ -6,6 +6,7 @@ pub(super) mod call_events;
 pub(super) mod claude;
 mod codex;
 pub(super) mod copilot;
+mod document_file;
 mod documents;
 pub(super) mod edits;
 mod error;
@@ -20,10 +21,7 @@ mod mini;
 mod opencode;
 mod openhands;
 mod recorder;
-#[cfg(feature = "inspect")]
-mod sample_archive;
-#[cfg(not(feature = "inspect"))]
-#[path = "sample_archive_absent.rs"]
+#[cfg_attr(not(feature = "inspect"), path = "no_sample_archive.rs")]
 mod sample_archive;
 mod source;
 pub(super) mod step;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::documents::{limit, open, reading, unknown, whole};
+use super::document_file::{limit, open, reading, unknown, whole};
 use super::error::TranscriptError;
 use super::inspect;
 

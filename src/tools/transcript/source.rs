@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::documents::{
-    DocumentPlace, Documents, document, id_in, id_in_path, limit, open, reading, runs_in, state_directory, unknown,
-};
+use super::document_file::{document, limit, open, reading, unknown};
+use super::documents::{DocumentPlace, Documents, id_in, id_in_path, runs_in, state_directory};
 use super::error::TranscriptError;
 use super::json_piece::{PieceError, TEXT_MAX, parsed};
+#[cfg(not(feature = "inspect"))]
+use super::sample_archive::NoSampleArchive as SampleArchive;
+#[cfg(feature = "inspect")]
 use super::sample_archive::SampleArchive;
 use super::step::{KeptByCall, StepReceiver, TranscriptStep};
 use super::{KNOWN, SourceRun, TranscriptFormat, aider, claude, codex, copilot, gemini, messages, openhands};

@@ -242,13 +242,7 @@ pub(crate) fn prepare(
     budget: CaptureBudget,
 ) -> Result<(), WorkspaceError> {
     let Some(disk) = workspace.capture() else { return Ok(()) };
-    disk.borrow_from_git(&mut |objects| match session.borrow_from(objects) {
-        Ok(accepted) => accepted,
-        Err(error) => {
-            tracing::warn!(%error, "reading every file: the store can't borrow from git");
-            false
-        }
-    });
+    borrow_from_git(session, disk);
     let is_blank = workspace.is_blank();
     let (turn, looking) = (session.turn_now(), session.looking_now());
     let is_alone = turn.is_some() && looking.is_some();
@@ -278,7 +272,7 @@ pub(crate) fn prepare(
         resume(session, disk);
     }
     let mut captured = compare(disk, disk.dirty()?, &tree, budget)?;
-    // At the first look every file is new, and its bits are those that the directory's owner chose.
+    // In the first scan every file is new, and the directory's owner chose its bits.
     if tree.iter().next().is_some() {
         clear_set_id(disk, &tree, &mut captured)?;
     }
@@ -299,6 +293,16 @@ pub(crate) fn prepare(
         keep(session, workspace);
     }
     Ok(())
+}
+
+fn borrow_from_git(session: &Session, disk: &dyn ChangeDetector) {
+    disk.borrow_from_git(&mut |objects| match session.borrow_from(objects) {
+        Ok(accepted) => accepted,
+        Err(error) => {
+            tracing::warn!(%error, "reading every file: the store can't borrow from git");
+            false
+        }
+    });
 }
 
 fn dirty(disk: &dyn ChangeDetector) -> Result<Walked, BackendError> {

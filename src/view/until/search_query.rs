@@ -101,10 +101,9 @@ fn has_capital(pattern: &str) -> bool {
     let mut letters = pattern.chars();
     while let Some(letter) = letters.next() {
         match letter {
-            '\\' => {
-                if letters.next().is_some_and(|class| matches!(class, 'p' | 'P')) && letters.as_str().starts_with('{') {
-                    letters.find(|letter| *letter == '}');
-                }
+            // The letter after a backslash names a class, or a class in braces follows.
+            '\\' if matches!(letters.next(), Some('p' | 'P')) && letters.as_str().starts_with('{') => {
+                letters.find(|letter| *letter == '}');
             }
             letter if letter.is_uppercase() => return true,
             _ => {}

@@ -167,7 +167,7 @@ fn record_is_a_run_with_the_command_as_its_call() {
     let elsewhere = repository.program.run(&["record", "--", "true"]);
     assert!(elsewhere.contains("not attached"), "{elsewhere}");
     let refused = here(&repository, &["exec", "--", "true"]);
-    assert!(refused.contains("runs no commands"), "{refused}");
+    assert!(refused.contains("can't run commands"), "{refused}");
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn directory_whose_git_leads_elsewhere_is_not_attached() {
     for directory in [repository.root(), linked] {
         let refused = repository.program.run(&["attach", &directory.to_string_lossy()]);
         assert!(refused.contains("which is elsewhere") && refused.ends_with("[exit 6]"), "{refused}");
-        assert!(refused.contains(&format!("name {elsewhere} itself")), "{refused}");
+        assert!(refused.contains(&format!("use {elsewhere} itself")), "{refused}");
     }
     assert_eq!(repository.program.json(&["sessions"]), json!([]));
     // Its user may want that directory.

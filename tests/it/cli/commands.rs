@@ -337,7 +337,7 @@ fn doctor_reports_what_works() {
     let of = |what: &str| findings.as_array().unwrap().iter().find(|finding| finding["what"] == what).unwrap().clone();
     assert_eq!(of("host commands")["state"], "ok");
     assert_eq!(of("engine")["state"], "missing");
-    assert!(of("engine")["found"].as_str().unwrap().contains("does not answer"));
+    assert!(of("engine")["found"].as_str().unwrap().contains("does not respond"));
 }
 
 #[test]

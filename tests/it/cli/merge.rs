@@ -171,7 +171,7 @@ fn merge_keeps_generated_files_of_session() {
     [exit 2]
     "#);
     assert_snapshot!(begin("memory", "r"), @"
-    error: --generated is for a backend that runs commands
+    error: --generated requires a backend that runs commands
     hint: add --backend host or --backend container
     [exit 2]
     ");

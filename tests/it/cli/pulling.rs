@@ -76,7 +76,7 @@ fn pull_progress_and_error_are_shown() {
     .map(at);
     assert!(order.is_sorted(), "{told}");
     assert!(!told.contains('\u{1b}'), "a registry's words are no commands for a terminal: {told:?}");
-    at("could not pull the image: the registry burned down");
+    at("failed to pull the image: the registry burned down");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn pull_with_odd_report_fails() {
     let socket = program.path("engine.sock");
     engine(&socket, "{\"stream\": \"begun\"}\nno JSON\n");
     let told = pulled(&program, &format!("unix://{}", socket.display()), IMAGE);
-    assert!(told.contains("begun") && told.contains("could not pull the image"), "{told}");
+    assert!(told.contains("begun") && told.contains("failed to pull the image"), "{told}");
 }
 
 #[test]
@@ -93,5 +93,5 @@ fn pull_from_missing_registry_names_it() {
     let Some(options) = crate::engine::options() else { return };
     let told = pulled(&Program::new(), &options.connection.unwrap(), "127.0.0.1:1/there-is-none:1");
     assert!(told.contains("Trying to pull 127.0.0.1:1/there-is-none:1"), "{told}");
-    assert!(told.contains("could not pull the image") && told.contains("refused"), "{told}");
+    assert!(told.contains("failed to pull the image") && told.contains("refused"), "{told}");
 }

@@ -51,7 +51,7 @@ fn export_holds_the_run_and_lets_nothing_out() {
     assert!(told.contains("left out, 117.2 KiB: large.txt") && told.ends_with("[exit 0]"), "{told}");
     let page = std::fs::read_to_string(program.path("run.html")).unwrap();
     assert!(!page.contains("alert(1)") && !page.contains("=\"/assets/"), "{page}");
-    assert!(page.contains("script-src 'sha256-") && !page.contains("unsafe-inline"), "{page}");
+    assert!(page.contains("script-src 'nonce-") && !page.contains("unsafe-inline"), "{page}");
     assert_eq!(page.matches("</script>").count(), 2, "{page}");
     let data = data_of(&page);
     let of = |rest: &str| &data["answers"][format!("GET /v1/sessions/{session}{rest}")];

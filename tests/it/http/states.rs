@@ -91,7 +91,7 @@ async fn children_are_created_merged_and_session_rewound() {
     let back = post("demo/rewind", json!({ "to": first })).await.json();
     assert_eq!((&back["changes"][0]["change"], &back["changes"][0]["path"]), (&json!("removed"), &json!("b.txt")));
     let inside = post("demo/rewind", json!({ "to": first - 1, "force": true })).await;
-    let nearest = format!("go to {} or to {first}", first - 2);
+    let nearest = format!("use {} or {first}", first - 2);
     assert_eq!(
         (inside.status, inside.json()["detail"].as_str().unwrap().contains(&nearest)),
         (409, true),

@@ -132,7 +132,7 @@ fn rewind_half_done_is_repaired_before_next_call() {
     failing.set(None);
     let call = foldspace::ToolCall::new("shell_execute", json!({ "command": "ls d" }));
     let outcome = broken.runtime.block_on(live.call(call)).unwrap();
-    assert!(outcome.text.contains("open the session again"), "{outcome:?}");
+    assert!(outcome.text.contains("reopen the session"), "{outcome:?}");
     drop(live);
     let _opened = broken.opened();
     let events = broken.session.events(before + 1, 100).unwrap();

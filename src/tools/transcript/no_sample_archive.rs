@@ -4,13 +4,13 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::documents::unknown;
+use super::document_file::unknown;
 use super::error::TranscriptError;
 
 /// Never made.
-pub(super) enum SampleArchive {}
+pub(super) enum NoSampleArchive {}
 
-impl SampleArchive {
+impl NoSampleArchive {
     pub(super) fn open(path: &Path) -> Result<Self, TranscriptError> {
         Err(unknown(path, "it is an archive, and this program is built without the feature `inspect`"))
     }
