@@ -9,6 +9,12 @@ use std::time::{Duration, Instant};
 /// Longer than any condition takes on a slow machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Multiplies a number of rounds by `FOLDSPACE_TEST_TIMES`, which `.ci/long` sets.
+pub(crate) fn rounds(usual: u64) -> u64 {
+    let times = std::env::var("FOLDSPACE_TEST_TIMES").ok().and_then(|times| times.parse::<u64>().ok());
+    usual * times.unwrap_or(1)
+}
+
 /// Waits until a condition holds; panics with its name if it never does.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();

@@ -116,8 +116,18 @@ impl FileWatch {
     }
 
     /// Returns the changes since the last call, and the watch itself.
-    pub(super) async fn changes(mut self, face: &HttpFace) -> Result<(Self, Vec<WatchedChange>), HttpProblem> {
-        face.hub().refresh(self.open.session().id()).await?;
+    pub(super) async fn changes(self, face: &HttpFace) -> Result<(Self, Vec<WatchedChange>), HttpProblem> {
+        self.refresh(face).await?;
+        self.recorded().await
+    }
+
+    /// Records external changes, which the watch then has.
+    pub(super) async fn refresh(&self, face: &HttpFace) -> Result<(), HttpProblem> {
+        Ok(face.hub().refresh(self.open.session().id()).await?)
+    }
+
+    /// Returns the recorded changes since the last call, and the watch itself.
+    pub(super) async fn recorded(mut self) -> Result<(Self, Vec<WatchedChange>), HttpProblem> {
         let look = move || {
             let mut found = Vec::new();
             while let Some(event) = self.changes.next_within(Duration::ZERO)? {

@@ -20,8 +20,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use disk::Lie;
 use run::{Figures, Run};
 
-/// Seeds that are tested with every change.
-const SEEDS: u64 = 1_000;
+use crate::testing::rounds;
+
+/// Seeds that are tested with every change; `.ci/long` tests ten times as many.
+const SEEDS: u64 = 300;
 
 /// Makes a directory, in memory if possible: the simulation decides what is durable.
 fn place() -> tempfile::TempDir {
@@ -43,7 +45,7 @@ fn wanted(name: &str) -> Option<u64> {
 fn simulated_crashes_keep_every_acknowledged_event() {
     let seeds = match wanted("FOLDSPACE_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..wanted("FOLDSPACE_SEEDS").unwrap_or(SEEDS),
+        None => 0..wanted("FOLDSPACE_SEEDS").unwrap_or(rounds(SEEDS)),
     };
     let count = seeds.end - seeds.start;
     let (next, done) = (AtomicU64::new(seeds.start), AtomicU64::new(0));

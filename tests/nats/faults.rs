@@ -5,7 +5,7 @@ use foldspace::{EventStore, StoreError};
 
 use crate::checker::{self, Commit, Fault, faults};
 use crate::rig::Cluster;
-use crate::rounds::rounds;
+use crate::testing::rounds;
 use crate::testing::{Random, eventually};
 use crate::writers::{Load, Machine, Note, STREAM, session};
 

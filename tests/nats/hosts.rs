@@ -12,8 +12,8 @@ use tempfile::TempDir;
 
 use crate::checker;
 use crate::rig::{Cluster, free_port, resume, stop};
-use crate::rounds::rounds;
 use crate::testing::eventually;
+use crate::testing::rounds;
 use crate::writers::{Load, Machine, STREAM, session};
 
 /// A host: a process that serves a store's sessions, with a directory of its own.

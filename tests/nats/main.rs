@@ -17,8 +17,6 @@ mod faults;
 mod hosts;
 mod proofs;
 mod rig;
-#[path = "../rig/rounds.rs"]
-mod rounds;
 mod senseless;
 mod stored;
 #[path = "../../src/testing.rs"]

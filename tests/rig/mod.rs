@@ -3,11 +3,9 @@
 mod disk;
 pub(crate) mod portable;
 mod process;
-mod rounds;
 #[path = "../../src/testing.rs"]
 pub(crate) mod testing;
 
 pub(crate) use disk::Disk;
 pub(crate) use process::{ordered, process};
-pub(crate) use rounds::rounds;
-pub(crate) use testing::{Random, eventually, skip};
+pub(crate) use testing::{Random, eventually, rounds, skip};

@@ -101,17 +101,14 @@ pub(super) async fn upload(
     // Check all names first: one invalid name writes nothing.
     let places = uploads.iter().map(|upload| SandboxPlace::of(&upload.path)).collect::<Result<Vec<_>, _>>()?;
     let open = api.face.open(sandbox.name()).await?;
-    // A task: all files of a request are written, even if the client disconnects.
-    let writing = tokio::spawn(async move {
-        let mut written: Vec<Value> = Vec::new();
-        for (place, Upload { bytes, .. }) in places.into_iter().zip(uploads) {
-            let work = FileWork::Write { path: place.rooted(), bytes, executable: None, create: false };
-            done(open.change_files(work).await?)?;
-            let full = place.name_of(&place.path);
-            written.push(json!({ "name": full.rsplit('/').next(), "type": "file", "path": full }));
-        }
-        Ok::<_, Wrong>(written)
-    });
-    let written = writing.await.map_err(|_| HubError::Panicked)??;
+    let (mut files, mut written): (Vec<_>, Vec<Value>) = (Vec::new(), Vec::new());
+    for (place, Upload { bytes, .. }) in places.into_iter().zip(uploads) {
+        let full = place.name_of(&place.path);
+        written.push(json!({ "name": full.rsplit('/').next(), "type": "file", "path": full }));
+        files.push((place.rooted(), bytes));
+    }
+    // A task: one call writes all files or none, even if the client disconnects.
+    let writing = tokio::spawn(async move { done(open.change_files(FileWork::WriteAll { files }).await?) });
+    writing.await.map_err(|_| HubError::Panicked)??;
     Ok(axum::Json(written).into_response())
 }

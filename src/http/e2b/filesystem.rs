@@ -22,6 +22,7 @@ use crate::engine::lock::lock;
 use crate::http::file_changes::problem_of;
 use crate::http::frames::{self, ALIVE, EventFrames};
 use crate::http::watch::{FileWatch, WatchedChange};
+use crate::hub::HubError;
 use crate::hub::operations::{ListFiles, Operation, StatEntry};
 use crate::tools::{FileWork, ToolOutcome};
 use crate::view::EntryDocument;
@@ -194,10 +195,18 @@ impl FileCall {
             .filter(|watcher| watcher.sandbox == self.sandbox.name())
             .map(|watcher| (watcher.place.clone(), Arc::clone(&watcher.watch)));
         let (place, watch) = found.ok_or_else(|| Self::no_watcher(&asked))?;
-        let mut slot = watch.lock().await;
-        let watch = slot.take().ok_or_else(|| Self::no_watcher(&asked))?;
-        let (watch, changes) = watch.changes(&self.api.face).await?;
-        *slot = Some(watch);
+        let face = self.api.face.clone();
+        // A task: the watch returns to its place even if the client disconnects.
+        let polled = tokio::spawn(async move {
+            let mut slot = watch.lock().await;
+            let Some(watch) = slot.as_ref() else { return Ok(None) };
+            watch.refresh(&face).await?;
+            let Some(watch) = slot.take() else { return Ok(None) };
+            let (watch, changes) = watch.recorded().await?;
+            *slot = Some(watch);
+            Ok::<_, Wrong>(Some(changes))
+        });
+        let changes = polled.await.map_err(|_| HubError::Panicked)??.ok_or_else(|| Self::no_watcher(&asked))?;
         answered(json!({ "events": changes.iter().map(|change| event(&place, change)).collect::<Vec<_>>() }))
     }
 

@@ -58,6 +58,11 @@ pub enum FileWork {
         /// True to fail if the path exists.
         create: bool,
     },
+    /// Writes several files, following links: all of them or none.
+    WriteAll {
+        /// The files, with their whole contents.
+        files: Vec<(String, Bytes)>,
+    },
     /// Removes an entry; does not follow a link.
     Remove {
         /// The entry.
@@ -93,6 +98,7 @@ impl FileWork {
     const fn tool(&self) -> &'static str {
         match self {
             Self::Write { .. } => "put_file",
+            Self::WriteAll { .. } => "put_files",
             Self::Remove { .. } => RemoveTool::NAME,
             Self::Move { .. } => "move_entry",
             Self::MakeDirectory { .. } => "make_directory",
@@ -102,7 +108,7 @@ impl FileWork {
 
     /// Returns true if only clients make calls of that name; their parameters lack the contents.
     pub(crate) fn is_name(tool: &str) -> bool {
-        matches!(tool, "put_file" | "move_entry" | "make_directory" | "unpack_tar")
+        matches!(tool, "put_file" | "put_files" | "move_entry" | "make_directory" | "unpack_tar")
     }
 
     /// Returns the recorded parameters; contents are recorded with the files.
@@ -110,6 +116,10 @@ impl FileWork {
         match self {
             Self::Write { path, bytes, executable, create } => {
                 json!({ "path": path, "bytes": bytes.len(), "executable": executable, "create": create })
+            }
+            Self::WriteAll { files } => {
+                let file = |(path, bytes): &(String, Bytes)| json!({ "path": path, "bytes": bytes.len() });
+                json!({ "files": files.iter().map(file).collect::<Vec<_>>() })
             }
             Self::Remove { path, recursive: _ } => json!({ "path": path }),
             Self::Move { from, to, replace } => json!({ "from": from, "to": to, "replace": replace }),
@@ -121,6 +131,11 @@ impl FileWork {
     fn make(self, context: &mut ToolContext) -> Result<(Value, String), ToolError> {
         match self {
             Self::Write { path, bytes, executable, create } => write(context, &path, bytes, executable, create),
+            Self::WriteAll { files } => {
+                let written = files.into_iter().map(|(path, bytes)| write(context, &path, bytes, None, false));
+                let (results, texts): (Vec<_>, Vec<_>) = written.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+                Ok((json!({ "files": results }), texts.join("\n")))
+            }
             Self::Remove { path, recursive } => remove(context, &path, recursive),
             Self::Move { from, to, replace } => rename(context, &from, &to, replace),
             Self::MakeDirectory { path } => {

@@ -259,6 +259,11 @@ async fn envd_writes_all_files_of_an_upload_though_its_client_leaves() {
         e2b.call(&sandbox, "/filesystem.Filesystem/Stat", json!({ "path": path })).await.status == 200
     };
     assert!(!is_there("first").await, "a wrong name among several writes nothing");
+    let directory = format!("{}{}--x--", part("d/inside"), part("other"));
+    assert_eq!(e2b.envd(&sandbox, "/files", media, directory).await.status, 200);
+    let over_directory = format!("{}{}--x--", part("first"), part("d"));
+    assert_ne!(e2b.envd(&sandbox, "/files", media, over_directory).await.status, 200);
+    assert!(!is_there("first").await && is_there("d/inside").await, "a file that can't be written stops the others");
     let files = (0..60).map(|number| part(&format!("f{number}"))).collect::<String>() + "--x--";
     let mut client = std::net::TcpStream::connect(e2b.address).unwrap();
     let (id, token) = &sandbox;
