@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Longer than any condition takes on a slow machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(120);
 
 /// Multiplies a number of rounds by `FOLDSPACE_TEST_TIMES`, which `.ci/long` sets.
 pub(crate) fn rounds(usual: u64) -> u64 {
@@ -19,7 +19,7 @@ pub(crate) fn rounds(usual: u64) -> u64 {
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        assert!(begun.elapsed() < WAIT_LIMIT, "not within {WAIT_LIMIT:?}: {what}");
         std::thread::sleep(Duration::from_millis(3));
     }
 }
@@ -36,7 +36,7 @@ pub(crate) fn report_skip(reason: &str) {
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let thread = std::thread::current();
     let line = format!("skipped: {}: {reason}\n", thread.name().unwrap_or("a test"));
-    // Not with `eprintln!`, whose output the harness hides if a test passes.
+    // Not with `eprintln!`: the harness hides its output if a test passes.
     if REPORTED.lock().unwrap().insert(line.clone()) {
         std::io::stderr().write_all(line.as_bytes()).unwrap();
     }

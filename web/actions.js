@@ -99,7 +99,7 @@ export function Fork({ model, onClose }) {
 
 const REFUSED = {
   changed_outside: "Files were changed outside of foldspace. They would be recorded first.",
-  not_kept: "The contents of some files were not kept. These entries would stay as they are.",
+  not_kept: "The contents of some files were not stored. These entries would stay as they are.",
   earlier: "The rewind would remove files that existed before the session began.",
 };
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::disk::Scratch;
 
 /// How long the program may take to do what it was asked.
-const PATIENCE: Duration = Duration::from_secs(60);
+const SERVER_REPLY_LIMIT: Duration = Duration::from_secs(60);
 
 /// Where the program is: `FOLDSPACE_PROGRAM`, or beside this one.
 ///
@@ -89,7 +89,7 @@ impl Served {
         let token = loop {
             match std::fs::read_to_string(&token) {
                 Ok(token) if !token.is_empty() => break token.trim().to_owned(),
-                _ if since.elapsed() > PATIENCE => bail!("the server wrote no token"),
+                _ if since.elapsed() > SERVER_REPLY_LIMIT => bail!("the server wrote no token"),
                 _ => std::thread::sleep(Duration::from_millis(5)),
             }
         };
@@ -118,7 +118,7 @@ impl Served {
     pub fn connect(&self) -> Result<Line> {
         let stream = TcpStream::connect(&self.address)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(SERVER_REPLY_LIMIT))?;
         Ok(Line { stream, token: self.token.clone(), read: Vec::new() })
     }
 

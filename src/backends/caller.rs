@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 
 use crate::engine::peer::{self, field, proc_bytes, proc_text};
 
-/// The process on whose behalf unsandboxed commands run: this one, or another, which is read when it first requests
-/// such a command.
+/// The process that requests unsandboxed commands: this one, or another, which is read when it first requests such a
+/// command.
 ///
 /// ```
 /// use foldspace::backends::HostCaller;

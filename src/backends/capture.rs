@@ -55,7 +55,7 @@ pub trait ChangeDetector: Send + Sync {
         self.mark_clean()
     }
 
-    /// Returns the entry at a path without following links; `None` if there is none.
+    /// Returns the entry at a path without following links; `None` if it does not exist.
     fn observe(&self, path: &EntryPath) -> Result<Option<Observed>, BackendError>;
 
     /// Returns true if a directory above a path can't be entered, which hides everything in it.
@@ -193,8 +193,8 @@ pub enum DirtyPath {
 pub struct Below {
     /// The entries, in no order.
     pub entries: Vec<(EntryPath, Observed)>,
-    /// Directories among them, or the requested one, that this process may not read or whose path is too long (16
-    /// KiB). Nothing below them is known.
+    /// Directories among them, or the requested one, that this process may not read or that have a path over 16 KiB.
+    /// Nothing below them is known.
     pub closed: Vec<EntryPath>,
 }
 

@@ -151,7 +151,7 @@ impl Drop for EndsWhenDropped {
     }
 }
 
-/// Returns the variables of commands; those that are not valid UTF-8 are left out.
+/// Returns the environment variables of commands, except variables that are not valid UTF-8.
 fn variables<P: CommandHost>(place: &P, runner: &Runner) -> Result<BTreeMap<String, String>, RunnerError> {
     let split = |variable: &OsString| {
         let (name, value) = variable.to_str()?.split_once('=')?;

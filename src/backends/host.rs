@@ -191,7 +191,7 @@ impl HostWorkspace {
     }
 }
 
-/// Checks that a recorded path without links still has none: a link would lead to another directory.
+/// Checks that a recorded path without links still has no links: a link would lead to another directory.
 fn check_unlinked(directory: &Path) -> Result<(), BackendError> {
     let Some(link) = directory.ancestors().find(|above| above.is_symlink()) else { return Ok(()) };
     let to = link.read_link().unwrap_or_default();

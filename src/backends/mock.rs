@@ -100,7 +100,7 @@ impl MockWorkspace {
         Self { options, ..Self::default() }
     }
 
-    /// Answers commands whose text matches a glob; `*` matches anything. The earliest match wins.
+    /// Answers commands that match a glob; `*` matches anything. The earliest match wins.
     pub fn answering(self, pattern: &str, answer: MockAnswer) -> Result<Self, BackendError> {
         let glob = Glob::new(pattern);
         let glob =

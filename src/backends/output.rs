@@ -14,7 +14,7 @@ const BINARY_SHOWN: usize = 64;
 pub struct Output {
     /// All of it, or the beginning and the end.
     pub kept: Bytes,
-    /// The position in `kept` where bytes are left out; its end if none are.
+    /// The position in `kept` where bytes are left out; its end if it is complete.
     pub cut_at: usize,
     /// The number of bytes written.
     pub bytes: u64,

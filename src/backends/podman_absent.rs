@@ -15,7 +15,7 @@ fn absent() -> BackendError {
     BackendError { backend: "container", reason: ABSENT.to_owned() }
 }
 
-/// Fails: there are no containers in this build.
+/// Fails: this build does not support containers.
 pub(crate) fn open(
     _: SessionId,
     _: &PodmanOptions,
@@ -30,7 +30,7 @@ pub(crate) fn remove_files(_: SessionId) -> Result<(), BackendError> {
     Err(absent())
 }
 
-/// Reports that there are no containers in this build.
+/// Reports that this build does not support containers.
 pub(crate) fn diagnose(_: &PodmanOptions) -> Vec<Finding> {
     vec![Finding::limited(
         "containers",
@@ -44,12 +44,12 @@ pub fn remove_leftovers(_: Option<&str>, _: bool) -> Result<Leftovers, BackendEr
     Ok(Leftovers { unasked: Some(ABSENT.to_owned()), ..Leftovers::default() })
 }
 
-/// Fails: there are no engines in this build.
+/// Fails: this build does not support engines.
 pub fn find_engine(_: Option<&str>) -> Result<EngineKind, BackendError> {
     Err(absent())
 }
 
-/// Fails: there are no engines in this build.
+/// Fails: this build does not support engines.
 pub fn build_image(
     _: EngineKind,
     _: Option<&str>,
@@ -60,7 +60,7 @@ pub fn build_image(
     Err(absent())
 }
 
-/// Returns `None`: there are no engines in this build.
+/// Returns `None`: this build does not support engines.
 pub(crate) fn built_image(_: EngineKind, _: Option<&str>) -> Option<String> {
     None
 }

@@ -70,7 +70,7 @@ impl RunningCommands {
         lock(&self.commands).is_empty()
     }
 
-    /// Ends commands whose floor is above `free` twice in a row: a full disk may end a command before that.
+    /// Ends each command once `free` is below its floor twice in a row: a full disk may end a command before that.
     pub(crate) fn end_starving(&self, free: u64) {
         for guarded in lock(&self.commands).iter_mut() {
             let was_starving = std::mem::replace(&mut guarded.is_starving, free < guarded.floor);

@@ -134,7 +134,7 @@ pub struct ShellCommand {
     pub terminal: Option<WindowSize>,
     /// Its time limit; by default the shell's.
     pub timeout: Option<Duration>,
-    /// True for no time limit if there is no `timeout`, instead of the shell's default.
+    /// True for no time limit, instead of the shell's default, if `timeout` is `None`.
     pub is_unlimited: bool,
     /// True to retain its output, false to discard it.
     pub capture_output: bool,
@@ -144,8 +144,8 @@ pub struct ShellCommand {
     pub keep: usize,
     /// True if it holds code, which may be longer than the other commands of a tool.
     pub is_code: bool,
-    /// The process that requests it: on the host it gets that process's environment, umask, limits and niceness; by
-    /// default those of this process. Commands in containers get the container's.
+    /// The process that requests it: on the host it gets that process's environment, umask, limits and niceness. The
+    /// default is this process. Commands in containers get the container's.
     pub caller: Option<Arc<CallerProcess>>,
 }
 
@@ -318,7 +318,7 @@ impl ShellResult {
 pub struct Which {
     /// The requested name.
     pub command: String,
-    /// Its path; `None` if there is no such program.
+    /// Its path; `None` if the program was not found.
     pub path: Option<String>,
 }
 

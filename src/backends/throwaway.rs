@@ -93,8 +93,8 @@ impl Drop for Throwaway {
 
 crate::engine::debug_by!(Throwaway, |throwaway| directory: throwaway.directory);
 
-/// Removes the temporary workspaces below `home` whose process has ended, or with `dry_run` only finds them. Containers
-/// are found by their labels, like those of sessions.
+/// Removes temporary workspaces of ended processes below `home`, or with `dry_run` only finds them. Containers are
+/// found by their labels, like session containers.
 pub fn sweep_throwaways(home: &Path, dry_run: bool) -> Result<Vec<PathBuf>, BackendError> {
     let place = home.join(PLACE);
     let failed = |path: &Path, error: &io::Error| BackendError {

@@ -114,7 +114,7 @@ pub trait Workspace: Send + Sync + 'static {
     /// Returns false if sharing is not supported: the child is then populated from its history.
     ///
     /// # Errors
-    /// [`BackendError`] if sharing is supported and failed. This workspace keeps its files, and the child's has none.
+    /// [`BackendError`] if sharing is supported and failed. This workspace keeps its files, the child's stays empty.
     fn fork_to(&self, child: SessionId) -> Result<bool, BackendError> {
         let _ = child;
         Ok(false)
@@ -151,7 +151,7 @@ pub trait Workspace: Send + Sync + 'static {
         None
     }
 
-    /// Describes the machine to a model; empty if there is none.
+    /// Describes the machine to a model; empty for a workspace without a machine.
     fn description(&self) -> String {
         String::new()
     }
@@ -182,7 +182,7 @@ pub trait Container: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Stops and removes it; a missing container is no error. The files stay.
+    /// Stops and removes it; a missing container is not an error. The files stay.
     fn stop(&self) -> Result<(), ShellError>;
 }
 

@@ -14,7 +14,7 @@ use super::{Exit, Failure, Globals, Out, OwnerClient, output, text, workspace};
 /// changed the same lines, or one side removed a file that the other changed, nothing is applied; --take and --keep
 /// resolve such conflicts. The session stays as it is, and a later apply brings its later changes.
 ///
-/// The directory is that of --dir --copy-on-write, or that of the session that this one is a clone of.
+/// The directory is the one given to --dir --copy-on-write, or the directory of the cloned session.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

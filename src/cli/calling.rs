@@ -176,7 +176,7 @@ impl Calling<'_> {
             .map_err(|error| Failure::from(error).at(&format!("failed to cancel call {call}")))
     }
 
-    /// Asks the person at the terminal. Refuses the command if there is no terminal.
+    /// Asks the person at the terminal. Without a terminal, refuses the command.
     async fn answer(&self, question: Value) -> Result<(), Failure> {
         let asked = serde_json::from_value::<Asked>(question)
             .map_err(|error| Failure::failed(format!("invalid question about a command: {error}")))?;
@@ -234,7 +234,7 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
     /// A server with one call that asks, and ends when it is cancelled or when `answered` is a conflict.
     fn server(question: Value, answered: (StatusCode, Value)) -> (HttpClient, CancellationToken) {
@@ -274,7 +274,7 @@ mod tests {
         let (rules, cancel) = (ShellRules::default(), CancellationToken::new());
         let request = request("shell_execute", json!({ "command": "x" }), None, &rules);
         let call = Calling { client, session: "s", name: "s", request, rules: &rules, cancel };
-        tokio::time::timeout(PATIENCE, call.make(None, |_| {})).await.expect("the call has not ended")
+        tokio::time::timeout(WAIT_LIMIT, call.make(None, |_| {})).await.expect("the call has not ended")
     }
 
     fn problem(kind: &str) -> Value {

@@ -16,7 +16,7 @@ use super::{Failure, Globals, Out, definition, open, session_words, text};
 /// The variable that a shell's script sets to request completions.
 const VARIABLE: &str = "FOLDSPACE_COMPLETE";
 /// The time limit for the store's answer, since the shell waits for it.
-const PATIENCE: Duration = Duration::from_secs(1);
+const STORE_REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Prints a shell's completions, including sessions, files and calls
 #[derive(Debug, clap::Args)]
@@ -107,7 +107,7 @@ impl LiveNames {
         let Some(word) = word.to_str().map(str::to_owned) else { return Vec::new() };
         let (known, answer) = mpsc::channel();
         std::thread::spawn(move || known.send(self.known(&word).unwrap_or_default()));
-        answer.recv_timeout(PATIENCE).unwrap_or_default()
+        answer.recv_timeout(STORE_REPLY_TIMEOUT).unwrap_or_default()
     }
 
     fn known(self, word: &str) -> Option<Vec<CompletionCandidate>> {

@@ -68,7 +68,7 @@ impl Du {
             show_store(&store, out)?;
         }
         let ratio = ratio.map_or(String::new(), |ratio| format!(", {ratio:.1} to 1"));
-        let where_to = if store.is_empty() { "of them differ" } else { "kept on the disk" };
+        let where_to = if store.is_empty() { "of them differ" } else { "stored on the disk" };
         out.line(format!("\n{} of files written, {} {where_to}{ratio}", text::size(written), text::size(kept)))
     }
 }

@@ -161,7 +161,7 @@ fn place(change: &PathChange) -> String {
         _ => {}
     }
     if matches!(change.after, Some(Node::File { incomplete: true, .. })) {
-        words.push_str(" (contents not kept)");
+        words.push_str(" (contents not stored)");
     }
     words
 }

@@ -20,7 +20,7 @@ use super::{hook_log, hook_payload, open, output, text};
 /// The largest number of bytes read from an answer.
 const ANSWER_MAX: u64 = 64 << 10;
 /// The time limit for the owner's answer; the owner's own limit is a little shorter.
-const PATIENCE: Duration = Duration::from_millis(2200);
+const OWNER_REPLY_TIMEOUT: Duration = Duration::from_millis(2200);
 /// The time limit for a new owner to be ready.
 const START: Duration = Duration::from_millis(1500);
 /// Agents that require an answer in JSON.
@@ -157,8 +157,8 @@ fn send(data: &Path, message: &str) -> io::Result<ReportOutcome> {
         _ => error,
     };
     let mut owner = UnixStream::connect(data.join(SOCKET))?;
-    owner.set_read_timeout(Some(PATIENCE))?;
-    owner.set_write_timeout(Some(PATIENCE))?;
+    owner.set_read_timeout(Some(OWNER_REPLY_TIMEOUT))?;
+    owner.set_write_timeout(Some(OWNER_REPLY_TIMEOUT))?;
     let length = message.len();
     let head = "POST /v1/hooks HTTP/1.1\r\nhost: foldspace\r\nconnection: close\r\ncontent-type: application/json\r\n";
     owner.write_all(format!("{head}content-length: {length}\r\n\r\n{message}").as_bytes()).map_err(waited)?;

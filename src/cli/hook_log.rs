@@ -11,7 +11,7 @@ use foldspace::event::{Clock, SystemClock};
 use super::text;
 
 const LOG: &str = "hooks.log";
-/// The size at which the log is truncated instead of continued.
+/// The maximum size; a larger log is truncated first.
 const LOG_MAX: u64 = 1 << 20;
 /// The number of bytes that are read from its end.
 const TAIL: u64 = 16 << 10;

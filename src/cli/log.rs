@@ -57,7 +57,7 @@ pub(super) struct LogArgs {
 
 /// The number of events that are read first, from the end, if only the last lines are wanted.
 const SPAN: u64 = 1024;
-const PATIENCE: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 impl LogArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
@@ -122,7 +122,7 @@ fn follow(session: &Session, after: Seq, mut lines: LogLines<'_>, out: &mut Out)
     let mut subscription = session.subscribe(after + 1, Filter::all());
     let mut held = HeldLines { limit: None, reverse: false, lines: VecDeque::new() };
     loop {
-        if let Some(event) = subscription.next_within(PATIENCE)? {
+        if let Some(event) = subscription.next_within(POLL_INTERVAL)? {
             lines.take(&event.view(), out, &mut held)?;
         }
     }

@@ -86,7 +86,7 @@ fn writer() -> (LogSender, LogGuard) {
     let write = move || {
         let _end: Sender<()> = end;
         while let Ok(Some(line)) = written.recv() {
-            // Without a reader there is nobody to report it to.
+            // Without a reader, the error can't be reported.
             let _ = std::io::stderr().write_all(&line);
         }
     };

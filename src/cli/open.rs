@@ -16,7 +16,7 @@ use super::shared_store::{self, HostArgs};
 use super::{Failure, Globals, output, owner, text};
 
 /// The time limit for another process to release the store.
-pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const STORE_LOCK_WAIT: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(10);
 /// A read-only store takes no snapshots, and folds no history for them.
 const READER: SnapshotPolicy = SnapshotPolicy { every: 0, keep: Keep::All };

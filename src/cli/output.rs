@@ -176,12 +176,12 @@ pub(super) fn note(words: &str) {
 }
 
 pub(super) fn progress(line: &str) {
-    // A closed error stream is no failure.
+    // A closed error stream is not a failure.
     drop(writeln!(anstream::stderr(), "{DIM}{}{DIM:#}", text::one_line(line, 300)));
 }
 
 fn aside(label: &str, style: Style, words: &str) {
-    // A closed error stream is no failure.
+    // A closed error stream is not a failure.
     drop(writeln!(anstream::stderr(), "{style}{label}{style:#}: {}", text::visible(words)));
 }
 

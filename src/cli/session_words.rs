@@ -21,7 +21,7 @@ const PREFERRING: [&str; 1] = ["ui"];
 /// The option that names the session.
 pub(super) const OPTION: &str = "named_session";
 const SHOWN: usize = 10;
-/// The length from which an ambiguous argument is taken as the beginning of a session's id, in characters.
+/// The minimum length of an ambiguous argument, in characters, to mean the beginning of a session's id.
 const ID_CHARS: usize = 6;
 
 /// The command line of a command that takes a session as its first argument.
@@ -253,9 +253,7 @@ fn usual(
     let attaches = "`foldspace attach` starts a session for a directory";
     match &entries[..] {
         _ if !is_missing => Ok(None),
-        [] => {
-            Err(Failure::missing("there are no sessions").with_hint(format!("`foldspace run` starts one; {attaches}")))
-        }
+        [] => Err(Failure::missing("no sessions found").with_hint(format!("`foldspace run` starts one; {attaches}"))),
         _ if is_picked(command) => picked(entries).map(Some),
         _ => {
             let names: Vec<String> =

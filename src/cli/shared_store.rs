@@ -12,7 +12,7 @@ const HOST_VARIABLE: &str = "FOLDSPACE_HOST";
 const NOTE: &str = "store";
 const NOTE_MAX: u64 = 4096;
 
-/// This host among those of a shared store
+/// This host of a shared store
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct HostArgs {
     /// Names this host in a shared store [default: FOLDSPACE_HOST, else the machine's name]
@@ -99,7 +99,7 @@ fn plain(_: &str) -> Result<String, Failure> {
 #[cfg(feature = "nats")]
 pub(super) use shared::fsck;
 
-/// Checks no messages: without the feature there is no shared store.
+/// Checks no messages: without the feature a store can't be shared.
 #[cfg(not(feature = "nats"))]
 pub(super) fn fsck(_: &Path, _: bool) -> Result<StreamFindings, Failure> {
     Ok(StreamFindings::default())

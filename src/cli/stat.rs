@@ -68,7 +68,7 @@ fn show(path: &EntryPath, entry: &Entry, writing: Option<&LastWrite>, out: &mut 
             ("size", format!("{} ({})", text::count(*size, "byte"), text::size(*size))),
             ("mode", shown_mode(*mode)),
             ("digest", content.to_string()),
-            ("kept", if *incomplete { "no: over a budget" } else { "yes" }.to_owned()),
+            ("stored", if *incomplete { "no: over a budget" } else { "yes" }.to_owned()),
         ]),
         Node::Symlink { target } => rows.extend([
             ("kind", "symbolic link".to_owned()),

@@ -14,7 +14,7 @@ use super::{Exit, Failure, Globals, Out, open, owner};
 pub(super) struct Stop {}
 
 /// The time limit for an owner to end, beyond the grace period for its calls.
-const PATIENCE: Duration = Duration::from_secs(60);
+const OWNER_STOP_LIMIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl Stop {
@@ -33,7 +33,7 @@ pub(super) async fn stop(directory: &Path) -> Result<Option<u32>, Failure> {
     let Some((client, status)) = owner::running(directory).await? else { return Ok(None) };
     let process = status.process;
     client.post::<()>("/v1/server/stop", &serde_json::json!({})).await?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + OWNER_STOP_LIMIT;
     // The owner releases the store's lock last.
     while StoreOwner::of(directory)?.is_some_and(|owner| owner.process == process) {
         if Instant::now() >= until {

@@ -25,7 +25,7 @@ pub(super) fn contents(session: &Session, path: &EntryPath, entry: &Entry) -> Re
     match &entry.node {
         Node::File { size, incomplete: true, .. } => {
             let what =
-                format!("the contents of {} were not kept: {} were over a budget", path.rooted(), text::size(*size));
+                format!("the contents of {} were not stored: {} were over a budget", path.rooted(), text::size(*size));
             Err(Failure::missing(what)
                 .with_hint("`foldspace stat` shows its metadata; --keep-file-bytes raises the budget"))
         }

@@ -58,7 +58,7 @@ fn with_suggestion(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Suggests the value most similar to the given one; the parser's own suggestions are too broad.
+/// Suggests the value most similar to the given value; the parser's own suggestions are too broad.
 fn with_value(mut error: clap::Error) -> clap::Error {
     let (Some(ContextValue::String(wanted)), Some(ContextValue::Strings(known))) =
         (error.get(ContextKind::InvalidValue), error.get(ContextKind::ValidValue))

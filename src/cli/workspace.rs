@@ -233,7 +233,7 @@ enum PythonArg {
 /// Adapts the help of workspace options for commands that rerun calls.
 pub(super) fn again(arg: Arg) -> Arg {
     let about_workspace = arg.get_help_heading() == Some(NEW_WORKSPACE);
-    let arg = if about_workspace { arg.help_heading("Workspace in which the calls run") } else { arg };
+    let arg = if about_workspace { arg.help_heading("Workspace of the calls") } else { arg };
     match arg.get_id().as_str() {
         "backend" => arg.help("The place of its files and commands [default: like the recorded session]"),
         "dir" | "copy_on_write" | "gitignore" | "include_ignored" => arg.hide(true),

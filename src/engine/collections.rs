@@ -12,7 +12,7 @@ mod tests {
 
     use super::*;
 
-    /// Sizes at which nodes split and vectors become trees.
+    /// Maximum sizes before nodes split and vectors become trees.
     const MANY: u64 = if cfg!(miri) { 300 } else { 3_000 };
 
     fn key(number: u64) -> String {

@@ -7,7 +7,7 @@ use std::error::Error;
 pub enum ErrorKind {
     /// The named session, path, event or content does not exist.
     NotFound,
-    /// The state differs from the one that the request expects.
+    /// The state differs from the state that the request expects.
     Conflict,
     /// Another process or call holds the resource. A later retry can succeed.
     Busy,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::engine::error::ValueError;
 
-/// Position in a session's history: the first event has 1, and there are no gaps.
+/// Position in a session's history: the first event has 1, and positions have no gaps.
 pub type Seq = u64;
 
 macro_rules! hexadecimal {

@@ -80,7 +80,7 @@ fn bounds(proc: &Path) -> io::Result<Vec<(String, Vec<u8>)>> {
     for name in NAMESPACES {
         let namespace = match proc.join("ns").join(name).read_link() {
             Ok(namespace) => namespace.into_os_string().into_vec(),
-            // The kernel has no such namespaces.
+            // The kernel does not support these namespaces.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error),
         };

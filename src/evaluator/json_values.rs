@@ -24,7 +24,7 @@ pub(super) fn from_json(value: &Value) -> MontyObject {
     }
 }
 
-/// Converts a value to JSON. The error is the reason that it has no JSON form.
+/// Converts a value to JSON. The error is the reason why JSON can't represent it.
 pub(super) fn to_json(value: &MontyObject) -> Result<Value, String> {
     within(value, 0)
 }

@@ -1,4 +1,4 @@
-//! The protocol between foldspace and its Python evaluator, a program of its own that foldspace starts.
+//! The protocol between foldspace and its Python evaluator, a separate program that foldspace starts.
 
 mod wire;
 

@@ -11,9 +11,9 @@ use std::process::ExitCode;
 use foldspace_evaluator::{EvalRequest, EvaluatorHello, MEMORY_MAX, read_frame, write_frame};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Bytes of a file that the process may write: it has none to write.
+/// The maximum size of a file that the process may write: it writes no files.
 const FILE_MAX: u64 = 0;
-/// The maximum number of open files: those that it starts with.
+/// The maximum number of open files: the files that it starts with.
 const FILES_MAX: u64 = 8;
 const PROCESSES_MAX: u64 = 0;
 

@@ -63,7 +63,7 @@ fn hint(error: &dyn Diagnostic) -> Option<String> {
     let workspace = |error: &WorkspaceError| match error {
         WorkspaceError::Earlier { .. } => Some("`\"force\": true` without `\"keep_earlier\"` removes them, too"),
         WorkspaceError::Drifted(_) | WorkspaceError::NotKept(_) => {
-            Some("`\"force\": true` first records external changes, and leaves files whose contents were not kept")
+            Some("`\"force\": true` first records external changes, and leaves files without stored contents")
         }
         _ => None,
     };

@@ -100,7 +100,7 @@ pub(super) fn attachment(session: &Session, content: &Digest) -> Result<Response
 fn raw(session: &Session, path: &EntryPath, entry: &Entry) -> Result<Response, HttpProblem> {
     let what = match &entry.node {
         Node::File { content, incomplete: false, .. } => return attachment(session, content),
-        Node::File { .. } => "a file whose contents were not kept",
+        Node::File { .. } => "a file without stored contents",
         Node::Directory { .. } => "a directory",
         Node::Symlink { .. } => "a symbolic link",
         Node::Special { .. } => "a special file",

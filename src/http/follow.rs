@@ -153,7 +153,7 @@ impl EventFollower {
     }
 }
 
-/// Writes events until there are no more or the piece is full.
+/// Writes events until the last one, or until the piece is full.
 fn gather(
     session: &Session,
     mut subscription: Subscription,

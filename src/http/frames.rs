@@ -19,7 +19,7 @@ pub(super) const PIECE: usize = 64 << 10;
 /// Interval of keep-alive comments while nothing else is sent.
 pub(super) const ALIVE: Duration = Duration::from_secs(15);
 /// Time that a TCP client may take to make room.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const CLIENT_STALL_LIMIT: Duration = Duration::from_secs(30);
 
 type FramePiece = Result<Bytes, std::convert::Infallible>;
 
@@ -46,7 +46,7 @@ pub(super) fn open_as(media: &'static str, is_local: bool) -> (EventFrames, Resp
         (header::CACHE_CONTROL, "no-store"),
         (header::HeaderName::from_static("x-accel-buffering"), "no"),
     ];
-    let patience = (!is_local).then_some(PATIENCE);
+    let patience = (!is_local).then_some(CLIENT_STALL_LIMIT);
     (EventFrames { pieces: sender, patience }, (headers, body).into_response())
 }
 
@@ -75,7 +75,7 @@ impl EventFrames {
     }
 }
 
-/// Writes an event. Compact JSON has no line breaks, which would end it.
+/// Writes an event. Compact JSON contains no line breaks, which would end it.
 pub(super) fn write(text: &mut Vec<u8>, name: Option<&str>, id: Option<u64>, value: &impl Serialize) {
     if let Some(id) = id {
         // Writing to memory does not fail.

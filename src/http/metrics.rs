@@ -63,11 +63,11 @@ pub(super) fn write_replication(text: &mut String, status: &ReplicationStatus) {
         put(text, &format!("foldspace_replication_{name}"), "gauge", help, value);
     };
     if let Some(seconds) = status.lag_seconds {
-        one("lag_seconds", "Seconds by which the copy of the journal may be out of date.", &seconds);
+        one("lag_seconds", "Lag of the journal's copy in seconds.", &seconds);
     }
     one("lag_bytes", "Bytes of the journal that are not yet in its copy.", &status.lag_bytes);
     one("segment", "Last segment in the copy of the journal.", &status.segment);
-    one("offset", "Byte of that segment at which the copy ends.", &status.offset);
+    one("offset", "End of the copy in that segment, in bytes.", &status.offset);
     one("failing", "1 if the last attempt to copy the journal failed.", &u8::from(status.problem.is_some()));
 }
 

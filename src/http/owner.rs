@@ -51,11 +51,11 @@ pub struct ServerStatus {
 pub struct HostStatus {
     /// Its name.
     pub name: String,
-    /// The URL at which other hosts reach it; null if they can't.
+    /// The URL for other hosts; null if they can't reach it.
     pub at: Option<String>,
-    /// Seconds of silence after which other hosts consider it dead.
+    /// Seconds of silence before other hosts consider it dead.
     pub lease_seconds: f64,
-    /// Seconds for which it has been waiting for the store's cluster; null if it is not waiting.
+    /// Seconds that it has been waiting for the store's cluster; null if it is not waiting.
     pub waited_seconds: Option<f64>,
 }
 
@@ -66,15 +66,15 @@ pub struct ReplicationStatus {
     pub to: String,
     /// The last segment in it; 0 before the first.
     pub segment: u32,
-    /// The byte of that segment's file at which it ends.
+    /// The end of the copy in that segment's file, in bytes.
     pub offset: u64,
-    /// The time up to which everything recorded is in it; null at first.
+    /// The time of the copy: everything recorded earlier is in it; null at first.
     pub until: Option<String>,
     /// Seconds since then.
     pub lag_seconds: Option<f64>,
     /// Bytes of the journal that are not yet in it.
     pub lag_bytes: u64,
-    /// Git repositories from which contents are read: contents that only git has are not in the copy.
+    /// Git repositories that hold contents: the copy lacks contents that only git has.
     #[serde(default)]
     pub git_repositories: Vec<String>,
     /// The reason why the last attempt failed; null if it succeeded.

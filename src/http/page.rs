@@ -21,7 +21,7 @@ static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
 const INDEX: &str = "index.html";
 const ASSETS: &str = "/assets/";
-/// The path at which a page gets its token.
+/// The path where a page gets its token.
 pub(super) const SIGN_IN: &str = "/v1/sign-in";
 
 /// The page runs only its own scripts, and connects only to its own server.

@@ -25,7 +25,7 @@ pub(super) const ASK: HeaderName = HeaderName::from_static("foldspace-ask");
 pub(super) const ANSWER: HeaderName = HeaderName::from_static("foldspace-answer");
 /// The scheme of a credential for one request: the other host's nonce, and the proof.
 const SCHEME: &str = "Foldspace-Host ";
-/// Time for which an answer is valid.
+/// Time that an answer stays valid.
 const GOOD: Duration = Duration::from_secs(10);
 const ANSWERS_MAX: usize = 4096;
 

@@ -42,12 +42,12 @@ pub struct ProblemDetails {
     /// Advice for users of the program `foldspace` rather than of the API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_hint: Option<String>,
-    /// The entries for which a rewind is refused.
+    /// The entries that block a rewind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rewind: Option<RewindRefusal>,
 }
 
-/// The reason and the entries for which a rewind is refused.
+/// The reason why a rewind is refused, and the entries that block it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RewindRefusal {
     /// `changed_outside`, `not_kept` or `earlier`.

@@ -22,7 +22,7 @@ use crate::engine::session::Session;
 use crate::hub::operations::OperationRoute;
 use crate::view;
 
-/// Bytes of frames, as JSON, after which a page ends.
+/// Bytes of frames, as JSON, that end a page.
 const PAGE: usize = 2 << 20;
 /// The most resizes that a recording may have: each may cost as much as the whole screen.
 const RESIZES: usize = 1000;

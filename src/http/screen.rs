@@ -171,7 +171,7 @@ fn small(number: usize) -> u16 {
 fn texts(cells: &[Cell]) -> Vec<ScreenText> {
     let end = cells.iter().rposition(|cell| *cell != Cell::default()).map_or(0, |last| last + 1);
     let mut texts: Vec<(ScreenText, (Pen, bool))> = Vec::new();
-    // The second half of a wide character has no width.
+    // The second half of a wide character has width 0.
     for cell in cells[..end].iter().filter(|cell| cell.width() > 0) {
         let look = (*cell.pen(), cell.width() == 2);
         if texts.last().is_none_or(|(_, last)| *last != look) {

@@ -20,7 +20,7 @@ use super::{Access, HttpFace, HttpOptions, HttpServer, ServerLimits, Token};
 use crate::engine::lock::lock;
 use crate::hub::operations::OperationRoute;
 
-/// Time for which a code is valid.
+/// Time that a code stays valid.
 const GOOD: Duration = Duration::from_secs(60);
 /// The most valid codes at a time.
 const CODES: usize = 64;
@@ -133,7 +133,7 @@ pub(super) struct SignIn {
     code: String,
 }
 
-/// The token of a page. It has no `Debug`, so that it never reaches a log.
+/// The token of a page. It does not implement `Debug`, so that it never reaches a log.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub struct SignedIn {
     /// The token, for `Authorization: Bearer`.

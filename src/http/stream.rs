@@ -82,7 +82,7 @@ async fn streamed(
     Ok(response)
 }
 
-/// Returns the problem of a call whose task was aborted or panicked.
+/// Returns the problem of a call after its task was aborted or panicked.
 pub(super) fn stopped(_: JoinError) -> Result<ToolOutcome, HttpProblem> {
     Err(HttpProblem::new(ProblemKind::Broken, "the call's task was stopped"))
 }

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::frames::PATIENCE;
+use super::frames::CLIENT_STALL_LIMIT;
 use super::problem::{HttpProblem, ProblemKind};
 use super::request::RequestHead;
 use super::verb::{HttpVerb, Media};
@@ -30,7 +30,7 @@ const WAITING: usize = 4;
 const PIECE: usize = 256 << 10;
 
 /// Returns the files of a session at a position as a tar stream. Modes, links and times are preserved; the same
-/// position returns the same bytes. Entries whose contents were not kept are left out.
+/// position returns the same bytes. Entries without stored contents are left out.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "MaterialiseRequest")]
 #[serde(deny_unknown_fields)]
@@ -91,7 +91,7 @@ struct Pieces(mpsc::Sender<Bytes>, Handle);
 
 impl Pieces {
     fn send(&self, piece: Bytes) -> io::Result<()> {
-        match self.1.block_on(tokio::time::timeout(PATIENCE, self.0.send(piece))) {
+        match self.1.block_on(tokio::time::timeout(CLIENT_STALL_LIMIT, self.0.send(piece))) {
             Ok(Ok(())) => Ok(()),
             _ => Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client disconnected or stopped reading")),
         }

@@ -42,7 +42,7 @@ pub(super) async fn run_in_copy(
     let (session, home) = (face.session(&session).await?, face.hub().options().home.clone());
     let mut probe = blocking(move || Probe::of_session(&session, at, &home, rules)).await??;
     let outputs = Outputs::default();
-    // Nothing is recorded, so the call has no position.
+    // Nothing is recorded, so the call gets no position.
     drop(teller.begun.send((0, Some(outputs.subscribe(OutputOptions { call: None, whole: true })))));
     let watch = move |stream, bytes: &[u8]| {
         outputs.show(|| CommandOutput { call: 0, stream, bytes: Bytes::copy_from_slice(bytes) });

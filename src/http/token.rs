@@ -28,7 +28,7 @@ pub enum Access {
     },
 }
 
-/// The secret that a client shows. Only its digest is kept.
+/// The secret that a client shows. Only its digest is stored.
 #[derive(Clone)]
 pub struct Token(blake3::Hash);
 

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::HttpFace;
 use crate::engine::lock::lock;
 
-/// Time for which a page counts as open after its last request.
+/// Time that a page counts as open after its last request.
 const OPEN: Duration = Duration::from_secs(60);
 
 /// The requests of pages, and the time of the last one.

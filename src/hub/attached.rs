@@ -72,7 +72,7 @@ pub struct AttachDirectory {
     pub own_copy: Option<u64>,
 }
 
-/// A directory whose agents report to a session.
+/// A directory with agents that report to a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AttachedDirectory {
     /// The directory.
@@ -356,7 +356,7 @@ impl Hub {
         Ok(Some(attached))
     }
 
-    /// Records a report, after earlier reports and those in the spool.
+    /// Records a report, after earlier reports and the spool.
     pub(crate) async fn report(&self, message: HookMessage) -> Result<ReportOutcome, HubError> {
         let arrived = message.began();
         let report = message.report()?;

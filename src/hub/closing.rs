@@ -86,7 +86,7 @@ impl Hub {
         lock(&self.shared.places).iter().filter_map(open).collect()
     }
 
-    /// Removes a session with its files, unless it is in use. Children keep the history that they share with it.
+    /// Removes a session with its files, unless it is in use. Its children keep the history that they share with it.
     pub async fn remove(&self, id: SessionId) -> Result<(), HubError> {
         let session = self.session(id).await?;
         let mut place = self.place(id).lock_owned().await;

@@ -163,7 +163,7 @@ fn above(sessions: &Sessions, session: &Session) -> Result<(Option<Session>, Seq
     };
     let mut at = session.clone();
     while let Some(origin) = at.origin().cloned() {
-        // A removed session has no directory to merge into.
+        // A removed session's directory can't be merged into.
         let Ok(parent) = sessions.session(origin.parent) else { break };
         if WorkspaceSpec::directory_of(parent.started()).is_some() {
             return Ok((

@@ -117,7 +117,7 @@ impl HookMessage {
         Ok(report)
     }
 
-    /// Returns the report in the form in which it is recorded.
+    /// Returns the report as it is recorded.
     pub(super) fn arrival(&self, report: HookReport, keeps_all: bool, arrived: Instant) -> Arrival {
         let (payload, process) = (self.payload.clone(), self.process.clone().unwrap_or_default());
         Arrival { report, payload, arrived, waited: 0, keeps_all, process, until: None }

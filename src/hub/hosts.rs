@@ -18,7 +18,7 @@ use crate::engine::store::SessionClaim;
 use crate::tools::{ShellRules, ToolOutcome};
 
 /// Time limit for a session's processes and calls to end.
-const PATIENCE: Duration = Duration::from_secs(10);
+const HAND_OVER_TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Claims a session for this host. Removes files of an earlier claim; the workspace is then populated from the history.
 pub(super) fn claim(session: &Session, spec: &WorkspaceSpec, home: &Path) -> Result<(), HubError> {
@@ -141,9 +141,9 @@ impl Hub {
     /// Closes a session's workspace so that another host can open it. Ends its processes and waits for its calls.
     pub(crate) async fn hand_over(&self, id: SessionId) -> Result<(), HubError> {
         self.refresh(id).await?;
-        self.end_processes(id, PATIENCE).await;
+        self.end_processes(id, HAND_OVER_TIME_LIMIT).await;
         let is_quiet = || !self.in_flight().calls().iter().any(|call| call.session == id);
-        if self.close_once(id, Instant::now() + PATIENCE, |_| is_quiet()).await {
+        if self.close_once(id, Instant::now() + HAND_OVER_TIME_LIMIT, |_| is_quiet()).await {
             return Ok(());
         }
         Err(HubError::Busy { session: self.session(id).await?.name().to_owned(), what: "a call is in flight" })

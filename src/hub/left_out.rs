@@ -19,8 +19,8 @@ pub struct IgnoredLeftOut {
 }
 
 impl IgnoredLeftOut {
-    /// Counts the ignored entries that are missing from the recorded `files` because of a limit. `None` if there are
-    /// none, or if the directory can't be read.
+    /// Counts the ignored entries that are missing from the recorded `files` because of a limit. `None` if nothing is
+    /// missing, or if the directory can't be read.
     pub fn of(attached: &AttachedDirectory, files: &VirtualFileSystem) -> Option<Self> {
         let AttachedDirectory { directory, include, keep_ignored, keep_secrets, .. } = attached;
         let asked = RecordedBeyond { included: include.clone(), ignored: *keep_ignored, secrets: *keep_secrets };

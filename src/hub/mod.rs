@@ -83,7 +83,7 @@ pub struct HubOptions {
     pub tools: Arc<Tools>,
     /// The default rules for commands.
     pub rules: ShellRules,
-    /// The host directories below which mounts are allowed.
+    /// The host directories that mounts may come from, with everything below them.
     pub roots: AllowedRoots,
     /// Receives the progress of preparations, before commands can run.
     pub progress: Option<ProgressWatch>,

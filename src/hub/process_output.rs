@@ -13,7 +13,7 @@ use crate::engine::session::output_stream::OutputStream;
 /// Retained bytes for readers that start later.
 const KEPT_MAX: usize = 1 << 20;
 /// Time limit of a process's wait for a slow reader.
-const PATIENCE: Duration = Duration::from_secs(30);
+const READER_STALL_LIMIT: Duration = Duration::from_secs(30);
 
 /// The output of a process.
 #[derive(Default)]
@@ -73,7 +73,7 @@ impl ProcessOutput {
                 state.drop_first();
                 continue;
             }
-            let waited = self.room.wait_timeout(state, PATIENCE);
+            let waited = self.room.wait_timeout(state, READER_STALL_LIMIT);
             let (back, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             state = back;
             if timeout.timed_out() {

@@ -95,8 +95,8 @@ impl KeptReport {
 }
 
 impl Hub {
-    /// Records a session's spooled reports, and the ends of calls whose agents have ended. Runs before every access
-    /// to a session.
+    /// Records a session's spooled reports, and the ends of calls of ended agents. Runs before every access to a
+    /// session.
     ///
     /// # Errors
     /// [`HubError::Unrecorded`]: a report can't be recorded now and stays in the spool.

@@ -109,7 +109,7 @@ impl Question {
             ("everything", "Allow everything for this session".to_owned()),
             ("deny", "Do not run it".to_owned()),
         ];
-        // Copies belong to no session that could keep an allowance.
+        // Copies don't belong to a session that could store an allowance.
         choices.retain(|(answer, _)| matches!(*answer, "once" | "deny") || self.question.copies.is_none());
         let choices = choices.into_iter().map(|(value, title)| ConstTitle::new(value, title)).collect();
         let choice = EnumSchema::Single(SingleSelectEnumSchema::Titled(TitledSingleSelectEnumSchema::new(choices)));

@@ -13,7 +13,7 @@ use crate::tools::{
     ShellRules,
 };
 
-/// The [`McpOptions`] of such a client, and the directories below which its mounts are allowed.
+/// The [`McpOptions`] of such a client, and the directories that its mounts may come from.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[doc(hidden)]

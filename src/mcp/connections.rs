@@ -158,7 +158,7 @@ impl Drop for LeftRequest {
             }
             let params = CancelledNotificationParam::new(Some(request), Some("its client disconnected".to_owned()));
             let cancelled = ClientNotification::CancelledNotification(CancelledNotification::new(params));
-            // Fails if the client has ended, which then has no calls.
+            // Fails if the client has ended; its calls have ended, too.
             let _ = local.accept_message(&client, ClientJsonRpcMessage::notification(cancelled)).await;
         });
     }

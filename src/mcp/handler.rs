@@ -109,7 +109,7 @@ impl ServerHandler for Handler {
             Some(result) => Ok(result.into()),
             None => {
                 let known: Vec<_> = tool_list::tools(&client).into_iter().map(|tool| tool.name).collect();
-                let what = format!("there is no tool {}; there are {}", shown(&request.name, 80), known.join(", "));
+                let what = format!("tool {} not found; available: {}", shown(&request.name, 80), known.join(", "));
                 Err(ErrorData::invalid_params(what, None))
             }
         }

@@ -58,10 +58,10 @@ impl FromStr for ToolGroup {
         let found = Self::ALL.into_iter().find(|group| group.name() == text);
         found.ok_or_else(|| {
             let shown: String = text.chars().take(80).collect();
-            let groups = "there are files, shell, python, podman_shell and sessions";
+            let groups = "available: files, shell, python, podman_shell, sessions";
             let meant = nearest(&shown, Self::ALL.into_iter().map(Self::name));
             let meant = meant.map(|meant| format!(" (did you mean {meant}?)")).unwrap_or_default();
-            ValueError::new(format!("there is no group of tools {shown:?}{meant}; {groups}"))
+            ValueError::new(format!("tool group {shown:?} not found{meant}; {groups}"))
         })
     }
 }

@@ -70,7 +70,7 @@ impl ConnectionRequests {
         queue.push_back(WaitingRequest { request, order, bytes });
     }
 
-    /// Begins the next request that may begin. `None` if there is none.
+    /// Begins the next request that may begin, if any.
     pub(super) fn next(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
             if self.in_flight.count() >= IN_FLIGHT_MAX {

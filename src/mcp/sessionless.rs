@@ -72,7 +72,7 @@ impl Stateless {
 }
 
 impl KnownClients {
-    /// Forgets clients that were idle too long or have no session.
+    /// Forgets clients that were idle too long or lack a session.
     fn sweep(&mut self) {
         self.clients
             .retain(|_, (client, used)| is_here(client) || (client.has_joined() && used.elapsed() < UNUSED_MAX));

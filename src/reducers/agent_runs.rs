@@ -47,7 +47,7 @@ pub struct AgentRun {
     pub facts: Map<String, Value>,
     /// The number of its calls.
     pub calls: u64,
-    /// The number of its calls whose file changes are unknown.
+    /// The number of its calls with unknown file changes.
     pub incomplete: u64,
     /// The number of other records of its transcript.
     pub records: u64,
@@ -80,7 +80,7 @@ pub struct ObservedCall {
     /// True if it may not be running: it waits for a permission, or its end will never be reported.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub doubt: bool,
-    /// The time since which it certainly ran.
+    /// The time from when it certainly ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// The time of its end, if known before the end is recorded.

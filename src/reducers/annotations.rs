@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::engine::event::{Annotated, PositionTagged};
 use crate::engine::{OnRewind, Recorded, Registry, Seq, Slice, ValueError};
 
-/// Scores and notes of a session, and names of its positions. A rewind keeps them; a fork has those of its past.
+/// Scores and notes of a session, and names of its positions. A rewind keeps them; a fork inherits them from its past.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Annotations {
     /// Scores and notes, oldest first.

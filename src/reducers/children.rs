@@ -1,4 +1,4 @@
-//! Children of a session, with the limits and the usage of those that share it.
+//! Children of a session, with the limits and the usage of shared children.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use crate::engine::event::{
 use crate::engine::reducer::Folding;
 use crate::engine::{EventRef, OnRewind, Registry, Seq, SessionId, Slice, SliceError, ValueError};
 
-/// Children that a session began. A rewind keeps them; a fork has none of its parent's.
+/// Children that a session began. A rewind keeps them; a fork starts without its parent's children.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Children {
     children: Vector<Child>,
@@ -78,7 +78,7 @@ impl Children {
         let found = |agent: &'a str| self.shared.get(agent).map(|child| (agent, child));
         std::iter::successors(found(agent), move |(_, child)| {
             let above = found(child.under.as_deref()?);
-            // A child that has begun again since then is another one.
+            // A child that has begun again since then counts as a different child.
             above.filter(|(_, above)| above.seq < child.seq)
         })
     }

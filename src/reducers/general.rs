@@ -83,7 +83,7 @@ impl<E: Event> AppendAll<E> {
         self.items.len()
     }
 
-    /// Returns true if there are no events.
+    /// Returns true if it has no events.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }

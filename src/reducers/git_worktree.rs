@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use crate::engine::event::GitMoved;
 use crate::engine::{Digest, OnRewind, Recorded, Registry, Seq, Slice, ValueError};
 
-/// The commit, branch and index of a worktree as last seen. A rewind keeps it, as it changes none of them.
+/// The commit, branch and index of a worktree as last seen. A rewind keeps it, because it does not change git.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GitWorktree {
-    /// The position at which it was recorded; 0 if it never was.
+    /// The position of the record; 0 if it was never recorded.
     pub seq: Seq,
     /// The id of the checked-out commit; empty before the first one.
     pub head: String,

@@ -19,7 +19,7 @@ pub struct Merges {
 /// Last merge of a child.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastMerge {
-    /// Position in the child's history up to which its changes are merged.
+    /// Position in the child's history of the last merged changes.
     pub child_at: Seq,
     /// Position of its event.
     pub seq: Seq,

@@ -49,7 +49,7 @@ use crate::engine::event::{
 use crate::engine::{Registry, SliceError, ValueError};
 
 impl Registry {
-    /// Creates a registry with the built-in events and slices, to which a program adds its own.
+    /// Creates a registry with the built-in events and slices. A program adds its own.
     pub fn standard() -> Self {
         // A test checks that the built-in names are distinct, so this can't fail.
         standard().unwrap_or_default()

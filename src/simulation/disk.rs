@@ -267,7 +267,7 @@ impl SimulatedDisk {
         }
         let there: Vec<PathBuf> = state.durable.keys().cloned().collect();
         for path in there {
-            // The contents of a directory whose name was lost are lost as well.
+            // The contents of a directory are lost with its name.
             let is_lost = path.parent().is_none_or(|above| {
                 !state.directories.contains(above) && state.durable.get(above) != Some(&Entry::Directory)
             });

@@ -41,7 +41,7 @@ impl Bench {
         done
     }
 
-    /// Copies the index, if there is one.
+    /// Copies the index, if any.
     pub(super) fn index(&self) -> tempfile::TempDir {
         let (index, kept) = (self.place.path().join("index"), super::place());
         if index.exists() {
@@ -148,7 +148,7 @@ fn collection_stopped_anywhere_loses_no_segment() {
     assert!(moments > 20, "all is collected with {moments} operations");
 }
 
-/// Leaves the kept commits where the index has them, and moves the end.
+/// Leaves the remaining commits where the index has them, and moves the end.
 #[test]
 fn collection_stopped_anywhere_is_no_loss() {
     let moments = moments_of_collection(&[KEPT, REMOVED, REMOVED]);

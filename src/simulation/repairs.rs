@@ -51,7 +51,7 @@ impl Bench {
         self.damage(self.segments().len() - 1, |bytes| bytes.truncate(500));
     }
 
-    /// Makes a closed store of some segments with three sessions, the last of which begins at the end.
+    /// Makes a closed store of some segments with three sessions; the last session begins at the end.
     fn filled(seed: u64) -> Self {
         let bench = Self::new(seed);
         let store = bench.open().unwrap();

@@ -1,4 +1,4 @@
-//! A store that logs what it was given and what it promised, to compare after a crash.
+//! A store that logs its inputs and its promises, to compare them after a crash.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

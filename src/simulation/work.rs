@@ -102,7 +102,7 @@ impl Run {
         EntryPath::for_creation(&format!("d{}/f{}", self.random.index(3), self.random.index(6))).unwrap()
     }
 
-    /// Records files with contents, of which some exist already and some come in chunks.
+    /// Records files with contents. Some contents exist already, and some come in chunks.
     fn record(&mut self, session: &Session, waits: bool, live: &Live) -> Result<(), Refused> {
         let mut commit = session.commit();
         for _ in 0..1 + self.random.index(3) {

@@ -204,7 +204,7 @@ fn decided(event: &CommandDecided) -> String {
         DecidedBy::AutoConfirm => "auto-confirm",
         DecidedBy::Session => "session",
         DecidedBy::Answer => "answer",
-        DecidedBy::Nobody => "nobody to ask",
+        DecidedBy::Nobody => "default (no approver)",
     };
     let because = if event.reason.is_empty() { String::new() } else { format!(": {}", event.reason) };
     format!("{decision} by {by}{because}  {}", text::one_line(&event.command.to_string(), GIST_MAX))
@@ -268,7 +268,7 @@ fn written(event: &WriteFile) -> String {
                 false => format!(", mode {mode}"),
             };
             let binary = if *text { "" } else { ", binary" };
-            let kept = if *incomplete { ", not kept" } else { "" };
+            let kept = if *incomplete { ", not stored" } else { "" };
             format!("{how} {path}  {}{mode}{binary}{kept}", text::size(*size))
         }
         Node::Symlink { target } => format!("{how} {path} -> {}", String::from_utf8_lossy(target)),

@@ -88,7 +88,7 @@ impl Failure {
         Self::usage(format!("the {what} can't be understood: {error}"))
     }
 
-    /// Returns the failure of a background task that was stopped because its result is no longer needed.
+    /// Returns the failure of a background task that was stopped because its result became useless.
     pub(crate) fn stopped() -> Self {
         Self::new(Exit::Interrupted, "stopped")
     }

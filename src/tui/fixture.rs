@@ -70,7 +70,7 @@ pub(crate) fn unsettled(sessions: &Sessions, session: &Session, at: u64, is_held
     Model::new(Arc::new(past), at)
 }
 
-/// Adds a call with that many events, each of which removes a path.
+/// Adds a call with that many events; each removes a path.
 pub(crate) fn long_call(session: &Session, events: usize) {
     let head = session.head().unwrap();
     let mut begun = session.commit().of_call(CallLink::Opens);

@@ -107,7 +107,7 @@ fn attributed(
     let blamed = match blame(session, path, at) {
         Ok(blamed) => blamed,
         Err(HistoryError::Session(error)) => return Err(error.into()),
-        // A removed or binary file has no lines to compare.
+        // A removed or binary file lacks lines to compare.
         Err(_) => return Ok(BTreeMap::new()),
     };
     let committed: Vec<String> = String::from_utf8_lossy(text).lines().map(str::to_owned).collect();

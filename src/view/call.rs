@@ -30,7 +30,7 @@ pub struct Call {
     pub tool: String,
     /// The agent that made it.
     pub agent: Arc<str>,
-    /// The time at which it began.
+    /// Its start time.
     pub started_at: Timestamp,
     /// Its parameters, with marks in place of long texts.
     pub params: Value,
@@ -90,14 +90,14 @@ pub struct CallDocument {
     /// The agent that made it; empty if none was named.
     #[schemars(with = "String")]
     pub agent: Arc<str>,
-    /// The time at which it began, in UTC.
+    /// Its start time, in UTC.
     #[schemars(with = "String")]
     pub started_at: Timestamp,
     /// `ok`, `error`, `interrupted` or `running`.
     pub status: &'static str,
     /// The exit code in its result; null without one.
     pub exit_code: Option<Value>,
-    /// True if its result reports a command that timed out; null if it has no such field.
+    /// True if its result reports a command that timed out; null without that field.
     pub timed_out: Option<Value>,
     /// The position of its outcome.
     pub finished: Option<Seq>,
@@ -113,7 +113,7 @@ pub struct CallDocument {
     pub paths: Vec<String>,
     /// Changes that this call, another open call or, in doubt, a person may have made.
     pub shared: Vec<SharedPaths>,
-    /// Changed paths with entries that can't be recreated: their contents were not kept, or they are sockets or
+    /// Changed paths with entries that can't be recreated: their contents were not stored, or they are sockets or
     /// devices.
     pub not_kept: Vec<String>,
     /// Entries of other calls that it removed or replaced and that can't be recreated. Entries that were never recorded
@@ -136,7 +136,7 @@ impl Call {
         self.outcome.as_ref().map_or("", |outcome| &outcome.end.message)
     }
 
-    /// Iterates over the paths at which it left entries that can't be recreated.
+    /// Iterates over the paths where it left entries that can't be recreated.
     pub fn not_kept(&self) -> impl ExactSizeIterator<Item = &EntryPath> {
         self.unkept.made.keys()
     }

@@ -51,7 +51,7 @@ pub struct CallRow {
     pub tool: Arc<str>,
     /// The agent that made it.
     pub agent: Arc<str>,
-    /// The time at which it began.
+    /// Its start time.
     pub started_at: Timestamp,
     /// The position of its outcome; `None` until it has ended.
     pub finished: Option<Seq>,
@@ -253,7 +253,7 @@ fn without_duration(result: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns JSON with sorted names: a client's order has no meaning.
+/// Returns JSON with sorted names: a client's order is meaningless.
 fn in_order(mut value: Value) -> String {
     value.sort_all_objects();
     value.to_string()

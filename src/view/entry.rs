@@ -40,7 +40,7 @@ pub struct EntryShape {
     /// True if a file is text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<bool>,
-    /// True if a file's contents were not kept.
+    /// True if a file's contents were not stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<bool>,
     /// The target of a symbolic link.
@@ -51,9 +51,9 @@ pub struct EntryShape {
     pub special: Option<String>,
     /// The number of times that it was written.
     pub version: u64,
-    /// The time at which it was created, in UTC.
+    /// Its creation time, in UTC.
     pub created_at: String,
-    /// The time at which it was last written, in UTC.
+    /// The time of its last write, in UTC.
     pub updated_at: String,
 }
 

@@ -20,7 +20,7 @@ pub struct EventDocument {
     pub session: SessionId,
     /// Its position, from 1.
     pub seq: Seq,
-    /// The time at which it was recorded, in UTC.
+    /// Its time, in UTC.
     #[schemars(with = "String")]
     pub time: Timestamp,
     /// The call id of its call.

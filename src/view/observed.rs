@@ -27,8 +27,7 @@ pub struct ObservedCalls {
     runs: AgentRuns,
     /// The files that the calls wrote, or may have written.
     written: BTreeSet<EntryPath>,
-    /// The position up to which the directory's existing files were recorded; 0 for a workspace that is not only
-    /// watched.
+    /// The position after the directory's existing files were recorded; 0 for a workspace that is not only watched.
     taken_up: Seq,
 }
 
@@ -70,7 +69,7 @@ pub struct RunSpan {
     pub run: String,
     /// The calls.
     pub calls: BTreeSet<Seq>,
-    /// The position before its first call; the run's beginning if it has no calls.
+    /// The position before its first call; the run's beginning if it is without calls.
     pub before: Seq,
     /// The position of its last change, or of the end of its last call.
     pub last: Seq,

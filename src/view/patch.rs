@@ -15,7 +15,7 @@ use crate::engine::store::StoreError;
 use crate::reducers::{Change, Entry, VirtualFileSystem};
 
 /// Time limit to compare one file; after it the difference is coarser.
-const PATIENCE: Duration = Duration::from_secs(5);
+const DIFF_TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// The mode of a directory.
 const DIRECTORY: &str = "040000";
@@ -39,7 +39,7 @@ pub struct Patch {
 
 #[derive(Default)]
 struct Side {
-    /// Empty if there is no entry.
+    /// Empty if the entry does not exist.
     mode: &'static str,
     bits: Option<FileMode>,
     text: String,
@@ -158,7 +158,7 @@ impl Patch {
     fn compare(&mut self, old: &str, new: &str) {
         let (old, new): (Vec<&str>, Vec<&str>) =
             (old.split_inclusive('\n').collect(), new.split_inclusive('\n').collect());
-        let diff = TextDiff::configure().newline_terminated(true).timeout(PATIENCE).diff_slices(&old, &new);
+        let diff = TextDiff::configure().newline_terminated(true).timeout(DIFF_TIME_LIMIT).diff_slices(&old, &new);
         for hunk in diff.unified_diff().iter_hunks() {
             self.text.push_str(&format!("{}\n", hunk.header()));
             for change in hunk.iter_changes() {

@@ -120,7 +120,7 @@ impl Position {
     }
 }
 
-/// Returns the first event for a reader of the log; at most the one after the head.
+/// Returns the first event for a reader of the log; at most the position after the head.
 pub fn first_read(session: &Session, from: &Position) -> Result<Seq, SessionError> {
     let (first, head) = (from.first_read(session)?, session.head()?);
     if first > head + 1 { Err(SessionError::NoPosition { seq: first, head }) } else { Ok(first) }

@@ -36,7 +36,7 @@ pub struct RerunCall {
     pub divergences: Vec<DivergenceDocument>,
 }
 
-/// A way in which two runs differ.
+/// A difference between two runs.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Divergence")]
 pub struct DivergenceDocument {

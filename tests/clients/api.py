@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import requests
-from servers import PATIENCE, Server, Wrong, check, directory, serve
+from servers import WAIT_LIMIT, Server, Wrong, check, directory, serve
 
 # Requests for each operation by chance, beside those for each limit and each wrong type.
 EXAMPLES = 20
@@ -38,7 +38,7 @@ def fill(server: Server) -> dict[str, list]:
     http.headers["Authorization"] = f"Bearer {server.token}"
 
     def post(path: str, body: dict) -> dict:
-        answer = http.post(f"{server.url}/v1/sessions{path}", json=body, timeout=PATIENCE)
+        answer = http.post(f"{server.url}/v1/sessions{path}", json=body, timeout=WAIT_LIMIT)
         check(answer.ok, f"POST {path} {body} gave {answer.status_code} {answer.text}")
         return answer.json()
 
@@ -54,14 +54,14 @@ def fill(server: Server) -> dict[str, list]:
             params = {"file_path": file, "content": f"{name}\n"}
             there["calls"].append(post(f"/{name}/calls", {"tool": "write_file", "params": params})["call"])
     post("/first/children", {"name": "first-1"})
-    there["tools"] = [tool["name"] for tool in http.get(f"{server.url}/v1/tools", timeout=PATIENCE).json()]
+    there["tools"] = [tool["name"] for tool in http.get(f"{server.url}/v1/tools", timeout=WAIT_LIMIT).json()]
     return there
 
 
 def config(there: dict[str, list]) -> str:
     """The configuration of schemathesis, in which JSON texts are TOML as well."""
     lines = [
-        "seed = 5", f"request-timeout = {PATIENCE}", "continue-on-failure = true",
+        "seed = 5", f"request-timeout = {WAIT_LIMIT}", "continue-on-failure = true",
         "[generation]", "deterministic = true", 'database = "none"', f"max-examples = {EXAMPLES}",
         "[dictionaries]", *(f"{name}.values = {json.dumps(values)}" for name, values in there.items()),
         "[parameters]",
@@ -81,7 +81,7 @@ def stream(server: Server) -> None:
         headers = {"Authorization": f"Bearer {server.token}"}
         if seen:
             headers["Last-Event-ID"] = str(seen[-1])
-        with requests.get(url, headers=headers, stream=True, timeout=PATIENCE) as answer:
+        with requests.get(url, headers=headers, stream=True, timeout=WAIT_LIMIT) as answer:
             check(answer.headers["content-type"].startswith("text/event-stream"), f"the stream is {answer.headers}")
             ids = (int(line[3:]) for line in answer.iter_lines(decode_unicode=True) if line.startswith("id:"))
             seen += [next(ids), next(ids)]

@@ -8,15 +8,15 @@ import sys
 
 from e2b import AsyncSandbox, CommandExitException
 from e2b.exceptions import TimeoutException
-from servers import PATIENCE, Wrong, check, leave
+from servers import WAIT_LIMIT, Wrong, check, leave
 
 
 async def eventually(holds: object, what: str) -> None:
-    for _ in range(PATIENCE * 20):
+    for _ in range(WAIT_LIMIT * 20):
         if holds():
             return
         await asyncio.sleep(0.05)
-    raise Wrong(f"it does not hold within {PATIENCE} s: {what}")
+    raise Wrong(f"it does not hold within {WAIT_LIMIT} s: {what}")
 
 
 async def watching(sandbox: AsyncSandbox) -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from calls import ON_HOST, Offer, offers, wrong
-from servers import PATIENCE, Wrong, check, directory, environment, serve
+from servers import WAIT_LIMIT, Wrong, check, directory, environment, serve
 
 # Nobody can be asked through it. Each call is a client of its own, and over stdio has a server of its own.
 OPTIONS = ["--yes", "--session", "inspected"]
@@ -30,7 +30,7 @@ class Inspector:
         command = [*self.command, *options, *self.reach]
         ran = subprocess.run(
             command, env=os.environ | {"HOME": str(self.home)}, stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, timeout=2 * PATIENCE,
+            text=True, timeout=2 * WAIT_LIMIT,
         )  # fmt: skip
         try:
             return ran.returncode, json.loads(ran.stdout)["result"]

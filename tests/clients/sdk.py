@@ -18,7 +18,7 @@ from calls import ON_HOST, Offer, offers, wrong
 from mcp import Client, MCPDeprecationWarning, MCPError, StdioServerParameters, UriTemplate, types
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import version
-from servers import PATIENCE, Wrong, check, directory, environment, serve
+from servers import WAIT_LIMIT, Wrong, check, directory, environment, serve
 
 MODES = {version.LATEST_MODERN_VERSION: "auto", version.LATEST_HANDSHAKE_VERSION: "legacy"}
 
@@ -56,7 +56,7 @@ class Talk:
     async def call(self, tool: str, arguments: dict, *answers: str, **options) -> types.CallToolResult:
         """Calls a tool; whoever is asked gives these answers."""
         self.answers = list(answers)
-        return await asyncio.wait_for(self.client.call_tool(tool, arguments, **options), PATIENCE)
+        return await asyncio.wait_for(self.client.call_tool(tool, arguments, **options), WAIT_LIMIT)
 
     async def run(self, command: str, *answers: str, **options) -> types.CallToolResult:
         """Runs a command."""
@@ -65,9 +65,9 @@ class Talk:
 
 async def until(holds: Callable[[], bool], what: str) -> None:
     """Waits until something holds."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + WAIT_LIMIT
     while not holds():
-        check(time.monotonic() < end, f"waited {PATIENCE} s until {what}")
+        check(time.monotonic() < end, f"waited {WAIT_LIMIT} s until {what}")
         await asyncio.sleep(0.02)
 
 
@@ -207,7 +207,7 @@ async def subscription(talk: Talk, uri: str) -> None:
     if talk.client.protocol_version in version.MODERN_PROTOCOL_VERSIONS:
         async with talk.client.listen(resource_subscriptions=[uri]) as changes:
             await talk.run(command, "once")
-            event = await asyncio.wait_for(anext(changes), PATIENCE)
+            event = await asyncio.wait_for(anext(changes), WAIT_LIMIT)
             check(event.uri == uri, f"told was {event}")
     else:
         await talk.client.subscribe_resource(uri)
@@ -242,7 +242,7 @@ async def over_http(program: str, offer: Offer, _scratch: Path):
     """A server that runs already."""
     with serve(program, *offer.options) as server:
         headers = {"Authorization": f"Bearer {server.token}"}
-        async with httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(PATIENCE)) as http:
+        async with httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(WAIT_LIMIT)) as http:
             yield streamable_http_client(server.mcp, http_client=http)
 
 
@@ -254,7 +254,7 @@ async def session(transport: str, program: str, offer: Offer, wanted: str) -> No
         async with way(program, offer, scratch) as server:
             connected = Client(
                 server, mode=MODES[wanted], elicitation_callback=talk.answer, message_handler=talk.hear,
-                read_timeout_seconds=PATIENCE, cache=None,
+                read_timeout_seconds=WAIT_LIMIT, cache=None,
             )  # fmt: skip
             async with connected as talk.client:
                 got = talk.client.protocol_version

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 # How long a server may take to say where it is, and to end: a busy machine is slow.
-PATIENCE = 60
+WAIT_LIMIT = 60
 TOKEN = "clients-of-the-tests-" + "0" * 24
 
 
@@ -53,9 +53,9 @@ def raises(kind: type | tuple, work: Callable[[], object]) -> Exception:
 
 def eventually(holds: Callable[[], object], what: str) -> None:
     """Waits until something holds."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + WAIT_LIMIT
     while not holds():
-        check(time.monotonic() < until, f"it does not hold within {PATIENCE} s: {what}")
+        check(time.monotonic() < until, f"it does not hold within {WAIT_LIMIT} s: {what}")
         time.sleep(0.05)
 
 
@@ -93,14 +93,14 @@ def serve(program: str, *options: str, listen: str = "--http") -> Iterator[Serve
         reader = threading.Thread(target=_read, args=(process, said, found), daemon=True)
         reader.start()
         try:
-            found.wait(PATIENCE)
+            found.wait(WAIT_LIMIT)
             url = _address(said)
             check(url is not None, f"{' '.join(command)} did not say where it is:\n{''.join(said)}")
             yield Server(url, data)
             check(process.poll() is None, f"the server ended by itself:\n{''.join(said)}")
         finally:
             _end(process, said)
-            reader.join(PATIENCE)
+            reader.join(WAIT_LIMIT)
         check(process.returncode == 0, f"the server ended with {process.returncode}:\n{''.join(said)}")
         check("panicked" not in "".join(said), f"the server panicked:\n{''.join(said)}")
 
@@ -121,11 +121,11 @@ def _address(said: list[str]) -> str | None:
 def _end(process: subprocess.Popen, said: list[str]) -> None:
     process.terminate()
     try:
-        process.wait(PATIENCE)
+        process.wait(WAIT_LIMIT)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-        raise Wrong(f"the server did not end within {PATIENCE} s of SIGTERM:\n{''.join(said)}") from None
+        raise Wrong(f"the server did not end within {WAIT_LIMIT} s of SIGTERM:\n{''.join(said)}") from None
 
 
 def leave() -> NoReturn:

@@ -126,7 +126,7 @@ fn approval_for_session_allows_its_rest() {
     // The answer is in the history, so it outlives the process, whoever could be asked then.
     rig.reopen_with(ShellRules::default());
     assert_eq!(decided(&rig.ok("touch d/f")).1, DecidedBy::Session);
-    assert_refused(&rig, &rig.sh("cp d/f d/g"), DecidedBy::Nobody, "nobody to ask");
+    assert_refused(&rig, &rig.sh("cp d/f d/g"), DecidedBy::Nobody, "no approver is available");
     let programs =
         |seq| rig.session().state_at(seq).unwrap().slice::<Allowances>().cloned().unwrap_or_default().programs;
     assert_eq!(programs(before).len(), 0);

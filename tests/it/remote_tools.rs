@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
 
-use crate::rig::{PATIENCE, Server, TOKEN, eventually_async};
+use crate::rig::{Server, TOKEN, WAIT_LIMIT, eventually_async};
 
 /// Does what its parameters say, and tells when it begins and when it is dropped.
 struct Steered {
@@ -276,7 +276,7 @@ async fn program_that_ends_fails_its_call() {
     assert!(!served.directory.path().join("files/new.txt").exists());
     assert_eq!(told.recv().await, Some("dropped"));
     let gone = call(&served, json!([])).await;
-    assert!(gone.text.starts_with("there is no tool \"steered\""), "{gone:?}");
+    assert!(gone.text.starts_with("tool \"steered\" not found"), "{gone:?}");
     assert_eq!(names(&served, "/v1/tools").await.len(), 12);
 }
 
@@ -372,7 +372,7 @@ async fn program_without_manners_is_disconnected() {
             stream.write_all(bad.as_bytes()).await.unwrap();
             let mut rest = Vec::new();
             // It ends, perhaps with what was written unread.
-            let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut rest)).await.expect("still connected");
+            let _ = tokio::time::timeout(WAIT_LIMIT, stream.read_to_end(&mut rest)).await.expect("still connected");
         };
         let (outcome, ()) = tokio::join!(calling, answering);
         let text = outcome["text"].as_str().unwrap();
@@ -441,7 +441,7 @@ impl Mcp {
     }
 
     async fn next(&mut self) -> Value {
-        let line = tokio::time::timeout(PATIENCE, self.lines.next_line()).await.unwrap().unwrap();
+        let line = tokio::time::timeout(WAIT_LIMIT, self.lines.next_line()).await.unwrap().unwrap();
         serde_json::from_str(&line.unwrap()).unwrap()
     }
 
@@ -496,5 +496,5 @@ async fn server_that_ends_lets_calls_end() {
         served.face.hub().cancel_calls();
     });
     assert_eq!(outcome.text, "the call was cancelled");
-    tokio::time::timeout(PATIENCE, registered.closed()).await.expect("the program hears of the end");
+    tokio::time::timeout(WAIT_LIMIT, registered.closed()).await.expect("the program hears of the end");
 }

@@ -33,7 +33,7 @@ const AROUND: usize = 1 + 61 + 12;
 const LEASE: Duration = Duration::from_secs(2);
 const TOKEN: &str = "token-of-both-hosts";
 /// Time for another host to go on.
-const PATIENCE: Duration = Duration::from_secs(60);
+const CLUSTER_WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// Measures commits, the opening of a session on a fresh host, and the take-over of one.
 ///
@@ -141,7 +141,7 @@ async fn lead(context: &Context, streams: &[&str]) -> Result<()> {
         while context.get_stream(stream).await?.cached_info().cluster.as_ref().and_then(|of| of.leader.as_ref())
             != Some(&node)
         {
-            ensure!(begun.elapsed() < PATIENCE, "{node} does not come to lead {stream}");
+            ensure!(begun.elapsed() < CLUSTER_WAIT_LIMIT, "{node} does not come to lead {stream}");
             let wish = json!({ "placement": { "preferred": node } });
             context.request::<_, _, Value>(format!("STREAM.LEADER.STEPDOWN.{stream}"), &wish).await?;
             tokio::time::sleep(Duration::from_millis(200)).await;
@@ -173,7 +173,7 @@ fn bare_round(runtime: &Runtime, (context, name): &(Context, String), writers: u
                     match context.send_publish(subject.clone(), message).await?.await {
                         Ok(sent) => break last = sent.sequence,
                         Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => return Err(error.into()),
-                        Err(error) => ensure!(begun.elapsed() < PATIENCE, "not taken: {error}"),
+                        Err(error) => ensure!(begun.elapsed() < CLUSTER_WAIT_LIMIT, "not taken: {error}"),
                     }
                 }
                 latencies.push(begun.elapsed());
@@ -293,7 +293,7 @@ fn taken_over(backend: &str, files: u64, kept: &mut Vec<(Served, Served, Scratch
     owner.kill()?;
     let start = Instant::now();
     while let Err(error) = line.timed(&call) {
-        ensure!(start.elapsed() < PATIENCE, "{error}");
+        ensure!(start.elapsed() < CLUSTER_WAIT_LIMIT, "{error}");
     }
     let took = start.elapsed().saturating_sub(LEASE);
     kept.push((owner, other, tree));

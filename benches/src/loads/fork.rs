@@ -15,7 +15,7 @@ use crate::sample::{micros, quantile};
 use crate::table::{Table, against, number};
 
 /// How long containers may take to be made.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WARM_UP_LIMIT: Duration = Duration::from_secs(60);
 
 /// A session whose workspace has many files, containers for its children, and a plain copy of the files.
 pub struct Forks {
@@ -59,7 +59,7 @@ impl Forks {
         let text = format!("echo {} > d0001/f01.txt", self.rounds);
         self.parent.call("shell_execute", json!({ "command": text }))?;
         if let Some(warm) = &self.warm {
-            warm.wait(PATIENCE)?;
+            warm.wait(WARM_UP_LIMIT)?;
         }
         // What was removed before is still being taken off the disk.
         std::thread::sleep(Duration::from_millis(200));

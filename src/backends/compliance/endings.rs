@@ -48,7 +48,7 @@ async fn polite(rig: Rig) -> CheckFinding {
     rig.processes()?;
     let text = "trap 'echo asked; exit 0' TERM; echo begun; while :; do sleep 0.05; done";
     let result = rig.run(ShellCommand { timeout: Some(SOON), ..ShellCommand::shell(text) }).await?;
-    // It exited with 0 on its own, but that is no success.
+    // Exit code 0 does not turn a time-out into a success.
     ensure(result.timed_out && !result.success(), || format!("{} instead of a time-out", shown(&result)))?;
     ensure(result.stdout.kept == b"begun\nasked\n".as_slice(), || shown(&result))
 }

@@ -44,7 +44,7 @@ fn with(command: ShellCommand, variables: &[(&str, &str)], env_mode: EnvMode) ->
     ShellCommand { env: variables.iter().map(own).collect(), env_mode, ..command }
 }
 
-/// Returns the variables that the program `env` prints, so without those of a shell.
+/// Returns the variables that the program `env` prints, so without variables that only the shell knows.
 async fn variables(rig: &Rig, given: &[(&str, &str)], mode: EnvMode) -> CheckFinding<BTreeMap<String, String>> {
     let result = rig.run(with(ShellCommand::args(["env"]), given, mode)).await?;
     ensure(result.success(), || format!("`env` ended with {}", shown(&result)))?;

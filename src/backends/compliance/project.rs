@@ -39,7 +39,7 @@ async fn accepts(rig: FileRig) -> CheckFinding {
     rig.project(vec![file("accepts/a.txt", "a", false)?, directory("accepts/d")?, link("accepts/l", b"a.txt")?])
         .await?;
     rig.project(vec![delete("accepts")?]).await?;
-    // Removing a missing entry is no error.
+    // Removing a missing entry is not an error.
     rig.project(vec![delete("accepts")?]).await
 }
 

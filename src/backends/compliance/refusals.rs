@@ -104,7 +104,7 @@ async fn just_allowed(rig: Rig) -> CheckFinding {
         let result = rig.run(ShellCommand { timeout, ..ShellCommand::shell(longest()) }).await?;
         ensure(result.success(), || format!("the longest text ended with {}", shown(&result)))?;
     }
-    // It may time out, but that is no error.
+    // A time-out is a result, not an error.
     let command = ShellCommand { timeout: Some(MIN_TIMEOUT), ..ShellCommand::shell(longest()) };
     rig.run(command).await.map(drop)
 }

@@ -52,7 +52,7 @@ impl ComplianceReport {
         self.checks.iter().filter(|check| matches!(check.outcome, CheckOutcome::Failed { .. }))
     }
 
-    /// Returns the check of that name, if there is one.
+    /// Returns the check with that name, if any.
     pub fn check(&self, name: &str) -> Option<&ComplianceCheck> {
         self.checks.iter().find(|check| check.name == name)
     }

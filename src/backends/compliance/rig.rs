@@ -14,7 +14,7 @@ use crate::engine::path::EntryPath;
 
 pub(super) const PLACE: &str = "foldspace-compliance";
 /// The time limit of one check. A passing check needs less than a tenth of it, except on a very slow machine.
-const PATIENCE: Duration = Duration::from_secs(90);
+const CHECK_TIME_LIMIT: Duration = Duration::from_secs(90);
 /// The time limit of commands that end on their own.
 pub(super) const LONG: Duration = Duration::from_secs(60);
 const SHOWN: usize = 300;
@@ -61,13 +61,13 @@ impl<R: Clone> Suite<R> {
     {
         let mut task = JoinSet::new();
         task.spawn(run(self.rig.clone()));
-        let outcome = match tokio::time::timeout(PATIENCE, task.join_next()).await {
+        let outcome = match tokio::time::timeout(CHECK_TIME_LIMIT, task.join_next()).await {
             Ok(Some(Ok(Ok(())))) => CheckOutcome::Passed,
             Ok(Some(Ok(Err(Fault::Seen(seen))))) => CheckOutcome::Failed { seen },
             Ok(Some(Ok(Err(Fault::NotApplicable(reason))))) => CheckOutcome::NotApplicable { reason },
             Ok(Some(Err(error))) => CheckOutcome::Failed { seen: format!("it panicked: {error}") },
             Ok(None) => CheckOutcome::Failed { seen: "it did not end".to_owned() },
-            Err(_) => CheckOutcome::Failed { seen: format!("it did not end within {} s", PATIENCE.as_secs()) },
+            Err(_) => CheckOutcome::Failed { seen: format!("it did not end within {} s", CHECK_TIME_LIMIT.as_secs()) },
         };
         self.checks.push(ComplianceCheck { name, expects, outcome });
     }

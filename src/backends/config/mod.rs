@@ -36,7 +36,7 @@ const CPUS_MIN: f64 = 0.01;
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum WorkspaceSpec {
-    /// The files are only in the journal, and there is no shell.
+    /// The files are only in the journal, and commands can't run.
     #[default]
     Memory,
     /// A directory of this machine; not sandboxed.
@@ -373,8 +373,8 @@ impl WorkspaceSpec {
     }
 
     /// Opens the workspace of a session and fetches the image of its commands, with progress reports to `progress`.
-    /// Call it before a tool call, whose time limit would include the fetch. A failed fetch is no error: the files are
-    /// available, and commands will report the cause.
+    /// Call it before a tool call; otherwise the fetch counts toward the call's time limit. A failed fetch is not an
+    /// error: the files are available, and commands report the cause.
     pub fn open_ready(
         &self,
         session: SessionId,

@@ -58,11 +58,11 @@ struct UndoStep {
 }
 
 enum Made {
-    /// An entry was placed where there was none.
+    /// An entry was placed at a free path.
     Placed,
     /// An entry was exchanged with the staged one.
     Swapped(String),
-    /// An entry replaced a file of a lower layer, which no path leads to any more.
+    /// An entry replaced a file of a lower layer, which is now unreachable by path.
     Covered(OwnedFd),
     /// An entry was moved to the staging directory.
     Taken(String),
@@ -214,8 +214,8 @@ impl<'a> ApplyBatch<'a> {
         Ok(found == bytes)
     }
 
-    /// Renames the staged entry over a file of a lower layer, which an exchange would copy up first. Returns false
-    /// without any change if there is no such file, or too many are open.
+    /// Renames the staged entry over a file of a lower layer, because an exchange would copy the file up first. Returns
+    /// false without any change if the path is not such a file, or too many are open.
     fn cover(&mut self, path: &EntryPath, aside: &str) -> Result<bool, Errno> {
         if self.covered >= COVERED_MAX || !self.tree.is_in_lower(path) {
             return Ok(false);
@@ -223,7 +223,7 @@ impl<'a> ApplyBatch<'a> {
         let parent = self.parent.handle()?;
         let old = match open_in(parent, path.name(), OFlags::PATH) {
             Ok(old) if kind_of(&look_at(&old)?) == FileType::RegularFile => old,
-            // It is no file, or it has just changed.
+            // Not a file, or it has just changed.
             Ok(_) | Err(Errno::NOENT | Errno::MFILE | Errno::NFILE) => return Ok(false),
             Err(error) => return Err(error),
         };
@@ -275,7 +275,7 @@ impl<'a> ApplyBatch<'a> {
         Err(Errno::BUSY)
     }
 
-    /// Moves an entry to the staging directory; a missing entry is no error.
+    /// Moves an entry to the staging directory; a missing entry is not an error.
     fn take(&mut self, path: &EntryPath) -> Result<(), Errno> {
         let parent = match self.tree.parent(path) {
             Err(error) if super::beneath::leads_nowhere(error) => return Ok(()),
@@ -436,7 +436,7 @@ mod tests {
         std::fs::write(at("files/a"), "by another meanwhile").unwrap();
         let words = batch.undo().map_err(|failure| failure.words()).unwrap_err();
         batch.clear();
-        let kept = words.split_once("it is kept as ").unwrap().1;
+        let kept = words.split_once("it was saved as ").unwrap().1;
         tree.empty_aside().unwrap();
         assert_eq!(std::fs::read(kept).unwrap(), b"old", "{words}");
         assert_eq!(std::fs::read(at("files/a")).unwrap(), b"by another meanwhile");

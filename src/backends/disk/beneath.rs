@@ -18,7 +18,7 @@ pub(crate) fn open_in(directory: impl AsFd, name: impl rustix::path::Arg, flags:
     openat(directory, name, guarded(flags), Mode::empty())
 }
 
-/// Opens a directory below another one, or that directory itself if `path` is empty. No step follows a link.
+/// Opens a directory below another, or that directory itself if `path` is empty. No step follows a link.
 pub(super) fn open_directory(top: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::DIRECTORY;
     if path.is_empty() {
@@ -35,7 +35,7 @@ pub(super) fn open_directory(top: BorrowedFd<'_>, path: &[u8], flags: OFlags) ->
     piece(at.as_ref().map_or(top, AsFd::as_fd), rest, flags)
 }
 
-/// Returns true if an error means that the path does not exist: no entry, or a parent that is no directory or a link.
+/// Returns true if an error means that the path does not exist: no entry, or a parent is a link or not a directory.
 pub(super) fn leads_nowhere(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG)
 }

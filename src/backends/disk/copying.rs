@@ -24,7 +24,7 @@ pub(super) fn copy_directory(from: &OwnedFd, name: &[u8], to: &OwnedFd) -> Resul
     Ok(made)
 }
 
-/// Creates a file with the contents of another one, and the owner, permissions and times of its `stat`.
+/// Creates a file with the contents of another file, and the owner, permissions and times of its `stat`.
 pub(super) fn copy_file(from: File, stat: &Statx, to: &OwnedFd, name: &[u8]) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(openat(to, name, flags, Mode::RUSR | Mode::WUSR)?);
@@ -49,7 +49,7 @@ pub(super) fn copy_other(from: &OwnedFd, stat: &Statx, to: &OwnedFd, name: &[u8]
     utimensat(to, name, &times_of(stat), AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// Copies the extended attributes of an entry, except for those of overlays.
+/// Copies the extended attributes of an entry, except overlay attributes.
 pub(super) fn copy_attributes(from: impl AsFd, to: impl AsFd) -> Result<(), Errno> {
     let mut names = match flistxattr_query(&from) {
         Ok(0) | Err(Errno::NOTSUP) => return Ok(()),
@@ -70,7 +70,7 @@ pub(super) fn copy_attributes(from: impl AsFd, to: impl AsFd) -> Result<(), Errn
     Ok(())
 }
 
-/// Sets the owner, permissions and times of an entry to those of another.
+/// Copies the owner, permissions and times from one entry to another.
 pub(super) fn resemble(entry: impl AsFd, stat: &Statx) -> Result<(), Errno> {
     fchown(&entry, Some(Uid::from_raw(stat.stx_uid)), Some(Gid::from_raw(stat.stx_gid)))?;
     fchmod(&entry, mode_of(stat))?;

@@ -4,7 +4,7 @@ use rustix::fs::Statx;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 const SECOND: i64 = 1_000_000_000;
-/// The delay after which file systems with whole or even seconds show a change.
+/// The timestamp granularity of file systems that store whole or even seconds.
 const COARSE_WINDOW: i64 = 2 * SECOND;
 const KIND_MASK: u32 = 0o170_000;
 const DIRECTORY_MODE: u32 = 0o040_000;
@@ -28,7 +28,7 @@ impl FileStat {
     pub(super) const BYTES: usize = 44;
     /// The length of its first part, which identifies the entry and its device.
     pub(super) const ENTRY_BYTES: usize = 16;
-    /// An overlay's mark of a deleted entry. All marks share one inode, whose times change with each mark.
+    /// An overlay's mark of a deleted entry. All marks share one inode; its times change with each mark.
     const MARK: Self = Self { device: 0, inode: 0, size: 0, modified: 0, changed: 0, mode: MARK_MODE };
     /// Equals the stat of no entry, so that the next scan reports the path.
     pub(super) const UNKNOWN: Self =

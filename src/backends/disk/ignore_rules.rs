@@ -169,7 +169,7 @@ struct RuleLevel {
 impl IgnoreRules {
     /// Reads the rules of a directory.
     ///
-    /// If git rejects the repository or can't read it, the rules are those of a plain directory.
+    /// If git rejects the repository or can't read it, the directory is treated as a plain one.
     pub(crate) fn of(directory: &Path, asked: RecordedBeyond) -> Self {
         let found = GitRepository::find(directory);
         let found = found.inspect_err(|error| tracing::warn!(%error, "git failed to read a directory's repository"));
@@ -323,7 +323,7 @@ impl IgnoreRules {
             && !self.is_small(path, size, rules.is_ignored)
     }
 
-    /// Returns true if an ignored entry is recorded within the limits: it is no build product, or a requested secret.
+    /// Returns true if an ignored entry is recorded within the limits: a requested secret, or not a build product.
     pub(super) fn is_wanted(&self, path: &[u8], is_directory: bool) -> bool {
         let name = name(path);
         if is_directory {

@@ -14,7 +14,7 @@ use super::listing::{is_linked, look};
 use crate::engine::path::EntryPath;
 
 pub(super) const NONE: u32 = u32::MAX;
-/// The number of searched names from which a directory's entries are sorted first.
+/// The minimum number of searched names that makes sorting a directory's entries worthwhile.
 const MANY: usize = 8;
 
 /// The entries of a tree as of their last scan. The first listing is the root's.
@@ -44,7 +44,7 @@ pub(super) struct IndexedEntry {
     pub(super) child: u32,
     /// True if it may have changed without a change of its stat.
     pub(super) fresh: bool,
-    /// True for a file with several names, any of which may be used to change it.
+    /// True for a file with several names; each of them can change it.
     pub(super) is_linked: bool,
 }
 

@@ -40,7 +40,7 @@ impl KeptIndex {
         Self { path }
     }
 
-    /// Reads the stored index of the open directory `root`; `None` if there is no valid one.
+    /// Reads the stored index of the open directory `root`; `None` if it is missing or invalid.
     pub(super) fn read(&self, root: impl AsFd) -> Option<(KeptAt, StatIndex)> {
         let read = || {
             let mut bytes = Vec::new();

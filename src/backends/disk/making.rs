@@ -50,7 +50,7 @@ impl MakingError {
             _ if self.path.is_root() => "the root must stay a directory; use an entry below it".to_owned(),
             error => std::io::Error::from(error).to_string(),
         };
-        let kept = self.kept.as_ref().map(|kept| format!("; it is kept as {}", kept.display())).unwrap_or_default();
+        let kept = self.kept.as_ref().map(|kept| format!("; it was saved as {}", kept.display())).unwrap_or_default();
         format!("cannot {} {}: {error}{kept}", self.what, self.path.rooted())
     }
 }

@@ -17,7 +17,7 @@ use super::tree::TreeEntry;
 use crate::backends::DirtyPath;
 use crate::engine::path::{EntryPath, parent_bytes};
 
-/// The number of entries in a directory from which they are sorted first.
+/// The minimum number of entries that makes sorting a directory worthwhile.
 const MANY: usize = 8;
 
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl PendingScan {
         &mut self.index
     }
 
-    /// Compares the stat that the caller read at a path with the scan; `None` if there was no entry.
+    /// Compares the stat that the caller read at a path with the scan; `None` if the entry did not exist.
     pub(super) fn shown(&mut self, path: &EntryPath, shown: Option<&FileStat>) {
         let scanned = self.at(path).map(|entry| entry.stamp).filter(|scanned| !self.is_nothing(scanned));
         let agrees = match (&scanned, shown) {
@@ -170,7 +170,7 @@ impl PendingScan {
         self.at(path).is_some()
     }
 
-    /// Returns true if the scan found a file at a path whose last write was before a moment.
+    /// Returns true if the scan found a file at a path, last written before a moment.
     pub(super) fn is_older(&mut self, path: &EntryPath, moment: FileTime) -> bool {
         self.at(path).is_some_and(|entry| !entry.stamp.is_unknown() && !entry.stamp.is_fresh(moment))
     }

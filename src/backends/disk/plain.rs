@@ -28,7 +28,7 @@ use crate::engine::path::EntryPath;
 
 /// The minimum time between stores of a changed index.
 const KEEP_EVERY: Duration = Duration::from_secs(60);
-/// The number of events after which an index is stored again, because a later process has to read all newer events.
+/// The number of events between two stores of an index; a later process has to read all newer events.
 const EVENTS_BEHIND: u64 = 1000;
 
 /// Options that reduce scanning and reading.
@@ -37,13 +37,13 @@ pub(crate) struct PlainOptions {
     pub(crate) kept: Option<KeptIndex>,
     /// True if the kernel may be asked to report changes.
     pub(crate) may_watch: bool,
-    /// The time after which everything is scanned regardless of kernel reports.
+    /// The interval of full scans, regardless of kernel reports.
     pub(crate) walk_every: Duration,
     /// The mount that shows the files in containers; `None` if containers are created with the directory.
     pub(crate) shown: Option<MappedMount>,
     /// True if commands in a container change the files, so that set-user-ID bits could serve other users.
     pub(crate) is_in_container: bool,
-    /// The rules by which entries are left out.
+    /// The rules for leaving entries out.
     pub(crate) rules: Option<Arc<IgnoreRules>>,
 }
 

@@ -118,7 +118,7 @@ impl PopulateBatch<'_> {
 }
 
 impl DirTree {
-    /// Makes a path a name of the file at another one. Also returns true if it replaced something.
+    /// Makes a path another name of an existing file. Also returns true if it replaced something.
     fn populate_link(
         &self,
         above: BorrowedFd<'_>,

@@ -60,7 +60,7 @@ impl PopulateMarker {
         self.note.parent().map_or(Ok(()), |home| File::open(home)?.sync_all())
     }
 
-    /// Reads the intent of the state change in progress; `None` if there is none.
+    /// Reads the intent of the state change in progress, if any.
     #[expect(clippy::disallowed_methods, reason = "the marker is the backend's own file")]
     pub(crate) fn intent(&self) -> Result<Option<Vec<u8>>, BackendError> {
         match std::fs::read(&self.note) {

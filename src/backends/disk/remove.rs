@@ -18,7 +18,7 @@ const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 /// The permissions that a directory's owner needs to empty it.
 const OWNERS: u32 = 0o700;
 
-/// Removes the entry at a path, with everything below it; a missing entry is no error.
+/// Removes the entry at a path, with everything below it; a missing entry is not an error.
 pub(crate) fn remove_path(path: &Path) -> io::Result<()> {
     let failed = context("remove", &path.display().to_string());
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(failed(Errno::INVAL)) };
@@ -51,7 +51,7 @@ pub(super) fn remove_all(directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), E
         } else if let Some(parent) = above.pop() {
             let mut up = open_in(&handle, c"..", OFlags::PATH | OFlags::DIRECTORY)?;
             if !FileStat::of(&look_at(&up)?).is_same_entry(&parent.stamp) {
-                // The directory was moved, so its parent is another one.
+                // The directory was moved, so its parent has changed.
                 let names: Vec<&[u8]> = above.iter().chain([&parent]).map(|level| level.name.as_slice()).collect();
                 up = open_directory(directory, &names.join(&b'/'), OFlags::PATH)?;
             }

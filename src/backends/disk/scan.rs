@@ -22,7 +22,7 @@ use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 
 const HANDLES_MAX: usize = 64;
-/// The number of entries from which a second thread is worth starting.
+/// The minimum number of entries that makes a second thread worthwhile.
 const MANY: usize = 4096;
 /// The error of exceeding the limit of a scan.
 const OVER: Errno = Errno::OVERFLOW;

@@ -67,7 +67,7 @@ impl StagingDir {
         if device(&one) != device(&other) || mount_id(&top)? != mount_id(&all)? {
             return Err(Errno::XDEV);
         }
-        // Keeps others from creating directories, and from removing one that is not locked yet.
+        // Stops other processes from creating directories, and from removing a directory that is not locked yet.
         flock(&all, FlockOperation::LockExclusive)?;
         let made = remove_left_behind(&all).and_then(|()| make_own(&all));
         flock(&all, FlockOperation::Unlock)?;

@@ -144,7 +144,7 @@ impl DirTree {
         self.left_out.hides(path.as_bytes())
     }
 
-    /// Reads the entry at a path; `None` if there is none, or if a parent is a link, which is not followed.
+    /// Reads the entry at a path; `None` if it does not exist, or if a parent is a link, which is not followed.
     pub(crate) fn observe(&self, path: &EntryPath) -> io::Result<Option<TreeEntry>> {
         if self.is_hidden(path) {
             return Ok(None);

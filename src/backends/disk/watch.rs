@@ -170,7 +170,7 @@ impl Watch {
             let is_kept = watched.generation == generation || !was_looked_at(&watched.path);
             if !is_kept {
                 WATCHES.fetch_sub(1, Ordering::Relaxed);
-                // Fails for a removed directory, whose watch the kernel has ended.
+                // Fails for a removed directory: the kernel has ended its watch.
                 let _ = remove_watch(inotify, *watch);
             }
             is_kept
@@ -283,7 +283,7 @@ fn note(directories: &mut BTreeMap<i32, WatchedDirectory>, told: &mut Told, even
     }
 }
 
-/// Reads a limit of inotify; 0 if there is none.
+/// Reads a limit of inotify; 0 if it is unknown.
 fn kernel_limit(name: &str) -> usize {
     let mut text = String::new();
     let path = format!("/proc/sys/fs/inotify/{name}");

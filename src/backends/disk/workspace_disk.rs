@@ -48,7 +48,7 @@ pub(crate) trait WorkspaceDisk: Send {
         true
     }
 
-    /// Returns the rules by which entries are left out.
+    /// Returns the rules for leaving entries out.
     fn rules(&self) -> Option<&IgnoreRules> {
         None
     }
@@ -119,7 +119,7 @@ pub(crate) trait WorkspaceDisk: Send {
         Ok(())
     }
 
-    /// Shares the current files, copy-on-write, with the sibling disk `name`, which has none yet. No command may run,
+    /// Shares the current files, copy-on-write, with the sibling disk `name`, which must be empty. No command may run,
     /// and nothing else may use that disk. Returns false without any change if sharing is not supported.
     fn share(&mut self, name: &str) -> Result<bool, SealError> {
         let _ = name;

@@ -20,7 +20,7 @@ use crate::engine::store::git_command;
 pub struct GitPlace {
     /// The id of the commit; empty before the first one.
     pub head: String,
-    /// The name of the branch; empty if there is none.
+    /// The name of the branch; empty if no branch is checked out.
     pub branch: String,
     /// The digest of the index listing.
     pub index: Digest,

@@ -20,7 +20,7 @@ pub(super) const CPU_PERIOD: i64 = 100_000;
 const MOST: i64 = 4096;
 pub(super) const STOP_SECONDS: i32 = 2;
 pub(super) const CGROUPS: &str = "/sys/fs/cgroup";
-/// The capabilities of root in its own user namespace, by number and name: those that package managers use.
+/// The capabilities that root keeps in its own user namespace, by number and name: what package managers need.
 pub(super) const OF_ROOT: [(u32, &str); 9] = [
     (0, "CAP_CHOWN"),
     (1, "CAP_DAC_OVERRIDE"),

@@ -112,7 +112,7 @@ fn runner(socket: &Path, first: i32, token: &[u8]) -> Result<Runner, EngineError
             Err(error) if !lives(first) => {
                 return Err(EngineError::NoRunner(format!("it ended immediately ({error})")));
             }
-            // A slow start is no failure.
+            // A slow start is not a failure.
             Err(RunnerError::Connect { .. } | RunnerError::Gone(_) | RunnerError::Silent { .. }) if now() < until => {
                 std::thread::sleep(PAUSE);
             }

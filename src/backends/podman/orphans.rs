@@ -14,8 +14,8 @@ fn session_of(container: &Ours) -> String {
     noted.unwrap_or_else(|| container.session.clone())
 }
 
-/// Removes the containers of processes that have ended, and the remains of interrupted ones in shared files. Queries
-/// the engine at `connection`, or those of the environment; with `dry_run` only finds them.
+/// Removes the containers of processes that have ended, and leftovers of interrupted containers in shared files.
+/// Queries the engine at `connection`, or the environment's engines; with `dry_run` only finds them.
 pub fn remove_leftovers(connection: Option<&str>, dry_run: bool) -> Result<Leftovers, BackendError> {
     let mut found = Leftovers::default();
     if !dry_run {

@@ -60,10 +60,10 @@ fn name_of(store: &Path) -> io::Result<Vec<u8>> {
 const HELD_MAX: usize = 64;
 
 /// Removes the files of sessions that the store in `home` does not have, if they belong to this store: files that could
-/// not be removed with their session, and those of children that a killed process was making. With `dry_run` only finds
+/// not be removed with their session, and files of children that a killed process was making. With `dry_run` only finds
 /// them. `sessions` returns the current sessions.
 ///
-/// Open or shared files, and those of another store or an unknown owner, stay.
+/// Open or shared files, and files of another store or an unknown owner, stay.
 ///
 /// # Errors
 /// [`BackendError`] if they can't be removed, and the errors of `sessions`.
@@ -72,7 +72,7 @@ pub fn sweep_sandboxes<E: From<BackendError>>(
     dry_run: bool,
     sessions: impl Fn() -> Result<Vec<SessionId>, E>,
 ) -> Result<Vec<PathBuf>, E> {
-    // Without a cache there are no files.
+    // Files exist only below a cache directory.
     let (Ok(all), Ok(name)) = (paths::cache(), name_of(home)) else { return Ok(Vec::new()) };
     let failed = |error: io::Error| BackendError { backend: "containers", reason: error.to_string() };
     let known = BTreeSet::from_iter(sessions()?);

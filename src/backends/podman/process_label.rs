@@ -11,7 +11,7 @@ pub(super) enum Owner {
     Elsewhere,
 }
 
-/// The identity of a pid namespace: pids of another one mean nothing here.
+/// The identity of a pid namespace: pids of other namespaces mean nothing here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PidNamespace {
     boot: String,
@@ -26,7 +26,7 @@ impl PidNamespace {
         Self { boot: boot.trim().to_owned(), pid_namespace }
     }
 
-    /// Labels of older programs have no namespace; they are assumed to be from this one.
+    /// Labels of older programs lack a namespace; they are assumed to be from this one.
     pub(super) fn owner(&self, label: &str, running: bool) -> Owner {
         let mut fields = label.split(':');
         let (pid, start) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
@@ -43,7 +43,7 @@ impl PidNamespace {
     }
 }
 
-/// Identifies this process, as distinct from later processes with its pid, and from those of other namespaces.
+/// Identifies this process, as distinct from later processes with its pid and processes of other namespaces.
 pub(crate) fn owner_of_this_process() -> String {
     let (pid, PidNamespace { boot, pid_namespace }) = (std::process::id(), PidNamespace::here());
     format!("{pid}:{}:{boot}:{pid_namespace}", start_of(pid).unwrap_or_default())

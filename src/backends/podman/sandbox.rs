@@ -48,7 +48,7 @@ impl PodmanSandbox {
         Self::open_in(session, options, None)
     }
 
-    /// Opens the files for the store in that directory, whose `gc` removes them when the session is gone.
+    /// Opens the files for the store in that directory. Its `gc` removes them when the session is gone.
     fn open_in(
         session: SessionId,
         options: &PodmanOptions,
@@ -83,7 +83,7 @@ impl PodmanSandbox {
         Ok(Self { container, shell, marker, _aside: aside })
     }
 
-    /// Removes the files, except for those that other sessions share. The container must have been stopped.
+    /// Removes the files, except layers that other sessions share. The container must have been stopped.
     pub fn remove_files(self) -> Result<(), BackendError> {
         let (overlay, backend) = (self.container.paths.overlay.clone(), self.backend_name());
         drop(self);
@@ -155,7 +155,7 @@ impl Workspace for PodmanSandbox {
     fn description(&self) -> String {
         let network = if self.container.options.network { "It has a network" } else { "It has no network" };
         let rights = match self.container.options.writable_root {
-            true => "Commands run as root, and may install packages; changes outside of /workspace are not kept",
+            true => "Commands run as root, and may install packages; changes outside of /workspace are temporary",
             false => "Commands have no privileges",
         };
         let also = self.container.options.also_at.as_ref();

@@ -22,14 +22,14 @@ const QUIET: Duration = Duration::from_millis(100);
 /// The pause after a failed start, initially and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
-/// Running containers without files, for the next sessions of this process that need one: their first command then
-/// waits only for a mount, not for an engine.
+/// Running containers without files, for the next sessions of this process that need a container. Their first command
+/// then waits only for a mount, not for an engine.
 ///
 /// A session takes one if all options that matter to a container agree, and its files are in an overlay. Each is used
 /// only once; its replacement is started in the background. A long idle one is removed instead of stopped. Without an
 /// overlay or an engine, sessions make their own containers.
 ///
-/// Dropping this removes the remaining ones. `foldspace gc` removes those of a killed process.
+/// Dropping this removes the remaining ones. `foldspace gc` removes the containers of a killed process.
 ///
 /// ```no_run
 /// use foldspace::{backends::{PodmanOptions, WarmContainers}};
@@ -262,7 +262,7 @@ impl Warm {
         files: &OnDisk,
     ) -> Result<(LiveContainer, bool), EngineError> {
         let (engine, id, pid) = (Arc::clone(&self.engine), self.id.clone(), self.pid);
-        // Another process may have left a container of the session, whose commands still use these files.
+        // Commands in a container that another process left behind may still use these files.
         if paths.run.exists() {
             launch::remove_noted(&engine, paths)?;
             engine.remove_if_there(own_name)?;

@@ -23,8 +23,8 @@ const NAME: &str = "foldspace-evaluator";
 static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
 static IDLE: Mutex<Vec<EvaluatorProcess>> = Mutex::new(Vec::new());
 
-/// The program in which Python code runs without a container: `foldspace-evaluator`, of this release. It is looked for
-/// beside this program, and then on the `PATH`.
+/// The program that runs Python code without a container: `foldspace-evaluator`, of this release. It is searched for
+/// next to this program, and then on the `PATH`.
 ///
 /// ```
 /// use foldspace::backends::PythonEvaluator;

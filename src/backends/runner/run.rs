@@ -34,7 +34,7 @@ pub(crate) struct RunSpec {
     pub(crate) discard_output: bool,
     /// True to merge its standard error into its standard output.
     pub(crate) merge_output: bool,
-    /// The size of its terminal, whose whole output is standard output.
+    /// The size of its terminal. All output of a terminal is standard output.
     pub(crate) terminal: Option<WindowSize>,
     /// Its input after `stdin`.
     pub(crate) input: Option<CommandInput>,
@@ -45,8 +45,8 @@ pub(crate) struct RunSpec {
 impl Runner {
     /// Runs a command until its last process has ended, and passes on its output as it comes.
     ///
-    /// A slow `output` blocks the command. A missing program is a result with exit code 127, one that can't be executed
-    /// 126; a time-out is a result, too.
+    /// A slow `output` blocks the command. A missing program is a result with exit code 127, a program that can't be
+    /// executed with 126; a time-out is a result, too.
     pub(crate) fn run(
         &self,
         spec: &RunSpec,

@@ -26,7 +26,7 @@ const KEEPS: &str =
 /// Records the work of coding agents in a directory
 ///
 /// Adds hooks for the installed agents to your settings, for all directories; in a directory that is not attached a
-/// hook exits at once. The settings keep their comments and their order, and a backup is kept next to them.
+/// hook exits at once. The settings keep their comments and their order, and a backup is stored next to them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -32,8 +32,8 @@ pub(super) struct Grep {
     /// Lists the files that match, not the lines
     #[arg(short = 'l', long)]
     files_with_matches: bool,
-    /// Searches the whole history up to --at: all versions of all files, events and the output of commands; shows
-    /// the positions between which a line existed
+    /// Searches the whole history up to --at: all versions of all files, events and the output of commands; shows the
+    /// first and last positions of each line
     #[arg(long)]
     all_history: bool,
     #[command(flatten)]

@@ -27,7 +27,7 @@ use start::{Begun, begin_in_background};
 
 pub(super) const SOCKET: &str = "http.sock";
 /// The time limit for another process to serve the store or to release it.
-const PATIENCE: Duration = Duration::from_secs(5);
+const OWNER_START_LIMIT: Duration = Duration::from_secs(5);
 /// The time limit for an owner's answer to a request that takes no work.
 const ANSWER: Duration = Duration::from_secs(10);
 /// The time between two attempts to start an owner while another process has the store.
@@ -74,7 +74,7 @@ impl OwnerClient {
     }
 
     fn here(directory: PathBuf, durability: Durability) -> Result<Self, Failure> {
-        let opened = OpenedStore::own(&directory, durability, open::PATIENCE, &HostArgs::default())?;
+        let opened = OpenedStore::own(&directory, durability, open::STORE_LOCK_WAIT, &HostArgs::default())?;
         let progress: Option<ProgressWatch> = Some(Arc::new(output::progress));
         let options = HubOptions { progress, tools: all_tools()?.into(), ..HubOptions::new(&directory) };
         let hub = Hub::new(opened.sessions.clone(), options);
@@ -201,7 +201,7 @@ fn is_nobody(error: &ClientError) -> bool {
 }
 
 async fn attend(directory: &Path) -> Result<(HttpClient, Attended), Failure> {
-    let (until, mut start_at) = (Instant::now() + PATIENCE, Instant::now());
+    let (until, mut start_at) = (Instant::now() + OWNER_START_LIMIT, Instant::now());
     let mut unserved = None;
     loop {
         match greet(directory).await? {

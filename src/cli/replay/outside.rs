@@ -88,7 +88,7 @@ impl PagerProgram<'_> {
     }
 }
 
-/// Asks, and waits for a line; a signal gives an empty answer. Polls, since a blocked reader thread would take the
+/// Asks, and waits for a line; a signal counts as an empty answer. Polls, since a blocked reader thread would take the
 /// debugger's keys later.
 fn answer(question: &str, choices: &str) -> Result<String, Failure> {
     let failed = |error: io::Error| Failure::io("read", "the answer", &error);

@@ -70,7 +70,7 @@ pub(super) struct RunAgain<'a> {
     pub(super) until: Option<&'a Position>,
     pub(super) base: &'a BaseArgs,
     pub(super) options: &'a AgainArgs,
-    /// The name to keep the new session under.
+    /// The name of the new session, if it is stored.
     pub(super) keep: Option<&'a str>,
 }
 
@@ -88,7 +88,7 @@ pub(super) struct AgainArgs {
 }
 
 impl AgainArgs {
-    /// Opens the store read-only, or through its owner if the new session is kept.
+    /// Opens the store read-only, or through its owner to store the new session.
     pub(super) fn open(&self, globals: &Globals) -> Result<RerunStore, Failure> {
         RerunStore::open(globals, self.keep.is_some())
     }
@@ -108,7 +108,7 @@ impl AgainArgs {
 /// The store with the recorded session.
 pub(super) struct RerunStore {
     pub(super) opened: OpenedStore,
-    /// Keeps the owner running if the new session is kept.
+    /// Keeps the owner running to store the new session.
     owner: Option<OwnerClient>,
 }
 
@@ -197,7 +197,7 @@ fn exit_of(report: &RerunReport) -> Exit {
     }
 }
 
-/// The throw-away session of a rerun. If it is kept, it is copied into the store at the end.
+/// The throw-away session of a rerun. With `--keep`, it is copied into the store at the end.
 pub(super) struct RerunTarget {
     scratch: Scratch,
     store: RerunStore,
@@ -285,7 +285,7 @@ impl RerunTarget {
         Ok(done)
     }
 
-    /// Prints the name of a kept session, and releases the store.
+    /// Prints the name of a stored session, and releases the store.
     pub(super) fn end(self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let Some(owner) = self.store.owner else { return Ok(()) };
         crate::cli::block_on(owner.end())?;

@@ -156,7 +156,7 @@ impl Serve {
         let (traces, end_traces) = traces::begin(self.otlp.as_deref(), runtime.handle())?;
         let _log = logs::serving(self.log_format, globals.verbose, traces);
         // The process that starts this one in the background retries.
-        let patience = if self.background { Duration::ZERO } else { open::PATIENCE };
+        let patience = if self.background { Duration::ZERO } else { open::STORE_LOCK_WAIT };
         let roots = AllowedRoots::new(allowed_roots(&self.roots)?.unwrap_or_default())?;
         let opened = OpenedStore::own(&directory, Durability::default(), patience, &self.host)?;
         // Tries again: opening the store may have created the directory.
@@ -367,7 +367,7 @@ async fn keep_alive(notify: &Notify) {
     }
 }
 
-/// Returns the idle time after which a server in the background ends.
+/// Returns the idle timeout of a server in the background.
 fn usual_idle() -> Result<Duration, Failure> {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     if let Some(said) = set("FOLDSPACE_IDLE") {

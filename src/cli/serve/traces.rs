@@ -22,7 +22,7 @@ use super::super::logs::{EndTraces, TraceLayer};
 use crate::cli::Failure;
 
 const PATH: &str = "/v1/traces";
-const PATIENCE: Duration = Duration::from_secs(5);
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_MAX: usize = 1 << 20;
 
 /// Starts sending traces to the collector that the option or the environment names. The returned function flushes them.
@@ -42,7 +42,7 @@ pub(super) fn begin(given: Option<&str>, runtime: &Handle) -> Result<(TraceLayer
         .with_http_client(Plain { runtime: runtime.clone() })
         .with_endpoint(url)
         .with_protocol(Protocol::HttpBinary)
-        .with_timeout(PATIENCE)
+        .with_timeout(EXPORT_TIMEOUT)
         .build();
     let exporter = exporter.map_err(|error| Failure::usage(format!("--otlp: {error}")))?;
     let resource = Resource::builder().with_service_name("foldspace").build();
@@ -50,7 +50,7 @@ pub(super) fn begin(given: Option<&str>, runtime: &Handle) -> Result<(TraceLayer
     let calls = filter_fn(|metadata| metadata.is_span() && metadata.name() == "tool_call");
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("foldspace")).with_filter(calls).boxed();
     let end = move || {
-        if let Err(error) = provider.shutdown_with_timeout(PATIENCE) {
+        if let Err(error) = provider.shutdown_with_timeout(EXPORT_TIMEOUT) {
             tracing::warn!(%error, "failed to send the last traces");
         }
     };
@@ -72,7 +72,7 @@ impl HttpClient for Plain {
         'own: 'sent,
         Self: 'sent,
     {
-        let sent = self.runtime.spawn(async move { tokio::time::timeout(PATIENCE, send(request)).await });
+        let sent = self.runtime.spawn(async move { tokio::time::timeout(EXPORT_TIMEOUT, send(request)).await });
         Box::pin(async move { sent.await?? })
     }
 }

@@ -269,7 +269,7 @@ impl ExportedPage {
         Ok(list)
     }
 
-    /// Returns the files at the start, cut to the budget: those that the calls change first, then the others.
+    /// Returns the files at the start, cut to the budget: files that the calls change, then the others.
     fn files(&mut self, entries: Value, touched: &BTreeSet<String>) -> Result<Value, Failure> {
         let Value::Array(entries) = entries else { return Ok(entries) };
         let count = entries.len();

@@ -21,10 +21,10 @@ pub const MAX_AGENT_BYTES: usize = 200;
 pub const MAX_KIND_BYTES: usize = 100;
 const MAX_EVENT_VERSION: u16 = DECLARES - 1;
 const EVENT_BYTES: usize = 256;
-/// Flag in the stored version of an event whose references follow its payload.
+/// Flag in the stored version of an event: its references follow its payload.
 const DECLARES: u16 = 1 << 15;
 
-/// Position at which the session's history must end for a commit to be accepted.
+/// Required end of the session's history for a commit to be accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Expected {
     /// Any position.
@@ -38,7 +38,7 @@ pub enum Expected {
     ForkOf(ForkPoint),
 }
 
-/// Position in a parent's history up to which a child's history is the same.
+/// Last position that a child's history shares with its parent's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForkPoint {
     /// Parent session.
@@ -94,7 +94,7 @@ pub struct Commit {
 /// Reason why a commit can't be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
-    /// An event has no encoding.
+    /// An event can't be encoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
     /// A size is over its limit.
@@ -160,7 +160,7 @@ impl Commit {
         Self { agent, call, ..Self::new(self.session, self.time) }
     }
 
-    /// Sets the position at which the history must end.
+    /// Sets the required end of the history.
     #[must_use]
     pub fn expecting(mut self, expected: Expected) -> Self {
         self.expected = expected;

@@ -85,7 +85,7 @@ impl CallFinished {
 }
 
 /// Derives the reason of an event that was recorded without one. Only here does the text of a message decide anything.
-/// The texts are those of older programs, so they never change.
+/// Older programs wrote these texts, so they never change.
 fn reason_from_message(status: CallStatus, message: &str) -> Option<CallReason> {
     match (status, message) {
         (CallStatus::Error, text) if text.starts_with("the parameters have ") => Some(CallReason::TooLarge),
@@ -123,7 +123,7 @@ impl CallStatus {
     }
 }
 
-/// Key under which the reason is stored in place of a result.
+/// Key of a reason that is stored in place of a result.
 const REASON: &str = "$reason";
 
 /// Frozen: stored in journals.

@@ -122,8 +122,8 @@ pub struct TerminalRecorded {
 pub struct EvalResult {
     /// Language: `python`.
     pub language: String,
-    /// Place where it ran: `in-process`, or the backend whose shell ran it. Events of version 1 had no place; they have
-    /// `shell`, for the shell of the session's backend.
+    /// Place where it ran: `in-process`, or the backend that ran it in a shell. Events of version 1 lack a place; they
+    /// get `shell`, for the shell of the session's backend.
     pub place: String,
     /// Digest of the stored code.
     pub code: Digest,

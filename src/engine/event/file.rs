@@ -42,7 +42,7 @@ const MODES: [WriteMode; 3] = [WriteMode::Create, WriteMode::Overwrite, WriteMod
 pub enum Node {
     /// Regular file.
     File {
-        /// Digest under which the store keeps the contents.
+        /// Digest of the stored contents.
         content: Digest,
         /// Size in bytes.
         size: u64,
@@ -147,7 +147,7 @@ impl Node {
         node
     }
 
-    /// Returns true if the entries have no known difference. An unknown mode matches any with the same execute bit.
+    /// Returns true if no difference of the entries is known. An unknown mode matches any with the same execute bit.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         match (self.mode(), other.mode()) {
             (Some(mode), Some(others)) if mode != others => {
@@ -278,7 +278,7 @@ pub(crate) mod node_code {
 
     /// The kind's usual mode. Without this and [`BITS`] the mode is unknown.
     pub(crate) const USUAL: u8 = 0x10;
-    /// A mode whose bits follow.
+    /// A mode; its bits follow.
     pub(crate) const BITS: u8 = 0x20;
 
     pub(crate) const FILE: u8 = 0;

@@ -22,7 +22,7 @@ impl FileMode {
     /// The usual bits of a directory, 0755.
     pub const DIRECTORY: Self = Self(0o755);
 
-    /// Creates a mode of these bits, without those of the file type.
+    /// Creates a mode from these bits, without the file type bits.
     #[expect(clippy::cast_possible_truncation, reason = "the mask leaves 12 bits")]
     pub const fn of(bits: u32) -> Self {
         Self(bits as u16 & BITS)
@@ -88,7 +88,7 @@ impl FileMode {
         Self(base.0 ^ ((base.0 ^ ours.0) | (base.0 ^ theirs.0)))
     }
 
-    /// Returns true if the modes have no known difference.
+    /// Returns true if no difference of the modes is known.
     pub(crate) const fn is_like(self, other: Self) -> bool {
         match self.is_unknown() || other.is_unknown() {
             true => self.is_executable() == other.is_executable(),

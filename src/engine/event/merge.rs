@@ -13,9 +13,9 @@ pub struct ChildMerged {
     pub child: SessionId,
     /// Name of the child.
     pub child_name: String,
-    /// Position in the child's history from which its changes count: its beginning, or its last merge.
+    /// Position in the child's history before its merged changes: its beginning, or its last merge.
     pub base: Seq,
-    /// Position in the child's history up to which its changes are merged.
+    /// Position in the child's history of the last merged changes.
     pub child_at: Seq,
     /// Entries written and removed here, in the order of its events; empty if the parent had made the same changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -49,7 +49,7 @@ pub struct MergeConflicted {
     pub base: Seq,
     /// Same as [`ChildMerged::child_at`].
     pub child_at: Seq,
-    /// Conflicts, including those with a chosen side.
+    /// Conflicts, including conflicts with a chosen side.
     pub conflicts: Vec<MergeConflict>,
 }
 
@@ -78,7 +78,7 @@ pub struct MergeConflict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MergeSide {
-    /// The parent, into which the child is merged.
+    /// The parent, the target of the merge.
     Ours,
     /// The child.
     Theirs,

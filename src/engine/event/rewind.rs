@@ -12,7 +12,7 @@ use crate::engine::id::Seq;
 /// [`to`](SessionRewound::to). The events that restored them are in the same commit; the history keeps everything.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionRewound {
-    /// Position whose state is restored.
+    /// Position of the restored state.
     pub to: Seq,
     /// Last position before the rewind; a rewind to it undoes this one.
     pub from: Seq,

@@ -98,7 +98,7 @@ pub struct CallNoted {
     /// Id that the agent assigned to the call.
     pub id: String,
     /// Facts by name, such as `exit_code`. `doubt` is the reason why an open call may not be running, `since` the time
-    /// since which it certainly ran.
+    /// from when it certainly ran.
     pub facts: Map<String, Value>,
 }
 
@@ -145,7 +145,7 @@ pub struct GitMoved {
     pub index: Digest,
 }
 
-/// Event of a call whose file changes are unknown, in the commit of its outcome.
+/// Event of a call with unknown file changes, in the commit of its outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangesUnknown {
     /// Id of the run.

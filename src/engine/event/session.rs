@@ -70,7 +70,7 @@ pub struct Origin {
     pub isolation: Isolation,
 }
 
-/// Limits of a child; `None` is no limit. A grandchild has the narrower of both.
+/// Limits of a child; `None` means unlimited. A grandchild has the narrower of both.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ChildLimits {
@@ -149,7 +149,7 @@ pub struct EventsLost {
     pub first: Seq,
     /// Position of the last lost event.
     pub last: Seq,
-    /// Segment in which the journal ended, or that was damaged.
+    /// Segment at the journal's end, or the damaged segment.
     pub segment: u32,
     /// Damaged bytes that held the events; absent if the journal's end was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -166,7 +166,7 @@ impl EventsLost {
 /// Damaged bytes of the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostBytes {
-    /// Byte of the segment at which they began.
+    /// Their offset in the segment, in bytes.
     pub offset: u64,
     /// Their count; 0 if they were missing.
     pub bytes: u64,

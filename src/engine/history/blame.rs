@@ -15,7 +15,7 @@ use crate::engine::{Digest, EntryPath, Seq, Session, SessionError, SessionId, Se
 /// Lines of a file, each with the change that wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blame {
-    /// Changes that made the file, oldest first, through moves; then children's changes whose lines were merged.
+    /// Changes that made the file, oldest first, through moves; then the children's changes behind merged lines.
     pub changes: Vec<SessionChange>,
     /// Lines in order.
     pub lines: Vec<BlameLine>,
@@ -38,9 +38,9 @@ pub struct BlameLine {
 /// Finds the change that wrote each line of a text file, as of a position.
 ///
 /// It compares successive versions of the file, following moves, with two versions in memory at a time. Rewinds and
-/// merges write no lines: restored lines and the parent's lines keep their changes, and merged lines have those of the
-/// child's history. If the child was removed, the merge is named. Fails with [`HistoryError`] if there is no text file
-/// or the session failed.
+/// merges write no lines: restored lines and the parent's lines keep their changes, and merged lines have the changes
+/// of the child's history. If the child was removed, the merge is named. Fails with [`HistoryError`] if the path is not
+/// a text file or the session failed.
 pub fn blame(session: &Session, path: &EntryPath, at: Seq) -> Result<Blame, HistoryError> {
     let file = BlamedFile::read(session, path, at)?;
     let mut search = BlameSearch {
@@ -109,8 +109,8 @@ impl BlameSearch {
         Ok(whose)
     }
 
-    /// Returns the lines of a change that a child wrote, by number; empty if the change is no merge, its child can't be
-    /// read, or the merge is too deep.
+    /// Returns the lines of a change that a child wrote, by number; empty if the change is not a merge, its child can't
+    /// be read, or the merge is too deep.
     fn brought(
         &mut self,
         session: &Session,

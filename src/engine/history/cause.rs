@@ -27,7 +27,7 @@ pub enum Cause {
     Drift,
     /// Rewind of the session.
     Rewind {
-        /// Position whose files were restored; `None` if the event can't be read.
+        /// Position of the restored files; `None` if the event can't be read.
         to: Option<Seq>,
     },
     /// Merge of a child.
@@ -36,7 +36,7 @@ pub enum Cause {
         child: Arc<str>,
         /// Child session; `None` if the event can't be read.
         child_id: Option<SessionId>,
-        /// Position in the child's history from which its changes count; `None` if the event can't be read.
+        /// Position in the child's history before its merged changes; `None` if the event can't be read.
         since: Option<Seq>,
         /// Child's event that made the change; `None` if unknown.
         from: Option<Seq>,
@@ -70,7 +70,7 @@ impl Cause {
 #[derive(Clone)]
 pub(super) struct Why {
     cause: Cause,
-    /// Child's events from which the changes of a merge come.
+    /// Child's events behind the changes of a merge.
     merged: Option<Arc<BTreeMap<EntryPath, Seq>>>,
 }
 

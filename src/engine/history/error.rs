@@ -15,7 +15,7 @@ pub enum HistoryError {
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The path does not exist at that position.
-    #[error("there is no {} at position {seq}", path.rooted())]
+    #[error("{} does not exist at position {seq}", path.rooted())]
     NotThere {
         /// Path of the entry.
         path: EntryPath,

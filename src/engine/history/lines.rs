@@ -1,4 +1,4 @@
-//! Comparison of two texts: the lines of one that are still in the other.
+//! Comparison of two texts: the lines that they share.
 
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@ use super::path::{PathChange, path_history};
 use crate::engine::{EntryPath, Seq, Session, SessionId, SessionResult};
 
 /// Returns the [history](path_history) of a path. Before each merge it has the child's changes of the merged entries,
-/// including those of the child's own children.
+/// including changes of the child's own children.
 pub fn history_through_merges(session: &Session, path: &EntryPath, until: Seq) -> SessionResult<Vec<SessionChange>> {
     let changes = path_history(session, path, until)?;
     let mut walk = MergeWalk { kin: SessionLineage::of(session), seen: BTreeSet::new(), found: Vec::new() };

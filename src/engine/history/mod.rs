@@ -1,5 +1,5 @@
 //! History of files, read from the events alone: the changes of a path, blame, and search. Events are streamed; only
-//! requested entries are kept in memory.
+//! requested entries stay in memory.
 
 mod blame;
 mod cause;

@@ -23,7 +23,7 @@ pub struct PathChange {
     /// Cause of the change.
     #[serde(flatten)]
     pub cause: Cause,
-    /// Agent that made the call; empty if there is none.
+    /// Agent that made the call; empty if unknown.
     pub agent: Arc<str>,
     /// Entry before the change; `None` if the path was empty.
     pub before: Option<Node>,
@@ -38,7 +38,7 @@ pub struct PathChange {
     /// New path of the file, if it was moved away.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moved_to: Option<EntryPath>,
-    /// Last position at which it was at its previous path.
+    /// Last position at its previous path.
     #[serde(skip)]
     left: Seq,
 }
@@ -118,7 +118,7 @@ pub(super) fn life(session: &Session, path: &EntryPath, until: Seq) -> SessionRe
     }
 }
 
-/// Returns the position of the version that a rewind or an undo restores. The changes are those of one path.
+/// Returns the position of the version that a rewind or an undo restores. All changes have the same path.
 fn returns_to(changes: &[PathChange], at: usize) -> Option<Seq> {
     let (earlier, change) = (&changes[..at], &changes[at]);
     match &change.cause {

@@ -54,7 +54,7 @@ pub enum HistoryHit {
         cause: Cause,
         /// Agent that made the call.
         agent: Arc<str>,
-        /// Last position at which it exists.
+        /// Last position where it exists.
         last: Seq,
         /// True if it still exists at the end of the searched range.
         still: bool,
@@ -86,7 +86,7 @@ pub struct HistorySearch<'a> {
 ///
 /// A hit is reported once its last position is known, so hits are not in order. Memory holds the matching lines of the
 /// current files, and the digests of the contents without a match. Fails with [`SessionError::NoPosition`]. Other
-/// errors are the session's, or those of `found`, which end the search. A missing referenced text is no error.
+/// errors come from the session or from `found`, and end the search. A missing referenced text is not an error.
 pub fn search_history<E: From<SessionError>>(
     session: &Session,
     what: &HistorySearch<'_>,

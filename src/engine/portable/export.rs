@@ -16,7 +16,7 @@ fn writing(source: io::Error) -> HistoryError {
 }
 
 /// Writes a session with the contents that its events [refer to](crate::Event::references). For an event that declares
-/// no references, it includes every content whose digest is in the event, as 32 bytes or 64 hexadecimal digits.
+/// no references, it includes each stored content with its digest in the event, as 32 bytes or 64 hexadecimal digits.
 pub fn export_session(
     sessions: &Sessions,
     id: SessionId,

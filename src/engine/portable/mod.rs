@@ -21,7 +21,7 @@ pub use import::{import_session, import_session_if};
 
 const MAGIC: &[u8; 8] = b"FOLDOUT\n";
 const VERSION: u32 = 2;
-/// First format, in which each commit had one event.
+/// First format, with one event per commit.
 const FIRST_VERSION: u32 = 1;
 const LEVEL: i32 = 3;
 const CONTENT_MAX: u32 = 1 << 30;
@@ -53,7 +53,7 @@ pub struct PortableSummary {
 /// Copies the events and contents of a session that the other store lacks.
 ///
 /// # Errors
-/// Those of [`export_session`] and [`import_session`]; [`HistoryError::Differs`] if it diverged in the other store.
+/// Errors of [`export_session`] and [`import_session`]; [`HistoryError::Differs`] if the target diverged.
 pub(crate) fn copy_session(id: SessionId, from: &Sessions, to: &Sessions) -> Result<PortableSummary, HistoryError> {
     let io = |action| move |source| HistoryError::Io { action, source };
     let mut file = tempfile::tempfile().map_err(io("create"))?;

@@ -15,8 +15,8 @@ use crate::engine::{Commit, Expected, ForkPoint, Seq, SessionId, lock};
 pub struct ForkOptions {
     /// Isolation of the child.
     pub isolation: Isolation,
-    /// Position up to which a fork has the parent's history; its head by default. A position inside a commit is rounded
-    /// down to the end of the previous commit.
+    /// Last position of the parent's history that a fork has; the parent's head by default. A position inside a commit
+    /// is rounded down to the end of the previous commit.
     pub at: Option<Seq>,
     /// Name of the child; `parent-1`, `parent-2`, ... by default. A shared child has the parent's name.
     pub name: Option<String>,
@@ -64,9 +64,9 @@ impl Sessions {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Fails with [`SessionError::NoPosition`] if the parent has no such event, [`SessionError::NameTaken`],
-    /// [`SessionError::TooDeep`] if the parent may have no children, and [`SessionError::NoAgent`] if a shared child
-    /// has limits and no agent.
+    /// Fails with [`SessionError::NoPosition`] if the position is beyond the parent's head,
+    /// [`SessionError::NameTaken`], [`SessionError::TooDeep`] if the parent may have no children, and
+    /// [`SessionError::NoAgent`] if a shared child has limits and no agent.
     pub fn child_of(&self, parent: &Session, new: ForkOptions) -> SessionResult<Session> {
         let id = new.id.unwrap_or_else(|| self.fresh_id());
         self.child_with_id(parent, new, id)
@@ -76,7 +76,7 @@ impl Sessions {
         SessionId::from_bytes(self.clock().fresh_id())
     }
 
-    /// Creates a child as [`child_of`](Self::child_of) with a chosen id, whose files may exist already.
+    /// Creates a child as [`child_of`](Self::child_of) with a chosen id. Its files may exist already.
     pub(crate) fn child_with_id(&self, parent: &Session, new: ForkOptions, id: SessionId) -> SessionResult<Session> {
         let head = parent.head()?;
         let at = new.at.unwrap_or(head);

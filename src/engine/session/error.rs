@@ -73,7 +73,7 @@ pub enum SessionError {
         /// Number of events.
         head: Seq,
     },
-    /// The session has no tag of that name.
+    /// The tag was not found.
     #[error("the session has no tag {name:?}{}", listed(.known))]
     NoTag {
         /// Requested name.
@@ -81,7 +81,7 @@ pub enum SessionError {
         /// Existing tags.
         known: Vec<String>,
     },
-    /// The session has no such position.
+    /// The position was not found.
     #[error("the session has no position {seq}; its last one is {head}")]
     NoPosition {
         /// Requested position.

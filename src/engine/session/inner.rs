@@ -26,7 +26,7 @@ pub(crate) struct Core {
     pub(crate) shared: Arc<SessionsInner>,
     pub(crate) live: Mutex<State>,
     pub(super) recent: Mutex<RecentStates>,
-    /// Position from which the next snapshot is due.
+    /// Position of the next snapshot.
     due: AtomicU64,
     /// Position of the last submitted event, estimated if the store does not know its place yet.
     heard: AtomicU64,
@@ -85,7 +85,7 @@ impl Core {
         if seq - base.seq() <= NEAR {
             return base;
         }
-        // An unreadable snapshot is no loss: the events suffice.
+        // An unreadable snapshot loses nothing: the events suffice.
         let snapshot = self.shared.store.snapshot(self.id, seq).ok().flatten();
         let stored = snapshot.filter(|snapshot| snapshot.seq > base.seq());
         stored.and_then(|snapshot| state_of(&snapshot, &self.shared.registry, self.id)).unwrap_or(base)
@@ -166,7 +166,7 @@ impl Core {
         State::empty(&self.shared.registry, self.id)
     }
 
-    /// Requests a snapshot if one is due after a commit of `events` events, whose place the store may not know yet.
+    /// Requests a snapshot if it is due after a commit of `events` events. The store may not know their position yet.
     pub(crate) fn snapshot_after(self: &Arc<Self>, pending: &Pending, events: u32) {
         let last = match pending.known() {
             Some(committed) => committed.last,

@@ -58,7 +58,7 @@ impl Session {
         Self { core, agent: Arc::from(""), limits: Arc::new(limits) }
     }
 
-    /// Returns the same session for another agent, whose name its commits carry.
+    /// Returns the same session for another agent. Its commits carry the agent's name.
     #[must_use]
     pub fn as_agent(&self, agent: impl Into<Arc<str>>) -> Self {
         Self { agent: agent.into(), ..self.clone() }
@@ -165,7 +165,7 @@ impl Session {
         Ok(state)
     }
 
-    /// Returns the event at `seq`. Fails with [`SessionError::NoPosition`] if there is no such event.
+    /// Returns the event at `seq`. Fails with [`SessionError::NoPosition`] if it does not exist.
     pub fn event(&self, seq: Seq) -> SessionResult<Recorded> {
         let mut found = None;
         self.visit(seq, &mut |event| {
@@ -179,7 +179,7 @@ impl Session {
     }
 
     /// Returns the first and last positions of the commit of the event at `seq`. In a store without commits, each event
-    /// is its own commit. Fails with [`SessionError::NoPosition`] if there is no such event.
+    /// is its own commit. Fails with [`SessionError::NoPosition`] if it does not exist.
     pub fn commit_of(&self, seq: Seq) -> SessionResult<(Seq, Seq)> {
         let batch = self.core.shared.store.read(self.core.id, seq, seq, 1)?;
         match batch.commit_of(seq) {
@@ -188,8 +188,8 @@ impl Session {
         }
     }
 
-    /// Returns the last position up to `seq` at which a commit ends, so that a fork may begin there. In the session's
-    /// first commit it is `seq` itself.
+    /// Returns the last end of a commit up to `seq`, where a fork may begin. In the session's first commit it is `seq`
+    /// itself.
     pub fn commit_end_before(&self, seq: Seq) -> SessionResult<Seq> {
         let (first, last) = self.commit_of(seq)?;
         Ok(if seq == last || first == 1 { seq } else { first - 1 })
@@ -279,7 +279,7 @@ impl Session {
         Ok(spawned.map_err(StoreError::io("start a thread for", std::path::Path::new("a watcher")))?)
     }
 
-    /// Takes a snapshot of the current state. Failing to store it is no error: a snapshot is a cache.
+    /// Takes a snapshot of the current state. A failure to store it is ignored: a snapshot is a cache.
     pub fn snapshot(&self) -> SessionResult<()> {
         self.core.keep_snapshot(&self.state()?);
         self.core.drop_old_snapshots();
@@ -336,7 +336,7 @@ impl Session {
         self.core.shared.store.hosts()
     }
 
-    /// Returns true if a call without an outcome may be running: in this process, or in the one that owns the store.
+    /// Returns true if a call without an outcome may be running: in this process, or in the store's owner.
     pub fn may_be_running(&self) -> bool {
         let is_elsewhere = || matches!(self.check_own(), Err(SessionError::Store(StoreError::Locked { .. })));
         !lock(&self.core.in_flight).is_empty() || is_elsewhere()

@@ -99,7 +99,7 @@ impl Sessions {
         let snapshotter = lock(&self.shared.snapshots).take();
         if let Some(Snapshotter { due, thread }) = snapshotter {
             drop(due);
-            // Its panic, if any, was printed; a missing snapshot is no loss.
+            // Its panic, if any, was printed; a missing snapshot loses nothing.
             drop(thread.join());
         }
     }
@@ -175,7 +175,7 @@ impl Sessions {
         lock(&self.shared.naming)
     }
 
-    /// Opens the session with that id. Fails with [`StoreError::NoSession`] if there is no such session.
+    /// Opens the session with that id. Fails with [`StoreError::NoSession`] if it was not found.
     pub fn session(&self, id: SessionId) -> SessionResult<Session> {
         let mut open = lock(&self.shared.open);
         if let Some(core) = open.get(&id).and_then(Weak::upgrade) {

@@ -28,9 +28,9 @@ impl Default for SnapshotPolicy {
     }
 }
 
-/// Bytes per event that snapshots may add to a session: less than a third of those of calls with small results.
+/// Bytes per event that snapshots may add to a session: less than a third of the event bytes of small calls.
 const BYTES_PER_EVENT: u64 = 88;
-/// Snapshots over which the bytes of one are paid off: about as many as share a base, so that the distances stay even.
+/// Snapshots that share the cost of one: about as many as share a base, so that the distances stay even.
 const PAID_OVER: u64 = 8;
 
 /// Pace of a session's snapshots, within their share of the store.
@@ -41,7 +41,7 @@ pub(super) struct SnapshotPace {
 }
 
 impl SnapshotPace {
-    /// Returns the events until the next snapshot, after one that took `added` bytes.
+    /// Returns the events until the next snapshot, after a snapshot of `added` bytes.
     pub(super) fn pause(&mut self, every: u64, added: u64) -> u64 {
         self.owed = self.owed.saturating_add(added);
         let pause = every.max(self.owed / (PAID_OVER * BYTES_PER_EVENT));

@@ -35,7 +35,7 @@ pub(super) struct ContentFrame {
     held: DecodedFrame,
 }
 
-/// Cuts and compresses a content into frames, except those with a `known` digest.
+/// Cuts and compresses a content into frames, without pieces with a `known` digest.
 pub(super) fn frames_of(content: &Content, known: &dyn Fn(&Digest) -> Result<bool>) -> Result<Vec<ContentFrame>> {
     if known(&content.digest)? {
         return Ok(Vec::new());

@@ -19,9 +19,9 @@ pub enum StoreError {
     Conflict {
         /// The session.
         session: SessionId,
-        /// Position at which the commit expects it to end; 0 for no session.
+        /// End that the commit expects; 0 for no session.
         expected: Seq,
-        /// Position at which it ends.
+        /// Actual end.
         actual: Seq,
     },
     /// The session does not exist.

@@ -47,13 +47,13 @@ pub trait SessionHosts: Send + Sync {
     /// Releases a session. If the store can't be notified, other hosts wait until this host's lease expires.
     fn release(&self, session: SessionId);
 
-    /// Returns the other host that works in a session. `None` if there is no other host.
+    /// Returns the other host that works in a session. `None` if no other host works in it.
     fn other(&self, session: SessionId) -> Result<Option<StoreHost>>;
 
     /// Finds a live host by name. `None` if it is unknown or its lease has expired.
     fn find(&self, name: &str) -> Result<Option<StoreHost>>;
 
-    /// Returns the time after which a silent host is declared dead.
+    /// Returns the maximum silence of a host before it is declared dead.
     fn lease(&self) -> Duration;
 
     /// Returns how long this host has been waiting for the store. `None` if it is not waiting.

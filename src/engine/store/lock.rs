@@ -32,7 +32,7 @@ impl StoreLock {
         Ok(Self { file })
     }
 
-    /// Takes the lock, without writing to it if the directory is read-only. `None` if there is no lock file.
+    /// Takes the lock, without writing to it if the directory is read-only. `None` if the lock file is missing.
     pub(super) fn take_to_look(directory: &Path) -> Result<Option<Self>> {
         match Self::take(directory) {
             Err(error) if error.is_write_protected() => {}

@@ -30,7 +30,7 @@ struct StoredSession {
     named: BTreeMap<(SessionId, CommitId), Committed>,
     contents: BTreeMap<Digest, Bytes>,
     snapshots: BTreeMap<(SessionId, Seq), Snapshot>,
-    /// Fork points, including those of removed sessions.
+    /// Fork points, also of removed sessions.
     bases: BTreeMap<SessionId, ForkPoint>,
     /// Removed sessions that have children.
     buried: BTreeMap<SessionId, Vec<Recorded>>,

@@ -20,7 +20,7 @@ const UNARY: &str = "application/json";
 /// The most bytes of a message. Base64 makes 4 MiB of input longer.
 const MESSAGE_MAX: usize = 8 << 20;
 /// Time limit for a client to send a message.
-const PATIENCE: Duration = Duration::from_secs(30);
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The header of an envelope: flags, and the length of the message.
 const ENVELOPE: usize = 5;
 const END: u8 = 2;
@@ -186,7 +186,7 @@ pub(super) async fn unary<T: DeserializeOwned>(headers: &HeaderMap, body: Body) 
 
 /// Collects a body that has to be small.
 pub(super) async fn collected(body: Body) -> Result<Bytes, Wrong> {
-    let arrived = tokio::time::timeout(PATIENCE, Limited::new(body, MESSAGE_MAX).collect()).await;
+    let arrived = tokio::time::timeout(MESSAGE_TIMEOUT, Limited::new(body, MESSAGE_MAX).collect()).await;
     let arrived = arrived.map_err(|_| Wrong::new(StatusCode::REQUEST_TIMEOUT, "the message did not arrive in time"))?;
     let unread = |error| Wrong::invalid(format!("failed to read the message: {error}"));
     Ok(arrived.map_err(unread)?.to_bytes())
@@ -204,7 +204,7 @@ pub(super) fn answered(message: impl Serialize) -> Result<Response, Wrong> {
 /// Reads the single message of a call with a streamed answer.
 pub(super) async fn streamed<T: DeserializeOwned>(headers: &HeaderMap, body: Body) -> Result<T, Wrong> {
     let mut messages = Messages::of(headers, body)?;
-    let first = messages.next(PATIENCE).await?;
+    let first = messages.next(MESSAGE_TIMEOUT).await?;
     parsed(&first.ok_or_else(|| Wrong::invalid("the message is missing"))?)
 }
 
@@ -273,7 +273,7 @@ mod tests {
             let body = Body::from_stream(futures_util::stream::iter(pieces));
             let mut messages = Messages::of(&headers(), body).unwrap();
             let mut read = Vec::new();
-            while let Some(message) = messages.next(PATIENCE).await.unwrap() {
+            while let Some(message) = messages.next(MESSAGE_TIMEOUT).await.unwrap() {
                 read.push(message);
             }
             assert_eq!(read, [&b"{\"a\":1}"[..], b"{}", b"\"x\""], "{size}");

@@ -46,7 +46,7 @@ fn contents(session: &Session, path: EntryPath, asked: &str) -> Result<bytes::By
         match files.get(&path).map(|entry| &entry.node) {
             Some(Node::File { content, incomplete: false, .. }) => return Ok(session.content(content)?),
             Some(Node::File { .. }) => {
-                return Err(Wrong::invalid(format!("the contents of {asked:.200} were not kept: it is too large")));
+                return Err(Wrong::invalid(format!("the contents of {asked:.200} were not stored: it is too large")));
             }
             Some(Node::Symlink { target }) => {
                 let target = String::from_utf8_lossy(target).into_owned();

@@ -20,7 +20,7 @@ pub(super) struct SandboxRecord {
     #[serde(default)]
     pub(super) metadata: BTreeMap<String, String>,
     pub(super) started: Timestamp,
-    /// The time at which it ends or is paused.
+    /// The time when it ends or is paused.
     pub(super) ends: Timestamp,
     pub(super) state: SandboxState,
     /// True to pause it instead of ending it.

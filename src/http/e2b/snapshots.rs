@@ -1,4 +1,4 @@
-//! Snapshots: unused forks of sandboxes, from which other sandboxes are created.
+//! Snapshots: unused forks of sandboxes, the templates of other sandboxes.
 
 use serde::{Deserialize, Serialize};
 

@@ -20,7 +20,7 @@ const CALLS_MAX: usize = 64;
 /// The most messages that wait for the program.
 pub(super) const WAITING_MAX: usize = 4;
 /// Time that a program may take to accept the cancellation of a call.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PROGRAM_STALL_LIMIT: Duration = Duration::from_secs(10);
 
 /// The connection to a program.
 pub(super) struct ProgramLink {
@@ -153,7 +153,7 @@ impl Drop for CalledBack {
         };
         let link = Arc::clone(&self.link);
         runtime.spawn(async move {
-            if tokio::time::timeout(PATIENCE, link.out.send(line)).await.is_err() {
+            if tokio::time::timeout(PROGRAM_STALL_LIMIT, link.out.send(line)).await.is_err() {
                 tracing::warn!(
                     process = link.program.number(),
                     "a program with tools stopped reading and is disconnected"

@@ -40,7 +40,7 @@ pub trait RemoteTool: Send + Sync + 'static {
     /// Performs a call. The future is dropped when the call is cancelled or times out.
     ///
     /// # Errors
-    /// [`ToolError`] with a message that the caller can act on. It discards all changes except those of commands.
+    /// [`ToolError`] with a message that the caller can act on. It discards all changes not made by commands.
     fn call(
         &self,
         context: &mut RemoteContext,

@@ -15,7 +15,7 @@ use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
 use crate::tools::{Effect, ToolContext};
 
-/// The path at which a connection is upgraded to this protocol, and the protocol's name.
+/// The path that upgrades a connection to this protocol, and the protocol's name.
 pub(super) const REGISTER: (&str, &str) = ("/v1/tools/register", "foldspace-tools");
 /// The most bytes of a message.
 pub(super) const MESSAGE_MAX: usize = 32 << 20;

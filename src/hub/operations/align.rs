@@ -16,7 +16,7 @@ use crate::view::{CallFilter, CallRow, CallRows, Position, subject};
 /// Number of calls of each session that are compared.
 const CALLS: usize = 10_000;
 /// Time limit for an exact comparison; after that it is coarser.
-const PATIENCE: Duration = Duration::from_secs(2);
+const DIFF_TIME_LIMIT: Duration = Duration::from_secs(2);
 const SUBJECT_MAX: usize = 200;
 
 /// Aligns the calls of two sessions: matches calls with the same tool and parameters along their longest common
@@ -85,7 +85,7 @@ impl Operation for Align {
             let (left, right) = (rows(&session, self.to)?, rows(&other, self.other_to)?);
             let more = left.len() > CALLS || right.len() > CALLS;
             let (old, new) = (keys(&left), keys(&right));
-            let diff = TextDiff::configure().timeout(PATIENCE).diff_slices(&old, &new);
+            let diff = TextDiff::configure().timeout(DIFF_TIME_LIMIT).diff_slices(&old, &new);
             let mut found = Vec::new();
             for op in diff.ops() {
                 let is_same = matches!(op, DiffOp::Equal { .. });

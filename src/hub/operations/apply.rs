@@ -21,11 +21,11 @@ pub struct Apply {
     /// Another directory: existing, not empty, and below a directory that the server allows.
     #[schemars(with = "Option<String>")]
     pub to: Option<HostPath>,
-    /// Paths and globs at or below which the session's side wins conflicts; `/` for all. A path or glob that matches no
-    /// entry of either side is an error.
+    /// Paths and globs where the session's side wins conflicts, also below them; `/` for all. A path or glob that
+    /// matches no entry of either side is an error.
     #[serde(default)]
     pub take: Vec<String>,
-    /// Paths and globs at or below which the directory's side wins conflicts.
+    /// Paths and globs where the directory's side wins conflicts, also below them.
     #[serde(default)]
     pub keep: Vec<String>,
     /// Globs of additional generated files. If both sides changed one, the directory's version stays, as in `merge`.
@@ -36,8 +36,8 @@ pub struct Apply {
     pub dry_run: bool,
     /// The agent who applies the changes.
     pub agent: Option<String>,
-    /// Host directories below which `to` is allowed, instead of those that the server allows. Only for clients on the
-    /// unix socket, from the server's sandbox.
+    /// Host directories that may contain `to`, instead of the server's. Only for clients on the unix socket, from the
+    /// server's sandbox.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub allow_roots: Vec<HostPath>,

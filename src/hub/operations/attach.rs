@@ -92,7 +92,7 @@ pub struct DetachDirectory {
     /// The directory, or a path in it.
     #[schemars(with = "String")]
     pub directory: HostPath,
-    /// True to also remove its session and those of its other worktrees.
+    /// True to also remove its session and the sessions of its other worktrees.
     #[serde(default)]
     pub purge: bool,
 }

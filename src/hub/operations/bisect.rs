@@ -206,7 +206,7 @@ pub struct BisectDocument {
     pub predicate: Option<String>,
 }
 
-/// The positions between which the search ran.
+/// The searched range of positions.
 #[derive(Debug, Clone, Copy, Default, Serialize, JsonSchema)]
 pub struct BisectEnds {
     /// The good one.

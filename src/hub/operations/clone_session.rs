@@ -53,8 +53,8 @@ pub struct CloneSession {
     /// Programs that its commands may not run.
     #[serde(default)]
     pub deny: BTreeSet<String>,
-    /// For `full`: host directories below which mounts may be copied again, instead of those that the server allows.
-    /// Only for clients on the unix socket, from the server's sandbox.
+    /// For `full`: host directories that mounts may be copied from again, instead of the server's. Only for clients on
+    /// the unix socket, from the server's sandbox.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub allow_roots: Vec<HostPath>,
@@ -80,7 +80,7 @@ impl Operation for CloneSession {
         if let Some(unknown) = self.tools.iter().flatten().find(|tool| known.find(tool, None).is_none()) {
             let names: Vec<_> = known.describe_for(None).into_iter().map(|tool| tool.name).collect();
             let names = names.join(", ");
-            return Err(OperationError::invalid(format!("there is no tool {unknown:?}; there are {names}")));
+            return Err(OperationError::invalid(format!("tool {unknown:?} not found; available: {names}")));
         }
         let parent = context.session().await?;
         let (looked, at, isolation) = (parent.clone(), self.at.take(), self.isolation);

@@ -15,8 +15,8 @@ use crate::tools::hydrate;
 pub struct CopyMounts {
     /// The directories.
     pub mounts: Vec<NewMount>,
-    /// Host directories below which mounts are allowed, instead of those that the server allows. Only for clients on
-    /// the unix socket, from the server's sandbox.
+    /// Host directories that mounts may come from, instead of the server's. Only for clients on the unix socket, from
+    /// the server's sandbox.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub allow_roots: Vec<HostPath>,

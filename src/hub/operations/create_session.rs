@@ -33,8 +33,8 @@ pub struct CreateSession {
     /// Host directories to copy into the workspace.
     #[serde(default)]
     pub mounts: Vec<NewMount>,
-    /// Host directories below which mounts and the directory are allowed, instead of those that the server allows. Only
-    /// for clients on the unix socket, from the server's sandbox.
+    /// Host directories that may contain mounts and the directory, instead of the server's. Only for clients on the
+    /// unix socket, from the server's sandbox.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub allow_roots: Vec<HostPath>,

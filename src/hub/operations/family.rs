@@ -46,7 +46,7 @@ pub struct FamilyMember {
     pub session: SessionId,
     /// Its name.
     pub name: String,
-    /// Its parent, which may have been removed; null if it has none.
+    /// Its parent, which may have been removed; null for a root.
     #[schemars(with = "Option<String>")]
     pub parent: Option<SessionId>,
     /// The parent's position where it began.
@@ -75,7 +75,7 @@ pub struct FamilyMerge {
     pub child_at: Seq,
     /// `merged`, or `conflicted`, if nothing was written.
     pub outcome: &'static str,
-    /// The number of conflicts, including those with a chosen side.
+    /// The number of conflicts, including conflicts with a chosen side.
     pub conflicts: usize,
 }
 

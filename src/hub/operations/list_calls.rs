@@ -19,8 +19,8 @@ const BYTES: usize = 4 << 20;
 const EVENTS: u64 = 200_000;
 const SUBJECT_MAX: usize = 200;
 
-/// Lists the calls of a session in the order in which they began, page by page, optionally filtered. A page may be
-/// short or empty before the end; `next` is where to continue.
+/// Lists the calls of a session in the order of their starts, page by page, optionally filtered. A page may be short or
+/// empty before the end; `next` is where to continue.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub struct ListCalls {
     /// The start position; 1 by default.

@@ -41,7 +41,7 @@ impl Operation for ListSessions {
             let entries = sessions.list()?;
             let from = match self.after {
                 None => 0,
-                // A removed session has no place in the list.
+                // A removed session is not in the list.
                 Some(after) => match entries.iter().position(|entry| entry.id == after) {
                     Some(at) => at + 1,
                     None => return Err(StoreError::NoSession(after).into()),
@@ -62,7 +62,7 @@ pub struct SessionDocument {
     pub session: SessionId,
     /// Its name.
     pub name: String,
-    /// Its parent; null if it has none.
+    /// Its parent; null for a root.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub parent: Option<SessionId>,

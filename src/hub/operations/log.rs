@@ -147,7 +147,7 @@ fn last_calls(session: &Session, head: Seq, count: usize) -> Result<VecDeque<Cal
     }
 }
 
-/// Visits calls in the order in which they began, until `take` returns false.
+/// Visits calls in the order of their starts, until `take` returns false.
 fn visit_calls(session: &Session, from: Seq, take: &mut dyn FnMut(Call) -> bool) -> Result<(), SessionError> {
     let (mut calls, mut goes_on) = (CallViews::from(session, from)?, true);
     session.visit(from, &mut |event| {

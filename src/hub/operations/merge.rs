@@ -18,11 +18,11 @@ use crate::tools::{MergeOutcome, MergeReport};
 pub struct Merge {
     /// The child, by name or id prefix.
     pub child: String,
-    /// Paths and globs (`src`, `*.lock`, `docs/**`) at or below which the child's side wins conflicts; `/` for all. A
-    /// path or glob that matches no entry of either side is an error.
+    /// Paths and globs (`src`, `*.lock`, `docs/**`) where the child's side wins conflicts, also below them; `/` for
+    /// all. A path or glob that matches no entry of either side is an error.
     #[serde(default)]
     pub theirs: Vec<String>,
-    /// Paths and globs at or below which the parent's side wins conflicts.
+    /// Paths and globs where the parent's side wins conflicts, also below them.
     #[serde(default)]
     pub ours: Vec<String>,
     /// Globs of additional generated files. If both sides changed one, the parent's version stays without a conflict,

@@ -143,7 +143,7 @@ pub struct OperationRoute {
     pub path: &'static str,
     /// The group in the API description.
     pub tag: &'static str,
-    /// The status on success. 201 comes with the address of the created session; 202 and 204 have no document.
+    /// The status on success. 201 comes with the address of the created session; 202 and 204 come without a document.
     pub status: u16,
 }
 
@@ -244,7 +244,7 @@ pub trait Caller: Send + Sync {
     /// Returns the rules for commands.
     fn rules(&self) -> &ShellRules;
 
-    /// Checks that the caller may choose the host directories below which mounts are allowed.
+    /// Checks that the caller may choose the host directories for mounts.
     fn may_name_roots(&self) -> Result<(), OperationError> {
         Err(OperationError::refused("this client may not choose the allowed directories"))
     }

@@ -37,9 +37,7 @@ async fn process(context: &OperationContext<'_>, number: Seq) -> Result<Arc<Proc
 }
 
 pub(crate) fn no_process(session: &str, number: Seq) -> OperationError {
-    OperationError::not_found(format!(
-        "session {session} has no process {number}; its log has those that ended long ago or before the server started"
-    ))
+    OperationError::not_found(format!("session {session} has no process {number}; its log lists older processes"))
 }
 
 /// Lists a session's running background processes and the last finished ones.

@@ -14,7 +14,7 @@ use crate::view::{HistoryRun, Position, StopCondition};
 
 /// Limit for the events that one request checks.
 const EVENTS: u64 = 20_000;
-/// Limit for the events whose states one request checks.
+/// Limit for the states that one request checks, one per event.
 const STATES: u64 = 2_000;
 /// Limits for the conditions of one request: count and total bytes.
 const CONDITIONS: (usize, usize) = (50, 8 << 10);

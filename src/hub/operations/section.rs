@@ -15,7 +15,7 @@ pub struct Section {}
 pub struct SectionDocument {
     /// The text for the model: the workspace's kind, tools, limits and mounts.
     pub text: String,
-    /// The workspace's directory as its commands see it; null if it has none.
+    /// The workspace's directory as its commands see it; null without a directory.
     #[serde(default)]
     pub root: Option<String>,
 }

@@ -142,7 +142,7 @@ pub fn state(name: &str, state: &State) -> Result<StateDocument, SliceError> {
     state_with(name, state, None)
 }
 
-/// Returns a state with all of its slices, or only with the named slice, whose JSON form is given.
+/// Returns a state with all of its slices, or only with the slice of this name and JSON form.
 fn state_with(name: &str, state: &State, only: Option<(&str, &Value)>) -> Result<StateDocument, SliceError> {
     let mut slices = Vec::new();
     for (known, (_, digest)) in state.registry().slices().into_iter().zip(state.digests()?) {

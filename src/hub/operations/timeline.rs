@@ -39,7 +39,7 @@ pub struct TimelineDocument {
     pub head: Seq,
     /// The number of calls.
     pub calls: usize,
-    /// The start of the first call, in UTC; null if there are no calls.
+    /// The start of the first call, in UTC; null without calls.
     #[schemars(with = "Option<String>")]
     pub started_at: Option<Timestamp>,
     /// The end of the last call, or its start if it has not ended.

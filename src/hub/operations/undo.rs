@@ -15,11 +15,10 @@ use crate::reducers::{Change, GitWorktree};
 use crate::tools::{UndoLeft, UndoOptions, UndoPassed, UndoReport, UndoSubject};
 use crate::view::{Call, Position, call_at, subject};
 
-/// Undoes file changes: those of a call, of an agent's run, of all calls after a position, external changes, or those
-/// of an undo. Without a choice it undoes the latest call that is not undone yet, so that repeated undos go back call
-/// by call. Calls that can't be undone are skipped and listed. Later changes by others stay, even in the same file;
-/// changes that can't be undone are listed with reasons. An undo is itself a call in the history, and `redo` reverts
-/// it.
+/// Undoes file changes: of a call, an agent's run, all calls after a position or an undo, or external changes. Without
+/// a choice it undoes the latest call that is not undone yet, so that repeated undos go back call by call. Calls that
+/// can't be undone are skipped and listed. Later changes by others stay, even in the same file; changes that can't be
+/// undone are listed with reasons. An undo is itself a call in the history, and `redo` reverts it.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "UndoRequest")]
 #[serde(deny_unknown_fields)]
@@ -28,7 +27,7 @@ pub struct Undo {
     pub call: Option<Seq>,
     /// The run, by its agent's id for it, a prefix of that, or `last`.
     pub run: Option<String>,
-    /// The position after which all calls are undone; with `paths`, the position whose entries are restored.
+    /// Undoes all calls after this position; with `paths`, restores their entries as of this position.
     pub to: Option<Position>,
     /// External changes: `true` for the latest, or a position among them.
     pub external: Option<ExternalChange>,
@@ -158,7 +157,7 @@ pub struct UndoDocument {
     pub dry_run: bool,
     /// The undone calls, in order.
     pub calls: Vec<Seq>,
-    /// The latest of these calls; for an undo, the call that it undid. Null if there is none.
+    /// The latest of these calls; for an undo, the call that it undid. Null if no call was undone.
     pub latest: Option<UndoneCall>,
     /// True if an undo of `latest` is undone, so that `latest` is redone.
     pub redoes: bool,

@@ -21,7 +21,7 @@ static GENERATED_GLOB: LazyLock<Option<PathGlob>> = LazyLock::new(|| PathGlob::n
 ///
 /// Generated files don't conflict: if both sides changed one, the parent's stays. A rule for such a file takes
 /// precedence. Generated files are `__pycache__`, `*.pyc` and other tool caches, files that the parent's `.gitignore`
-/// and `.git/info/exclude` ignore, and those of [`with_generated`](MergeChoices::with_generated).
+/// and `.git/info/exclude` ignore, and files added by [`with_generated`](MergeChoices::with_generated).
 ///
 /// ```
 /// use foldspace::{EntryPath, event::MergeSide, reducers::MergeChoices};

@@ -8,7 +8,7 @@ use crate::engine::path::EntryPath;
 use crate::reducers::virtual_file_system::range_below;
 use crate::reducers::{Change, Entry, VirtualFileSystem, directories_above};
 
-/// Three trees, and the paths at which two of them differ from the first.
+/// Three trees, and the paths where two of them differ from the first.
 pub(super) struct Sides<'a> {
     pub(super) base: &'a VirtualFileSystem,
     pub(super) ours: &'a VirtualFileSystem,
@@ -102,7 +102,7 @@ impl<'a> Sides<'a> {
         })
     }
 
-    /// Returns the paths at and below a path at which the two sides may differ.
+    /// Returns the paths, at and below a path, where the two sides may differ.
     pub(super) fn at_and_below(&self, path: &EntryPath) -> BTreeSet<EntryPath> {
         let below = below(&self.of_ours, path).chain(below(&self.of_theirs, path));
         below.chain([path]).cloned().collect()

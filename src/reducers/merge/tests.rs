@@ -179,7 +179,7 @@ fn merge_of_unkept_file_keeps_parent() {
     assert_eq!(planned(&base, &base, &theirs, &choosing(MergeSide::Theirs)).open().count(), 1);
     let kept = planned(&base, &base, &theirs, &choosing(MergeSide::Ours));
     assert_eq!((kept.open().count(), kept.steps.len()), (0, 0));
-    // If the child's side is unchanged, there is no conflict.
+    // An unchanged child's side never conflicts.
     let ours = base.clone().put("big", incomplete([7; 32], 1 << 30)).put("old", incomplete([4; 32], 8));
     assert_eq!(conflicts(&base, &ours, &base), []);
     assert_eq!(conflicts(&base, &ours, &theirs), [], "the same contents, although they are not stored");

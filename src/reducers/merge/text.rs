@@ -108,7 +108,7 @@ mod tests {
         let conflict = |text: &str| MergedLines::Conflict(Some(text.as_bytes().to_vec()));
         assert_eq!(decided(MergeSide::Ours), conflict("one\n2\nours\n4\nfive\n"));
         assert_eq!(decided(MergeSide::Theirs), conflict("one\n2\ntheirs\n4\nfive\n"));
-        // Line ends are those of the chosen side.
+        // Line ends come from the chosen side.
         let ends = |side| merge(b"1\r\n2", b"1\r\n2\n", b"1\n2\r\n", Some(side));
         assert_eq!(ends(MergeSide::Ours), conflict("1\r\n2\n"));
         assert_eq!(ends(MergeSide::Theirs), conflict("1\n2\r\n"));

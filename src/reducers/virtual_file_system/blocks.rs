@@ -11,7 +11,7 @@ use crate::engine::{Digest, EntryPath, Timestamp};
 /// An entry with its path.
 pub(super) type LeafRow = (EntryPath, Entry);
 
-/// A block ends after a path whose hash is a multiple of this, so that changes elsewhere don't move its end.
+/// A block ends after a path with a hash that is a multiple of this, so that changes elsewhere don't move its end.
 const CUT_EVERY: u32 = 64;
 pub(super) const WRONG: &str = "a record is malformed";
 /// Bytes of a typical record, to estimate their number.
@@ -65,7 +65,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Validates a block whose paths come after `before`; `None` if it is empty, or has another end or order.
+    /// Validates a block of paths after `before`; `None` if it is empty, or has another end or order.
     pub(super) fn new(bytes: &Bytes, before: &[u8]) -> Result<Option<Self>, &'static str> {
         let mut starts = Vec::with_capacity(bytes.len() / RECORD + 1);
         let (mut last, mut cut) = (before, false);

@@ -11,7 +11,7 @@ use crate::engine::{EntryPath, EventRef, Timestamp};
 
 /// Minimum events that make a hash table worth building.
 const MANY: usize = 512;
-/// Directory removals after which the hash table is abandoned, as each of them searches all of it.
+/// Maximum directory removals before the hash table is abandoned, because each searches all of it.
 const SEARCHES_MAX: usize = 32;
 
 /// Puts a node at a path. Returns true if entries below a directory had to be searched.
@@ -40,7 +40,7 @@ pub(super) fn write(tree: &mut impl EntryMap, raw: &[u8], node: Node, time: Time
     Ok(false)
 }
 
-/// Makes every ancestor a directory, even one that was a file.
+/// Makes every ancestor a directory, even if it was a file.
 fn add_parents(tree: &mut impl EntryMap, path: &EntryPath, mode: FileMode, time: Timestamp) {
     let mut bytes = path.as_bytes();
     while let Some(parent) = parent_bytes(bytes).filter(|parent| !parent.is_empty()) {

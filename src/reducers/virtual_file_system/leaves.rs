@@ -14,9 +14,9 @@ use crate::engine::path::EntryPath;
 
 /// All entries of a workspace.
 ///
-/// Invariant: a leaf ends with an entry where [`blocks::is_cut`] is true, and has no other such entry; the entries
-/// after the last one are the tail. So equal entries always form equal leaves, whatever their history, and a
-/// change of one entry changes one leaf, rarely two.
+/// Invariant: [`blocks::is_cut`] is true for the last entry of a leaf and no other; the entries after the last leaf are
+/// the tail. So equal entries always form equal leaves, whatever their history, and a change of one entry changes one
+/// leaf, rarely two.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Leaves {
     /// By their last entry's path.
@@ -110,7 +110,7 @@ impl Leaves {
         rows.take_while(within).map(|(path, entry)| (path, entry))
     }
 
-    /// Returns the rows of the leaves that differ from those of `later`, on both sides.
+    /// Returns the rows of the leaves that differ from `later`, on both sides.
     pub(super) fn differing<'a>(&'a self, later: &'a Self) -> (Vec<&'a LeafRow>, Vec<&'a LeafRow>) {
         let (mut before, mut after) = (Vec::new(), Vec::new());
         for item in self.full.diff(&later.full) {

@@ -119,7 +119,7 @@ impl Change {
 }
 
 impl VirtualFileSystem {
-    /// Returns the files of a state; empty if the state has no such slice. The copy shares their structure.
+    /// Returns the files of a state; empty if the state lacks this slice. The copy shares their structure.
     pub fn of(state: &State) -> Self {
         state.slice::<Self>().cloned().unwrap_or_default()
     }
@@ -182,7 +182,7 @@ impl VirtualFileSystem {
         self.entries.len()
     }
 
-    /// Returns true if there are no entries.
+    /// Returns true if it has no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.len() == 0
     }

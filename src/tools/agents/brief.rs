@@ -6,7 +6,7 @@ use crate::engine::id::Digest;
 
 /// The number of recorded characters of a line.
 const LINE_MAX: usize = 200;
-/// The number of bytes up to which a single line is recorded whole.
+/// The maximum number of bytes of a single line that is recorded whole.
 const WHOLE_MAX: usize = 256;
 
 /// Returns the beginning of the first line that is not empty.

@@ -33,7 +33,7 @@ use crate::tools::transcript::tool_access::ToolAccess;
 use crate::tools::workspace::borrowed::keep_unlisted;
 use crate::tools::workspace::managed::Extent;
 
-/// The time after which a call without a reported end is closed.
+/// The maximum duration of a call without a reported end; then it is closed.
 const OPEN_MAX_MILLIS: i64 = 3_600_000;
 /// The agent with exit codes in its transcript, but not in its hooks.
 pub(super) const CODELESS: &str = "codex";
@@ -41,7 +41,7 @@ pub(super) const CODELESS: &str = "codex";
 const SEQUENTIAL: &str = "claude";
 /// The name of the run fact that holds the agent's process.
 const PROCESS: &str = "process";
-/// The time after which a report counts as late: its hook has stopped waiting.
+/// The age of a late report: its hook has stopped waiting.
 const LATE_MICROS: u64 = 2_000_000;
 /// The number of characters of a subagent's id in its agent's name.
 const SUBAGENT_CHARS: usize = 8;

@@ -57,7 +57,7 @@ pub(crate) enum HookKind {
 /// A call reported by a hook.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ReportedCall {
-    /// The agent's id of the call. Some agents have no ids.
+    /// The agent's id of the call. Some agents don't assign ids.
     pub(crate) id: Option<String>,
     pub(crate) tool: String,
     pub(crate) params: Value,

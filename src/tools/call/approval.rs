@@ -67,7 +67,7 @@ pub(crate) const NAMES_SHOWN: usize = 100;
 /// Returns the reason for a refusal without an approver.
 pub fn nobody(programs: &[String], advice: Option<&str>) -> String {
     let advice = advice.unwrap_or("allow the program (--allow PROGRAM), or answer every question with yes (--yes)");
-    format!("{}, and there is nobody to ask; {advice}", unallowed(programs))
+    format!("{}, and no approver is available; {advice}", unallowed(programs))
 }
 
 /// Returns the message that no rule allows these programs, cut after [`NAMES_SHOWN`] characters.

@@ -226,7 +226,7 @@ fn rename(context: &mut ToolContext, from: &str, to: &str, replace: bool) -> Res
         all.filter_map(|path| Some((path.clone(), files.tree().get(&path)?.node.clone()))).collect();
     if let Some((lost, _)) = moved.iter().find(|(_, node)| !can_be_made(node)) {
         let lost = lost.rooted();
-        return Err(ToolError::new(format!("the contents of {lost} were not kept; move it with a command")));
+        return Err(ToolError::new(format!("the contents of {lost} were not stored; move it with a command")));
     }
     files.remove(&from)?;
     for (path, node) in &moved {

@@ -93,7 +93,7 @@ impl Filesystem {
     /// Returns the contents of a file, following links.
     ///
     /// # Errors
-    /// [`ToolError::Missing`] if the file does not exist, [`ToolError::Refused`] if it has no stored contents.
+    /// [`ToolError::Missing`] if the file does not exist, [`ToolError::Refused`] if its contents were not stored.
     pub fn read(&self, path: &EntryPath) -> Result<Bytes, ToolError> {
         let entry = self.entry(path)?;
         match entry.map(|entry| &entry.node) {
@@ -299,5 +299,5 @@ fn not_kept(path: &EntryPath, content: &Digest, size: u64) -> ToolError {
         true => "the file could not be read; allow reading it (chmod u+r) with a shell command".to_owned(),
         false => format!("its {size} bytes are over the budget; read it with a shell command"),
     };
-    ToolError::new(format!("the contents of {} were not kept: {why}", path.rooted()))
+    ToolError::new(format!("the contents of {} were not stored: {why}", path.rooted()))
 }

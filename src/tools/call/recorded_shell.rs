@@ -20,7 +20,7 @@ use crate::tools::builtin::execute_script::ScriptTool;
 use crate::tools::builtin::shell_execute::{ShellRun, ShellTool};
 use crate::tools::call::tool::Tool;
 
-/// Shell whose commands are calls.
+/// Shell that runs its commands as calls.
 struct RecordedShell {
     runner: ToolRunner,
     shell: Arc<dyn Shell>,

@@ -62,7 +62,7 @@ pub trait Tool: Send + Sync + 'static {
     /// Runs the tool.
     ///
     /// # Errors
-    /// [`ToolError`] with a message that the caller can act on. It discards all changes except those of commands.
+    /// [`ToolError`] with a message that the caller can act on. It discards all changes not made by commands.
     fn call(
         &self,
         context: &mut ToolContext,
@@ -121,7 +121,7 @@ pub(crate) type Answering<'a> = Pin<Box<dyn Future<Output = Result<ToolAnswer, T
 /// Time of a call in addition to its command: an approval, the start of a container, and the scan.
 pub(crate) const BESIDE: Duration = Duration::from_secs(180);
 
-/// A tool of any type. The defaults are those of a tool that runs one command.
+/// A tool of any type. The defaults suit a tool that runs one command.
 pub(crate) trait ErasedTool: Send + Sync {
     fn describe(&self) -> ToolDescription;
 

@@ -33,8 +33,8 @@ use crate::tools::workspace::managed::{Extent, ManagedWorkspace};
 const LIMIT: Duration = Duration::from_secs(120);
 /// The name of the call that records the end of a process.
 pub(crate) const END_PROCESS: &str = "end_process";
-/// Time that a call waits for another one before it reports the wait.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Time that a call waits for the workspace lock before it reports the wait.
+const SILENT_LOCK_WAIT: Duration = Duration::from_secs(1);
 const WAITS: &[u8] = b"[waiting for another call of this session]\n";
 
 /// Makes calls in a session and records them.
@@ -214,7 +214,7 @@ impl ToolRunner {
         let session = Some(self.session.id());
         let Some(tool) = self.tools.find(&call.tool, session) else {
             let known: Vec<_> = self.tools.describe_for(session).into_iter().map(|tool| tool.name).collect();
-            return Err(ToolError::new(format!("there is no tool {:?}; there are {}", call.tool, known.join(", "))));
+            return Err(ToolError::new(format!("tool {:?} not found; available: {}", call.tool, known.join(", "))));
         };
         let left = time_left.as_ref().map(|(left, _)| *left);
         let own = call.limit.or(tool.limit()).unwrap_or(LIMIT);
@@ -266,7 +266,7 @@ impl ToolRunner {
     async fn turn(&self, call: Seq, clock: &Arc<CallClock>) -> WorkspaceLock {
         let _stopped = self.machine.rules.time.is_unlimited().then(|| clock.stop());
         let mut turn = std::pin::pin!(self.session.turn());
-        if let Ok(turn) = tokio::time::timeout(PATIENCE, &mut turn).await {
+        if let Ok(turn) = tokio::time::timeout(SILENT_LOCK_WAIT, &mut turn).await {
             return turn;
         }
         self.session.show_output(|| CommandOutput {

@@ -30,13 +30,13 @@ pub struct Forker {
     pub sessions: Sessions,
     /// Directory for default workspaces.
     pub home: std::path::PathBuf,
-    /// Directories from which a child with full isolation may copy the parent's mounts.
+    /// Directories that a child with full isolation may copy the parent's mounts from.
     pub roots: AllowedRoots,
 }
 
 impl Forker {
-    /// Creates a child of a session that has no open workspace. A workspace opened for the child later is populated
-    /// from its history.
+    /// Creates a child of a session without an open workspace. A workspace opened for the child later is populated from
+    /// its history.
     ///
     /// # Errors
     /// Errors of the session's store, and [`BackendError`] if the parent's workspace options are invalid.

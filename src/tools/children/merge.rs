@@ -36,9 +36,9 @@ pub struct MergeReport {
     pub child: SessionId,
     /// Name of the child.
     pub child_name: String,
-    /// Position in the child's history from which changes count.
+    /// Position in the child's history before the merged changes.
     pub base: Seq,
-    /// Position up to which changes count.
+    /// Position of the last merged changes.
     pub child_at: Seq,
     /// Outcome of the merge: `nothing`, `merged` or `conflicted`.
     #[schemars(with = "String")]

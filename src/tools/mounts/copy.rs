@@ -20,7 +20,7 @@ use crate::engine::commit::MAX_COMMIT_EVENTS;
 use crate::engine::event::{FileMode, Node};
 use crate::engine::path::EntryPath;
 
-/// The limit for the nesting of directories, each of which holds a handle open.
+/// The limit for the nesting of directories, because each level holds a handle open.
 const DEPTH_MAX: usize = 128;
 /// The mode bits that a copy retains, without set-id bits.
 const RIGHTS: u32 = 0o777;

@@ -1,4 +1,4 @@
-//! The host directories below which mounts are allowed.
+//! The host directories that mounts may come from.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::MountError;
 use crate::backends::disk::beneath::{open_beneath, open_in};
 use crate::engine::path::misleads;
 
-/// The host directories that may be mounted, with everything below them. The default is none.
+/// The host directories that may be mounted, with everything below them. Empty by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllowedRoots(Vec<PathBuf>);
 

@@ -8,7 +8,7 @@ use super::wrappers::{is_wrapper, programs};
 /// Programs that overwrite a whole disk, such as file system makers. `mkfs.*` belongs to them, too.
 const MAKERS: &str = "mkdosfs mke2fs mkexfatfs mkfs mkntfs mkreiserfs mkswap mkudffs";
 const FETCHERS: &str = "GET aria2c axel curl fetch ftp http https lwp-download lwp-request lynx nc wget wget2";
-/// Programs that write to their operands. Those in `COPIERS` write to the last operand.
+/// Programs that write to their operands. `COPIERS` write to the last operand.
 const WRITERS: &str = "dd tee shred wipefs blkdiscard sponge truncate";
 const COPIERS: &str = "cp mv install";
 const CHANGERS: &str = "chmod chown chgrp";

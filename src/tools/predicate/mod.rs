@@ -107,7 +107,7 @@ impl Predicate {
     /// Evaluates the predicate in a state.
     ///
     /// # Errors
-    /// [`SliceError`]: a slice has no JSON form.
+    /// [`SliceError`]: a slice can't be encoded as JSON.
     pub fn holds(&self, state: &State) -> Result<bool, SliceError> {
         StateView { state, slices: BTreeMap::new() }.holds(&self.root)
     }

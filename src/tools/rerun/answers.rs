@@ -46,7 +46,7 @@ impl Answers {
             false => format!("{is} not allowed"),
         };
         let advice = self.advice.as_deref().unwrap_or("use --allow PROGRAM, or --yes to answer yes to every question");
-        format!("{names} {why}, and there is nobody to ask: {advice}")
+        format!("{names} {why}, and no approver is available: {advice}")
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
         let known = question(&["make"], "", &[]);
         let answers = Answers::new(&ShellRules::default(), false);
         answers.hold(vec![decided(&known, None, PolicyDecision::Allow)]);
-        let ApprovalAnswer::Refuse(why) = answer(&answers, known.clone()) else { panic!("nobody has allowed it here") };
+        let ApprovalAnswer::Refuse(why) = answer(&answers, known.clone()) else { panic!("it is not allowed here") };
         assert!(why.contains("--allow"), "{why}");
         answers.hold(vec![decided(&known, None, PolicyDecision::Deny)]);
         assert_eq!(answer(&answers, known), ApprovalAnswer::Refuse("no".to_owned()));

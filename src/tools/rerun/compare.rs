@@ -216,7 +216,7 @@ impl<'a> RunComparison<'a> {
     }
 }
 
-/// Returns the files that a transcript states after a call. A transcript has no permission bits.
+/// Returns the files that a transcript states after a call. A transcript lacks permission bits.
 fn stated_by(call: &RecordedCall) -> BTreeMap<EntryPath, Option<Entry>> {
     let mut stated = BTreeMap::new();
     for event in &call.changes {

@@ -60,7 +60,7 @@ pub enum CallVerdict {
         /// Reason.
         reason: String,
     },
-    /// A scripted call, which has no recording to compare with.
+    /// A scripted call, without a recording to compare with.
     Made {
         /// Outcome of the call.
         outcome: ToolOutcome,

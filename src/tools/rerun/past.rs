@@ -180,7 +180,7 @@ impl PastRun {
         Ok(runs.max_by_key(|(_, run)| run.seq).map(|(id, run)| (id.clone(), run.clone())))
     }
 
-    /// Returns the position up to which its history is its parent's.
+    /// Returns the last position that it inherited from its parent.
     pub(in crate::tools) fn own_from(&self) -> Seq {
         self.session.origin().filter(|origin| origin.isolation == Isolation::Fork).map_or(0, |origin| origin.at)
     }

@@ -8,7 +8,7 @@ use super::edits::{search_replace, stated_files};
 use super::step::{EndedCall, StatedChange, StatedFile, StepReceiver, text, time_of};
 use super::{SourceRun, Transcript};
 
-/// The number of bytes after which an answer is split.
+/// The maximum number of bytes of an answer; a longer one is split.
 const ANSWER_MAX: usize = 1 << 20;
 /// The limit for files waiting to be created.
 const CREATED_MAX: usize = 1000;

@@ -13,7 +13,7 @@ use crate::tools::rerun::past::{PastRun, RecordedCall};
 /// A session of a family.
 pub(super) struct ExportedRun {
     pub(super) session: Session,
-    /// The position after which its events are exported: the fork position for a child, else 0.
+    /// The position before the first exported event: the fork position for a child, else 0.
     pub(super) from: Seq,
     /// The run of another program that the session was imported from, or is a rerun of.
     pub(super) run: Option<(String, AgentRun)>,

@@ -1,4 +1,4 @@
-//! Samples of Inspect's logs. The tool events of a sample are a run, or the calls in its messages if it has no events.
+//! Samples of Inspect's logs. The tool events of a sample are a run, or, without events, the calls in its messages.
 
 use std::collections::BTreeMap;
 

@@ -16,7 +16,7 @@ pub(super) const CALLS_MAX: usize = 256;
 /// The number of calls waiting for an outcome. They are searched linearly.
 pub(super) const OPEN_MAX: usize = 1000;
 
-/// The facts in a document besides its messages. A single message has no such facts.
+/// The facts in a document besides its messages. A single message lacks these facts.
 struct MessageForm<'h> {
     format: TranscriptFormat,
     agent: &'static str,
@@ -96,7 +96,7 @@ pub(super) fn run_of(head: &Value, place: Option<&str>) -> Option<(TranscriptFor
 /// A call without an outcome.
 struct WaitingCall {
     id: String,
-    /// True if the transcript has no id for the call. The next outcome without an id belongs to it.
+    /// True if the transcript lacks an id for the call. The next outcome without an id belongs to it.
     is_numbered: bool,
     is_shell: bool,
 }

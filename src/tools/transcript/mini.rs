@@ -23,7 +23,7 @@ pub(super) fn run_of(document: &Value) -> Option<SourceRun> {
         return None;
     }
     let began = messages.iter().find_map(|message| time_of(&message["extra"]["timestamp"]));
-    // The format has no ids, so the task and the time identify a run.
+    // The format lacks ids, so the task and the time identify a run.
     let task = messages.iter().take(2).map(|message| content_text(&message["content"])).collect::<String>();
     let id = Digest::of(format!("{task}{began:?}").as_bytes()).to_string()[..16].to_owned();
     let directory = document["info"]["config"]["environment"]["cwd"].as_str().filter(|cwd| !cwd.is_empty());

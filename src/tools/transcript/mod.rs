@@ -153,7 +153,7 @@ struct SourceRun {
     /// The id of the parent run, for a subagent.
     parent: Option<String>,
     began: Option<Timestamp>,
-    /// The directory below which its files are recorded.
+    /// The directory of its recorded files.
     directory: Option<String>,
 }
 

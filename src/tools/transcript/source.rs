@@ -26,7 +26,7 @@ const RUNS_MAX: usize = 50_000;
 const FACT_MAX: usize = 4096;
 /// The number of bytes read from the start of a file to detect its format.
 const SNIFFED: u64 = 4096;
-/// The nesting depth up to which subagents are sorted.
+/// The maximum nesting depth of sorted subagents.
 const DEPTH_MAX: usize = 64;
 
 /// A run and where its steps are.

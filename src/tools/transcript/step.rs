@@ -171,7 +171,7 @@ impl StepReceiver<'_> {
         (self.0)(TranscriptStep { at, kind });
     }
 
-    /// Emits facts about the run, without those that are null.
+    /// Emits the facts about the run that are not null.
     pub(super) fn facts<'v>(&mut self, at: Option<Timestamp>, stated: impl IntoIterator<Item = (&'v str, &'v Value)>) {
         let stated = stated.into_iter().filter(|(_, value)| !value.is_null());
         self.give(at, StepKind::Facts(stated.map(|(name, value)| (name.to_owned(), value.clone())).collect()));

@@ -62,7 +62,7 @@ pub struct UndoOptions {
     pub force: bool,
     /// True to only report the result. External changes are recorded anyway.
     pub dry_run: bool,
-    /// The position up to which the caller has seen the history. A file change after it makes the undo fail.
+    /// The last position that the caller has seen. A later file change makes the undo fail.
     pub seen: Option<Seq>,
 }
 
@@ -98,8 +98,8 @@ impl ToolRunner {
     /// An undo happens completely or not at all, like a [merge](crate::tools::merge_child).
     ///
     /// # Errors
-    /// [`WorkspaceError::NothingToUndo`]: the history has no such changes. [`WorkspaceError::Moved`]: files have
-    /// changed after [`seen`](UndoOptions::seen). Other [`WorkspaceError`]s: the undo failed.
+    /// [`WorkspaceError::NothingToUndo`]: the changes were not found. [`WorkspaceError::Moved`]: files have changed
+    /// after [`seen`](UndoOptions::seen). Other [`WorkspaceError`]s: the undo failed.
     pub async fn undo(&self, subject: UndoSubject, options: UndoOptions) -> Result<UndoReport, WorkspaceError> {
         let turn = self.session().turn().await;
         self.machine().record_drift(self.session(), Extent::All).await?;

@@ -45,7 +45,7 @@ pub(super) struct ChangedPiece {
 /// Selects the changes of a subject.
 ///
 /// # Errors
-/// [`WorkspaceError::NothingToUndo`]: the history has no such changes.
+/// [`WorkspaceError::NothingToUndo`]: the changes were not found.
 pub(super) fn selected(
     history: &ChangeHistory,
     subject: &UndoSubject,
@@ -104,7 +104,7 @@ pub(super) fn selected(
     Ok(selection)
 }
 
-/// Returns the position after which changes are selected, and the calls of a subject.
+/// Returns the position before the selected changes, and the calls of a subject.
 fn chosen(history: &ChangeHistory, subject: &UndoSubject) -> (Seq, BTreeSet<Seq>) {
     let from = if let UndoSubject::After(seq) = subject { *seq } else { 0 };
     let after = history.changes.iter().filter(|changes| changes.first > from);

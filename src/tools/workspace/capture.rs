@@ -334,7 +334,7 @@ fn is_known(known: &Node, found: &Node) -> bool {
     known == found || known.is_like(found) && found.mode().is_none_or(is_usual)
 }
 
-/// Returns a node for an unreadable file, whose contents may or may not have changed.
+/// Returns a node for an unreadable file. Its contents may or may not have changed.
 fn unseen(size: u64, mode: FileMode) -> Node {
     Node::File { content: Digest::from_bytes([0; 32]), size, mode, text: false, incomplete: true }
 }
@@ -425,7 +425,7 @@ mod tests {
         }
     }
 
-    /// A disk on which files may not have set-user-ID bits.
+    /// A disk that does not allow set-user-ID bits.
     struct Restricted;
 
     impl ChangeDetector for Restricted {

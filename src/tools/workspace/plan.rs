@@ -99,7 +99,7 @@ impl PlannedChange {
     }
 }
 
-/// Reads a file's contents; other entries have none.
+/// Reads a file's contents; empty for other entries.
 pub(crate) fn content_of<E>(node: &Node, read: impl FnOnce(&Digest) -> Result<Bytes, E>) -> Result<Bytes, E> {
     match node {
         Node::File { content, .. } => read(content),

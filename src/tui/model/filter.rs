@@ -21,7 +21,7 @@ pub(crate) enum Reached {
     TooFar,
 }
 
-/// Maximum rows to examine on the input thread for one that is wanted.
+/// Maximum rows to examine on the input thread for a wanted row.
 const NEAR: usize = 4096;
 
 /// A filter as typed.
@@ -180,7 +180,7 @@ impl Model {
         Ok(())
     }
 
-    /// Removes the filter; false if there was none.
+    /// Removes the filter; false if no filter was set.
     pub(super) fn show_all_rows(&mut self) -> bool {
         self.filter_due = None;
         let was_on = self.rows.filter.take().is_some();

@@ -1,4 +1,4 @@
-//! The conditions at which a run stops.
+//! The conditions that stop a run.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::engine::state::State;
 use crate::tools::{PathGlob, Predicate};
 use crate::view::{has_failed, path_of};
 
-/// A condition at which a run through a history stops, as a person writes it.
+/// A condition that stops a run through a history, as a person writes it.
 pub struct StopCondition {
     text: String,
     test: Test,

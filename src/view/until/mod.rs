@@ -46,7 +46,7 @@ pub struct Sought {
 pub type EventTest<'a> = &'a dyn Fn(&EventRef<'_>) -> Option<String>;
 
 impl HistoryRun<'_> {
-    /// Finds the next event that meets one of the conditions, or at which a condition over states becomes true.
+    /// Finds the next event that meets one of the conditions, or makes a condition over states true.
     pub fn to_stop(&self, conditions: &[Arc<StopCondition>]) -> Result<Option<Sought>, SessionError> {
         match conditions.iter().any(|condition| condition.needs_state()) {
             true => self.by_state(conditions),

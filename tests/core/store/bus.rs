@@ -16,7 +16,7 @@ use super::{Random, fresh, note, small, with_content};
 use crate::rig::eventually;
 
 /// Long enough for anything that comes at all.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 const NOTHING: Duration = Duration::from_millis(30);
 
 fn sessions(store: Arc<dyn EventStore>) -> Sessions {
@@ -40,7 +40,7 @@ fn record(session: &Session, count: usize) {
 /// Takes events until `last` and checks that none is missing or comes twice.
 fn follow(subscription: &mut Subscription, from: u64, last: u64) {
     for seq in from..=last {
-        let event = subscription.next_within(PATIENCE).unwrap().unwrap();
+        let event = subscription.next_within(WAIT_LIMIT).unwrap().unwrap();
         assert_eq!(event.seq, seq);
     }
 }
@@ -82,7 +82,7 @@ fn subscription_slow_reader_sees_each_event_once() {
         }
         scope.spawn(|| {
             for seq in 1..=1000 {
-                assert_eq!(slow.next_within(PATIENCE).unwrap().unwrap().seq, seq);
+                assert_eq!(slow.next_within(WAIT_LIMIT).unwrap().unwrap().seq, seq);
                 // The time is the subject: it is slower than the writers.
                 std::thread::sleep(Duration::from_micros(300));
             }
@@ -159,7 +159,7 @@ fn subscription_dropped_frees_its_place() {
     let (_directory, sessions, session) = on_disk();
     for _ in 0..100 {
         let mut subscription = session.subscribe(1, Filter::all());
-        subscription.next_within(PATIENCE).unwrap();
+        subscription.next_within(WAIT_LIMIT).unwrap();
         record(&session, 1);
     }
     let shown = format!("{:?}", sessions.store().bus());

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::{Random, events, note, record, session, with_content};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_LIMIT: Duration = Duration::from_secs(20);
 
 /// A stream of its own on the cluster.
 struct Shared {
@@ -134,7 +134,7 @@ fn subscription_follows_another_host() {
         drop(begun.submit(note(begun.id(), &number.to_le_bytes())).unwrap());
     }
     for seq in 1..200 {
-        assert_eq!(subscription.next_within(PATIENCE).unwrap().map(|event| event.seq), Some(seq));
+        assert_eq!(subscription.next_within(WAIT_LIMIT).unwrap().map(|event| event.seq), Some(seq));
     }
     assert_eq!(there.state().unwrap().seq(), 199);
 }

@@ -7,7 +7,7 @@ use foldspace::backends::{EngineKind, OverlayUse, PodmanOptions, WarmContainers}
 use foldspace::event::{ContainerStarted, DriftFound, WriteFile};
 
 use super::container::until_stopped;
-use crate::rig::{Family, PATIENCE, Rig, process_of, report_skip};
+use crate::rig::{Family, Rig, WAIT_LIMIT, process_of, report_skip};
 
 /// The options of such a container; none where there is no Podman.
 fn rooted() -> Option<PodmanOptions> {
@@ -71,7 +71,7 @@ fn rooted_command_is_recorded_in_the_workspace_only() {
 fn rooted_container_keeps_its_root_while_it_is_idle() {
     let Some(rig) = rig(|options| PodmanOptions { idle_seconds: 1, ..options }) else { return };
     let warm = WarmContainers::keep(&rooted().unwrap(), 1).unwrap();
-    warm.wait(PATIENCE).unwrap();
+    warm.wait(WAIT_LIMIT).unwrap();
     let made = rig.unchecked("echo kept > /usr/kept").of::<ContainerStarted>();
     until_stopped(&rig);
     let step = rig.unchecked("cat /usr/kept");

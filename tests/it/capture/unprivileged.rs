@@ -49,7 +49,7 @@ fn unprivileged_unreadable_files_are_recorded_without_content() {
     assert!(told.contains("known") && told.contains("readable"), "{told}");
     let read = program(world.path(), &["run", "--session", "s", "read.jsonl"]);
     let told = String::from_utf8_lossy(&read.stdout).into_owned() + &String::from_utf8_lossy(&read.stderr);
-    assert!(!read.status.success() && told.contains("h were not kept: the file could not be read"), "{told}");
+    assert!(!read.status.success() && told.contains("h were not stored: the file could not be read"), "{told}");
     let listed = program(world.path(), &["--json", "ls", "s"]);
     let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
     let incomplete = |name: &str| {

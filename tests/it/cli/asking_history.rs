@@ -188,8 +188,8 @@ fn blame_of_binary_or_directory_is_refused() {
         ("bin", "/bin is a binary file; only text files have lines"),
         ("link", "/link is a symbolic link"),
         ("d", "/d is a directory; only text files have lines"),
-        ("a.txt", "there is no /a.txt at position"),
-        ("nothing", "there is no /nothing at position"),
+        ("a.txt", "/a.txt does not exist at position"),
+        ("nothing", "/nothing does not exist at position"),
     ] {
         let told = program.run(&["blame", "w", path]);
         assert!(told.contains(what) && told.contains("`foldspace history`") && told.ends_with("[exit 3]"), "{told}");

@@ -172,7 +172,7 @@ fn run_asks_about_script_commands() {
     let script = program.file("ask.jsonl", r#"{"tool": "shell_execute", "params": {"command": "touch x && make"}}"#);
     assert_snapshot!(program.run(&["run", &script, "--backend", "host"]), @"
         2  error      shell_execute  touch x && make  ( [duration])
-           the command is not allowed: nothing allows make or touch, and there is nobody to ask; allow the program (--allow PROGRAM), or answer every question with yes (--yes)
+           the command is not allowed: nothing allows make or touch, and no approver is available; allow the program (--allow PROGRAM), or answer every question with yes (--yes)
            line 1 of [dir]/ask.jsonl
 
     session ask ([id])

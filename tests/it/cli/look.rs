@@ -286,7 +286,7 @@ fn grep_and_stat_read_files_of_any_moment() {
     size        15 bytes (15 B)
     mode        0644
     digest      [digest]
-    kept        yes
+    stored      yes
     version     2
     created     [time]
     updated     [time]

@@ -93,7 +93,7 @@ fn run_stops_at_unexpected_failure() {
            it was expected to fail
            line 3 of [dir]/wrong.jsonl
         6  error      nonsense      ( [duration])
-           there is no tool "nonsense"; there are edit_file, env, evaluate_python, execute_script, glob, grep, ls, podman_shell, read_file, rm, shell_execute, which, write_file
+           tool "nonsense" not found; available: edit_file, env, evaluate_python, execute_script, glob, grep, ls, podman_shell, read_file, rm, shell_execute, which, write_file
            line 4 of [dir]/wrong.jsonl
         8  error      ls            ( [duration])
            the parameters of ls are not right: invalid type: integer `7`, expected a string

@@ -251,7 +251,7 @@ fn remove_names_children() {
 fn du_accounts_for_all_space() {
     let program = Program::with_story();
     let whole = program.printed(&["du"]);
-    for word in ["WriteFile", "CallStarted", "story", "contents", "journal files", "kept on the disk"] {
+    for word in ["WriteFile", "CallStarted", "story", "contents", "journal files", "stored on the disk"] {
         assert!(whole.contains(word), "{word} is not in\n{whole}");
     }
     let sum = program.json(&["du", "story"]);

@@ -125,7 +125,7 @@ fn call_through_owner_keeps_files_by_its_own_limits() {
     std::fs::write(ends, "").unwrap();
     assert!(second.0.wait().unwrap().success() && first.0.wait().unwrap().success());
     let shown = program.run(&["cat", "box", "f"]);
-    assert!(shown.contains("were not kept"), "{shown}");
+    assert!(shown.contains("were not stored"), "{shown}");
 }
 
 #[test]

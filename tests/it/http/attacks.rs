@@ -7,12 +7,12 @@ use std::time::Duration;
 use foldspace::http::ServerLimits;
 use serde_json::{Value, json};
 
-use crate::rig::{PATIENCE, Server, TOKEN};
+use crate::rig::{Server, TOKEN, WAIT_LIMIT};
 
 /// Gives what the server says to these bytes until it closes. It need not say anything; it must not go on waiting.
 fn told_to(served: &Server, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(served.address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
     drop(stream.write_all(bytes));
     let mut said = Vec::new();
     if let Err(error) = stream.read_to_end(&mut said) {
@@ -178,11 +178,11 @@ async fn malformed_request_ends_the_connection() {
 /// Clients that have not shown the token, and say nothing, or have said something.
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_strangers_do_not_keep_out_a_client_with_the_token() {
-    let limits = ServerLimits { connections: 16, first: PATIENCE, head: 2 * PATIENCE, ..ServerLimits::default() };
+    let limits = ServerLimits { connections: 16, first: WAIT_LIMIT, head: 2 * WAIT_LIMIT, ..ServerLimits::default() };
     let served = Server::with(limits).await;
     let mut idle = Vec::new();
     let mut known = TcpStream::connect(served.address).unwrap();
-    known.set_read_timeout(Some(PATIENCE)).unwrap();
+    known.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
     let request = format!("GET /v1/sessions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\n\r\n");
     let mut asked = || {
         known.write_all(request.as_bytes()).unwrap();
@@ -209,7 +209,7 @@ async fn idle_strangers_do_not_keep_out_a_client_with_the_token() {
     let authorization = format!("Bearer {TOKEN}");
     let headers = [("authorization", authorization.as_str())];
     for _ in 0..20 {
-        let answer = tokio::time::timeout(PATIENCE / 2, served.ask_tcp("/v1/sessions", &headers)).await.unwrap();
+        let answer = tokio::time::timeout(WAIT_LIMIT / 2, served.ask_tcp("/v1/sessions", &headers)).await.unwrap();
         assert_eq!(answer.status, 200);
     }
     asked();
@@ -217,12 +217,12 @@ async fn idle_strangers_do_not_keep_out_a_client_with_the_token() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stranger_that_says_nothing_is_closed_early() {
-    let limits = ServerLimits { first: Duration::from_millis(50), head: 2 * PATIENCE, ..ServerLimits::default() };
+    let limits = ServerLimits { first: Duration::from_millis(50), head: 2 * WAIT_LIMIT, ..ServerLimits::default() };
     let served = Server::with(limits).await;
     let mut silent = TcpStream::connect(served.address).unwrap();
-    silent.set_read_timeout(Some(PATIENCE)).unwrap();
+    silent.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
     let mut owners = std::os::unix::net::UnixStream::connect(&served.socket).unwrap();
-    owners.set_read_timeout(Some(PATIENCE)).unwrap();
+    owners.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
     assert_eq!(silent.read(&mut [0]).unwrap_or(0), 0, "closed, or reset");
     owners.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     assert_eq!(owners.read(&mut [0]).unwrap(), 1, "who owns the server may think");

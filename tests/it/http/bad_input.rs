@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
 
-use crate::rig::{Answer, PATIENCE, Server, sent, taken};
+use crate::rig::{Answer, Server, WAIT_LIMIT, sent, taken};
 
 /// What a request must not come to.
 fn check(answer: &Answer, kind: &str, what: &str) {
@@ -205,7 +205,7 @@ async fn http_request_that_is_no_http_is_refused() {
 /// not go on waiting.
 fn told_to(served: &Server, bytes: &[u8]) -> Vec<u8> {
     let mut stream = std::os::unix::net::UnixStream::connect(&served.socket).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
     let sent = stream.write_all(bytes);
     drop(sent.and_then(|()| stream.shutdown(std::net::Shutdown::Write)));
     let mut said = Vec::new();

@@ -6,7 +6,7 @@ use foldspace::event::CallStatus;
 use foldspace::http::{CallEvent, CallRequest, ClientError};
 use serde_json::{Value, json};
 
-use crate::rig::{PATIENCE, Server, eventually_async};
+use crate::rig::{Server, WAIT_LIMIT, eventually_async};
 
 fn shell(command: &str) -> CallRequest {
     let params = json!({ "command": command }).as_object().unwrap().clone();
@@ -90,7 +90,7 @@ async fn call_question_is_streamed_and_anyone_answers() {
             };
             client.call("demo", &shell("uname"), seen).await
         });
-        let question = tokio::time::timeout(PATIENCE, question).await.unwrap().unwrap();
+        let question = tokio::time::timeout(WAIT_LIMIT, question).await.unwrap().unwrap();
         assert_eq!((&question["command"], &question["programs"]), (&json!("uname"), &json!(["uname"])));
         let open = served.ask("GET", "/v1/server", None).await.json();
         assert_eq!(open["calls"][0]["question"], question, "who did not make the call sees it too");
@@ -211,7 +211,7 @@ async fn call_reports_capture_budget() {
         assert_eq!(events(&served, request, true).await.1["status"], "ok");
         let kept = served.ask("GET", &format!("/v1/sessions/demo/files/{file}"), None).await;
         assert_eq!(kept.status == 200, is_kept, "{file}: {kept:?}");
-        assert!(is_kept || String::from_utf8_lossy(&kept.body).contains("contents were not kept"), "{kept:?}");
+        assert!(is_kept || String::from_utf8_lossy(&kept.body).contains("without stored contents"), "{kept:?}");
     }
     let body = json!({ "tool": "shell_execute", "params": { "command": "true" }, "keep_step_bytes": 5_u64 << 30 });
     let refused = served.ask("POST", "/v1/sessions/demo/calls", Some(&body)).await;
@@ -247,7 +247,7 @@ async fn call_of_gone_client_is_cancelled() {
             .call("demo", &sleep, |event| _ = matches!(event, CallEvent::Output { .. }).then(|| told.notify_one()))
             .await
     });
-    tokio::time::timeout(PATIENCE, printed.notified()).await.unwrap();
+    tokio::time::timeout(WAIT_LIMIT, printed.notified()).await.unwrap();
     call.abort();
     is_interrupted(&served, 2).await;
     // The same of one that only waits for an answer.
@@ -284,7 +284,7 @@ async fn call_is_cancelled_by_any_client() {
     let call = tokio::spawn(async move {
         client.call("demo", &sleep, |event| _ = matches!(event, CallEvent::Begun(_)).then(|| told.notify_one())).await
     });
-    tokio::time::timeout(PATIENCE, begun.notified()).await.unwrap();
+    tokio::time::timeout(WAIT_LIMIT, begun.notified()).await.unwrap();
     assert_eq!(served.ask("DELETE", "/v1/sessions/demo/calls/2", None).await.status, 202);
     assert_eq!(call.await.unwrap().unwrap().status.word(), "interrupted");
 }
@@ -323,7 +323,7 @@ async fn server_shutting_down_refuses_calls() {
     let call = served.client().call("demo", &shell("true"), |_| ()).await;
     let Err(ClientError::Refused(problem)) = call else { panic!("{call:?}") };
     assert_eq!((problem.status, problem.kind.as_str()), (503, "ending"));
-    served.server.stop(PATIENCE).await;
+    served.server.stop(WAIT_LIMIT).await;
     let call = served.client().call("demo", &shell("true"), |_| ()).await;
     // Its listener may be there for a moment more.
     assert!(matches!(call, Err(ClientError::Unreachable { .. } | ClientError::Broken(_))), "{call:?}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use foldspace::http::{HttpOptions, ServerLimits};
 use serde_json::json;
 
-use crate::rig::{PATIENCE, Server, TOKEN};
+use crate::rig::{Server, TOKEN, WAIT_LIMIT};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_connection_is_closed() {
@@ -25,12 +25,12 @@ async fn idle_connection_is_closed() {
         left.push(stream);
     }
     // More than there is room for; whoever comes behind them is served when they are closed.
-    let answer = tokio::time::timeout(PATIENCE, served.ask("GET", "/healthz", None)).await.unwrap();
+    let answer = tokio::time::timeout(WAIT_LIMIT, served.ask("GET", "/healthz", None)).await.unwrap();
     assert_eq!(answer.status, 200);
     for mut stream in left {
         let mut said = Vec::new();
         // Reset or closed: both end it.
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
         if let Err(error) = stream.read_to_end(&mut said) {
             assert_ne!(error.kind(), std::io::ErrorKind::WouldBlock, "it waits");
         }
@@ -54,7 +54,7 @@ async fn client_that_reads_nothing_is_disconnected() {
         "GET /v1/sessions/demo/files/1.txt HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\n\r\n"
     );
     let request = head.as_bytes().repeat(1000);
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(WAIT_LIMIT)).unwrap();
     // A write fails when the other side has closed.
     let given_up = std::iter::repeat_with(|| stream.write_all(&request)).find_map(Result::err).unwrap();
     assert_ne!(given_up.kind(), std::io::ErrorKind::WouldBlock, "it waits");
@@ -81,7 +81,7 @@ async fn body_that_never_comes_times_out() {
     for path in TAKE_BODIES {
         for body in ["content-length: 1000\r\n\r\n{\"tool\": ", "transfer-encoding: chunked\r\n\r\n1\r\n{\r\n"] {
             let mut stream = UnixStream::connect(&served.socket).unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
             let head = format!("POST /v1/sessions{path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n");
             stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
             let mut said = String::new();
@@ -99,7 +99,7 @@ async fn body_too_large_is_answered_while_sending() {
     let large = format!("{{\"name\": \"{}\"}}", "x".repeat(5 << 20));
     for path in TAKE_BODIES {
         let mut stream = UnixStream::connect(&served.socket).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
         let head = format!("POST /v1/sessions{path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n");
         let head = format!("{head}connection: close\r\ncontent-length: {}\r\n\r\n", large.len());
         stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(large.as_bytes())).unwrap();
@@ -139,6 +139,6 @@ async fn connection_limit_bounds_ten_thousand_clients() {
     }
     assert!(connected > room, "{connected}");
     drop((left, taken));
-    let answer = tokio::time::timeout(PATIENCE, served.ask_tcp("/healthz", &[])).await.unwrap();
+    let answer = tokio::time::timeout(WAIT_LIMIT, served.ask_tcp("/healthz", &[])).await.unwrap();
     assert_eq!(answer.status, 200);
 }

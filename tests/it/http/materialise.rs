@@ -4,7 +4,7 @@ use std::io::Read;
 
 use serde_json::{Value, json};
 
-use crate::rig::{Answer, PATIENCE, Server, sent};
+use crate::rig::{Answer, Server, WAIT_LIMIT, sent};
 
 /// An entry of an archive: its path, kind, mode, link target and contents.
 type Packed = (String, u8, u32, String, Vec<u8>);
@@ -99,7 +99,7 @@ async fn materialise_client_that_goes_ends_the_stream() {
     assert!(body.frame().await.unwrap().is_ok(), "it has begun");
     drop(body);
     // The workspace can be closed, and the next one gets all of it.
-    let whole = tokio::time::timeout(PATIENCE, archive(&server, "demo", None)).await.unwrap();
+    let whole = tokio::time::timeout(WAIT_LIMIT, archive(&server, "demo", None)).await.unwrap();
     assert_eq!(unpacked(&whole.body).len(), 100);
     assert_eq!(server.ask("DELETE", "/v1/sessions/demo", None).await.status, 204);
 }

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use foldspace::http::{CallEvent, CallRequest};
 use serde_json::json;
 
-use crate::rig::{PATIENCE, Server, eventually, eventually_stuck};
+use crate::rig::{Server, WAIT_LIMIT, eventually, eventually_stuck};
 
 /// Bytes that a command prints: more than waits anywhere on the way.
 const PRINTED: usize = 24 << 20;
@@ -74,7 +74,7 @@ async fn call_blocked_on_its_client_can_be_cancelled() {
         };
         client.call("demo", &shell("yes"), seen).await
     });
-    tokio::task::spawn_blocking(move || told.recv_timeout(PATIENCE).unwrap()).await.unwrap();
+    tokio::task::spawn_blocking(move || told.recv_timeout(WAIT_LIMIT).unwrap()).await.unwrap();
     assert_eq!(served.ask("DELETE", "/v1/sessions/demo/calls/2", None).await.status, 202);
     eventually("the call has ended", || served.face.hub().calls_in_flight() == 0);
     assert_eq!(served.ask("GET", "/v1/sessions/demo/calls/2", None).await.json()["status"], "interrupted");

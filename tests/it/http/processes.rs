@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::rig::{PATIENCE, Server, eventually_async};
+use crate::rig::{Server, WAIT_LIMIT, eventually_async};
 
 async fn ask(server: &Server, method: &str, path: &str, body: Value) -> (u16, Value) {
     let body = Some(body).filter(|body| !body.is_null());
@@ -67,7 +67,7 @@ async fn process_output_is_followed_from_any_byte() {
     let path = format!("/v1/sessions/box/processes/{process}/output");
     let read = async |path: &str, headers: &[(&str, &str)]| {
         let (mut stream, mut shown) = (server.follow(path, headers).await, Vec::new());
-        while let Ok(Some((id, name, value))) = tokio::time::timeout(PATIENCE, stream.next()).await {
+        while let Ok(Some((id, name, value))) = tokio::time::timeout(WAIT_LIMIT, stream.next()).await {
             shown.push((id, name.clone(), value));
             if name == "ended" {
                 break;

@@ -83,7 +83,7 @@ async fn rerun_on_the_host_runs_what_is_allowed() {
     counting(&served, "ls; uname > kind.txt").await;
     let refused = rerun(&served, json!({})).await.json();
     let message = refused["differing"][0]["divergences"][1]["is"].as_str().unwrap();
-    assert!(message.contains("there is nobody to ask: name the program in `allow`"), "{refused}");
+    assert!(message.contains("no approver is available: name the program in `allow`"), "{refused}");
     assert_eq!(rerun(&served, json!({ "allow": ["ls", "uname"] })).await.json()["same"], true);
     let elsewhere = rerun(&served, json!({ "backend": "memory" })).await.json();
     assert_eq!((&elsewhere["diverged"], &elsewhere["files"][0]["change"]), (&json!(1), &json!("removed")));

@@ -22,7 +22,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use serde_json::{Value, json};
 
-use crate::rig::{PATIENCE, Program, Running};
+use crate::rig::{Program, Running, WAIT_LIMIT};
 
 impl Program {
     /// The program and a directory of files.
@@ -130,7 +130,7 @@ impl McpClient {
 
     /// The next message.
     fn next(&mut self) -> Value {
-        self.told.recv_timeout(PATIENCE).expect("the server says nothing")
+        self.told.recv_timeout(WAIT_LIMIT).expect("the server says nothing")
     }
 
     /// The next message that fits; others are put aside.

@@ -138,7 +138,7 @@ fn session_tools_refuse_wrong_parameters() {
         ("session_diff", json!({ "path": "../x" }), "are not allowed"),
         ("session_clone", json!({ "isolation": "shared" }), "needs an agent"),
         ("session_clone", json!({ "isolation": "full", "at": 2 }), "only a fork begins in the past"),
-        ("session_clone", json!({ "tools": ["nope"] }), "there is no tool \"nope\""),
+        ("session_clone", json!({ "tools": ["nope"] }), "tool \"nope\" not found"),
         ("session_clone", json!({ "name": "../x" }), "letters, digits"),
         ("session_bisect", json!({ "command": "true", "timeout_seconds": 1e9 }), "from 0.1 to 600"),
         ("session_bisect", json!({ "predicate": "nonsense ((" }), ""),

@@ -24,14 +24,14 @@ fn tool_groups_select_tools() {
     assert_eq!(answer["error"]["code"], -32602);
     assert_eq!(
         answer["error"]["message"],
-        "there is no tool ls; there are env, execute_script, podman_shell, shell_execute, which"
+        "tool ls not found; available: env, execute_script, podman_shell, shell_execute, which"
     );
     client.leave();
     let mut client = program.client(&["--tools", "all", "--backend", "podman"]);
     assert_eq!(names(&mut client).len(), 22);
     let refused = program.output(&["mcp", "--tools", "files,nothing"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("there is no group of tools \"nothing\""));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("tool group \"nothing\" not found"));
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn subagent_failure_leaves_other_results() {
         SubagentOutcome::NotStarted { reason } => format!("not started: {reason}"),
         other => format!("{other:?}"),
     };
-    assert!(words(&fails.outcome).starts_with("failed: there is no tool"), "{:?}", fails.outcome);
+    assert!(words(&fails.outcome).starts_with("failed: tool "), "{:?}", fails.outcome);
     assert_eq!(words(&panics.outcome), "panicked: the callback of 2 panics");
     assert!(words(&unnamed.outcome).starts_with("not started: a session called"), "{:?}", unnamed.outcome);
     assert_eq!(last.outcome, SubagentOutcome::Done { result: json!(2) });

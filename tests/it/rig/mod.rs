@@ -38,7 +38,7 @@ pub(crate) use family::{Family, Texts, texts, texts_at};
 pub(crate) use processes::{eventually_stuck, has_begun, is_running};
 pub(crate) use program::{Program, Running, STORY, told};
 pub(crate) use server::{Answer, Server, TOKEN, sent, taken};
-pub(crate) use shared::testing::{PATIENCE, report_skip};
+pub(crate) use shared::testing::{WAIT_LIMIT, report_skip};
 pub(crate) use shared::{Disk, Random, eventually, ordered, portable, process, rounds, skip};
 pub(crate) use tree::{Files, Seen, differences, walk};
 
@@ -452,8 +452,8 @@ pub(crate) async fn eventually_async(what: &str, mut holds: impl AsyncFnMut() ->
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
-    let waited = tokio::time::timeout(PATIENCE, waiting).await;
-    waited.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"));
+    let waited = tokio::time::timeout(WAIT_LIMIT, waiting).await;
+    waited.unwrap_or_else(|_| panic!("not within {WAIT_LIMIT:?}: {what}"));
 }
 
 pub(crate) fn kind(event: &Recorded) -> &str {

@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 
-use super::PATIENCE;
+use super::WAIT_LIMIT;
 
 /// The token of the tests' servers.
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
@@ -172,7 +172,7 @@ impl EventLines {
                     return Some((id, name, serde_json::from_str(data).unwrap()));
                 }
             }
-            let frame = tokio::time::timeout(PATIENCE, self.body.frame()).await.unwrap()?;
+            let frame = tokio::time::timeout(WAIT_LIMIT, self.body.frame()).await.unwrap()?;
             self.read.push_str(std::str::from_utf8(frame.unwrap().data_ref().unwrap()).unwrap());
         }
     }

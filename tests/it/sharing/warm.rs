@@ -9,7 +9,7 @@ use foldspace::{Registry, Sessions, Workspace};
 use super::Sandbox;
 use crate::rig::{Kind, Rig, Running, engine_cli, eventually, field, named, process};
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const WAIT_LIMIT: Duration = Duration::from_secs(120);
 
 /// Options that no other test has, so that nobody else takes a container.
 fn options(pids: u32) -> Option<PodmanOptions> {
@@ -18,7 +18,7 @@ fn options(pids: u32) -> Option<PodmanOptions> {
 
 fn keep(options: &PodmanOptions, count: usize) -> WarmContainers {
     let warm = WarmContainers::keep(options, count).unwrap();
-    warm.wait(PATIENCE).unwrap();
+    warm.wait(WAIT_LIMIT).unwrap();
     warm
 }
 
@@ -48,7 +48,7 @@ fn warm_container_is_taken_and_replaced() {
     assert_eq!(named(&started.name), std::slice::from_ref(&started.id), "it keeps the name that it was made with");
     assert!(sandbox.dirty().len() <= 1, "only what the command has made is touched");
     assert_eq!(sandbox.sh("cat made; env | grep -c FOLDSPACE || true"), "x\n0\n");
-    warm.wait(PATIENCE).unwrap();
+    warm.wait(WAIT_LIMIT).unwrap();
     assert_eq!(warm.ready(), 1);
     // Nobody gets what somebody had.
     let other = Sandbox::filled(&options, &[]);
@@ -163,7 +163,7 @@ fn warm_container_of_a_killed_process_writes_nothing_any_more() {
         let mut parent = Sandbox::filled(&options, &[("a", "a")]);
         parent.sh("true");
         let first = parent.started()[0].name.clone();
-        warm.wait(PATIENCE).unwrap();
+        warm.wait(WAIT_LIMIT).unwrap();
         let warm = (next == "a command in a warm one").then_some(warm);
         let lost = parent.lose(&options);
         if next == "a fork" {

@@ -182,7 +182,7 @@ fn base_may_be_a_commit_and_is_told_by_what_there_is() {
 fn command_of_a_transcript_is_decided_as_any_other() {
     let (program, transcript) = program();
     let made = program.run(&["import", &transcript, "--re-run", "--base", "base", "--backend", "host"]);
-    assert!(made.contains("bash, cat and mkdir are not allowed, and there is nobody to ask"), "{made}");
+    assert!(made.contains("bash, cat and mkdir are not allowed, and no approver is available"), "{made}");
     assert!(made.contains("11 calls: 4 diverged"), "what edits files goes on: {made}");
     let denied =
         program.run(&["rerun", "claude-5e55", "--base", "base", "--backend", "host", "--yes", "--deny", "mkdir"]);

@@ -80,7 +80,7 @@ impl MountPoint {
         self.pid
     }
 
-    /// Detaches the mount. It is no error if the process has ended, or another mount is there.
+    /// Detaches the mount. Does nothing if the process has ended, or another mount has taken its place.
     pub(in crate::backends::disk) fn detach(self) -> io::Result<()> {
         let take = || if mount_id(open(&self.at)?)? == self.mount { take_off(&self.at) } else { Ok(()) };
         match within(self.process.as_fd(), take)? {

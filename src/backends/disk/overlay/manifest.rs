@@ -18,8 +18,8 @@ pub(super) type LayerId = String;
 
 /// The layers of an overlay, and the known state of its files.
 ///
-/// Encoded, it is the boot id since which the layers are complete, then their names, the lowest first, one per line. A
-/// fork's manifest continues with a zero byte and the dirty paths, each followed by a zero byte.
+/// Encoded, it is the boot id, since layers may be incomplete after a reboot, then their names, the lowest first, one
+/// per line. A fork's manifest continues with a zero byte and the dirty paths, each followed by a zero byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Manifest {
     pub(super) layers: Vec<LayerId>,

@@ -12,7 +12,7 @@ use rustix::mount::{
 
 use crate::backends::disk::dir_xattrs::Forms;
 
-/// The kind of extended attributes in which an overlay stores metadata.
+/// The kind of extended attributes that hold an overlay's metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Notes {
     /// Attributes that only the machine's root may write.

@@ -19,14 +19,14 @@ use crate::backends::disk::listing::names;
 use crate::backends::disk::remove::remove_all;
 
 const LIST: &str = "list";
-/// The manifest that will replace it, or the one it has replaced.
+/// The manifest that will replace it, or that it has replaced.
 const NEXT_LIST: &str = "list.next";
 pub(super) const WORK: &str = "work";
 /// Locked by the process that uses or removes the overlay.
 const LOCK: &str = "lock";
 /// The store that the overlay belongs to. Processes that use the overlay may write it.
 const NOTE: &str = "store";
-/// The directory of the pool, next to those of the overlays.
+/// The directory of the pool, next to the overlays' directories.
 const POOL: &str = "layers";
 /// Names used by earlier programs: an overlay's own layers by their numbers, and their users.
 const OLD_LAYERS: &str = "layers";
@@ -121,7 +121,7 @@ impl OverlayDir {
         step()?;
         // An exchange is faster than removing the previous file.
         let replaced = match renameat_with(&top, NEXT_LIST, &top, LIST, RenameFlags::EXCHANGE) {
-            // There is none yet, or the file system can't exchange.
+            // No list exists yet, or the file system can't exchange.
             Err(Errno::NOENT | Errno::INVAL | Errno::NOSYS) => rustix::fs::renameat(&top, NEXT_LIST, &top, LIST),
             other => other,
         };
@@ -193,7 +193,7 @@ impl OverlayDir {
         if layers.is_empty() { Ok(()) } else { self.collect(Some(&layers)) }
     }
 
-    /// Removes those of the given layers, or of all, that are in no manifest.
+    /// Removes layers that are in no manifest: only the given ones, or all for `None`.
     pub(super) fn collect(&self, layers: Option<&[LayerId]>) -> io::Result<()> {
         self.pool()?.collect(layers, || {
             let all = open_in(CWD, self.all.join(".").as_path(), OFlags::RDONLY | OFlags::DIRECTORY);

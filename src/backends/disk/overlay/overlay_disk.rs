@@ -39,7 +39,7 @@ pub(crate) struct OverlayOptions {
     /// The user and group of the entries made through [`DirTree`].
     pub(crate) owner: Option<(u32, u32)>,
     pub(crate) seal_above: usize,
-    /// The number of layers above which they are merged. The kernel's limit is 500.
+    /// The maximum number of layers before they are merged. The kernel's limit is 500.
     pub(crate) flatten_above: usize,
 }
 
@@ -191,7 +191,7 @@ impl OverlayDisk {
         }
         let mounted = self.mount_above(&lower)?;
         let placed = self.place_again(&mounted);
-        // The old layer is no longer written.
+        // From here on no process writes to the old layer.
         let late = self.look().map_or_else(|_| vec![DirtyPath::Subtree(EntryPath::root())], |look| look.touched);
         let mut carried = std::mem::take(&mut self.known).carried;
         carried.extend(late);

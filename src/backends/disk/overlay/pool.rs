@@ -94,7 +94,7 @@ impl LayerPool {
         Ok(Layer { id, directory })
     }
 
-    /// Moves a layer into the pool. It is no error if it exists already, or was moved by another process.
+    /// Moves a layer into the pool. Does nothing if it exists there already, or another process moved it.
     pub(super) fn take_in(&self, from: &OwnedFd, name: &CStr, id: &LayerId) -> io::Result<()> {
         let rename = || renameat_with(from, name, &self.directory, id.as_str(), RenameFlags::NOREPLACE);
         match step().and_then(|()| rename()) {
@@ -110,7 +110,7 @@ impl LayerPool {
         }
     }
 
-    /// Removes those of these layers, or of all, that are not in `named`.
+    /// Removes layers that are not in `named`: only the given ones, or all for `None`.
     pub(super) fn collect(
         &self,
         layers: Option<&[LayerId]>,

@@ -201,7 +201,7 @@ fn shared_child_can_share_again() {
         assert_eq!(Some(&world(&disk)), worlds.last());
     }
     let last = disk;
-    // Those in between may be removed, in any order.
+    // The disks in between may be removed, in any order.
     for gone in ["0", "3", "7", "1"] {
         family.dir(gone).remove().unwrap();
     }

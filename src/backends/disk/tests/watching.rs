@@ -39,7 +39,7 @@ fn moves() -> impl Strategy<Value = Move> {
     ]
 }
 
-/// Each path has its own place outside, whose contents are changed, too.
+/// Each path has its own place outside; its contents change, too.
 fn make(top: &Path, outside: &Path, step: &Move) {
     let place = |path: &usize| outside.join(PATHS[*path].replace('/', "-"));
     let _ = match step {

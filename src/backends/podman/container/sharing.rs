@@ -9,7 +9,7 @@ use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 
 impl SessionContainer {
-    /// Shares the files with a session that has none yet. Returns false if that is not possible, or a command may run.
+    /// Shares the files with a new session. Returns false if that is impossible, or a command may run.
     pub(in crate::backends::podman) fn share_files(&self, child: SessionId) -> std::io::Result<bool> {
         let mut state = lock(&self.state);
         let (own, child) = (self.paths.overlay.home(), paths::overlay(child)?);
@@ -43,7 +43,7 @@ impl SessionContainer {
         if self.in_flight.is_empty() { self.files.lock().join_names(names) } else { Ok(()) }
     }
 
-    /// Checks that only a container whose commands are known can write to the files.
+    /// Checks that only containers with known commands can write to the files.
     fn is_left_alone(&self, state: &mut ContainerState) -> bool {
         match state {
             ContainerState::Running(live) if live.runner.is_alive() => return true,

@@ -13,7 +13,7 @@ pub(crate) struct EngineAddress {
 }
 
 impl EngineAddress {
-    /// Returns the user whose process listens; `None` if unknown, as over a network.
+    /// Returns the user of the listening process; `None` if unknown, as over a network.
     pub(crate) fn user(&self) -> Option<u32> {
         let path = self.url.strip_prefix("unix://")?;
         let stream = std::os::unix::net::UnixStream::connect(path).ok()?;
@@ -37,8 +37,8 @@ pub(super) fn usable(url: String, source: String, example: &str) -> Result<Engin
         Some(("unix" | "tcp" | "http", rest)) if !rest.is_empty() => Ok(EngineAddress { url, source }),
         None if url.starts_with('/') => Ok(EngineAddress { url: format!("unix://{url}"), source }),
         Some(("ssh", _)) => Err(format!(
-            "{source} names {url}; ssh connections are not supported: the engine must be on this machine, whose \
-             files its containers use. Use a local one, such as {example}"
+            "{source} names {url}; ssh connections are not supported: the engine must share this \
+             machine's files. Use a local engine, such as {example}"
         )),
         _ => Err(format!(
             "{source} names {url:?}; it must be unix:///PATH, or tcp://HOST:PORT or http://HOST:PORT on this machine"

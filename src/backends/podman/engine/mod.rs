@@ -139,7 +139,7 @@ pub(crate) struct Ours {
     pub(crate) running: bool,
 }
 
-/// A separate runtime, which may be dropped within another one.
+/// A separate runtime, which may be dropped within another runtime.
 struct OwnRuntime(Option<Runtime>);
 
 impl Drop for OwnRuntime {
@@ -215,7 +215,7 @@ impl Engine {
         why.map_or(Ok(()), |why| Err(EngineError::Foreign(why)))
     }
 
-    /// Returns a container's user and group: nobody, or the ids that stand for this process's user.
+    /// Returns a container's user and group: unprivileged ids, or the ids that stand for this process's user.
     fn user(&self, options: &PodmanOptions) -> (u32, u32) {
         let (me, group) = (rustix::process::geteuid(), rustix::process::getegid());
         match (self.kind, self.rootless) {
@@ -330,7 +330,7 @@ fn pass_on(report: &str, progress: Progress<'_>) {
     report.lines().filter(|line| !line.trim().is_empty()).for_each(progress);
 }
 
-/// Ignores the error that there is nothing to change.
+/// Ignores the error that nothing had to change.
 async fn unless_done(answer: EngineAnswer<'_, ()>) -> Result<(), Refusal> {
     match answer.await {
         Err(Refusal::Unchanged) => Ok(()),

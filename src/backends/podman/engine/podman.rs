@@ -235,12 +235,12 @@ fn creation(plan: &ContainerPlan<'_>, place: &ContainerPlace) -> Value {
     spec
 }
 
-/// Maps the users of a container to those of this machine.
+/// Maps the users of a container to users of this machine.
 fn map_users(spec: &mut Value, options: &PodmanOptions, place: &ContainerPlace) {
     let ContainerPlace { user: (user, group), rootless, .. } = place;
     if options.writable_root {
         spec["cap_add"] = json!(OF_ROOT.map(|(_, name)| name));
-        // A rootless engine's containers are already in a user namespace in which this process's user is root.
+        // A rootless engine's containers are already in a user namespace, with this process's user as root.
         if !*rootless {
             let (first, size) = OWN_IDS;
             let ids = json!([{ "container_id": 0, "host_id": first, "size": size }]);

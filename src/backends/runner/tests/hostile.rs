@@ -69,7 +69,7 @@ fn runner_refuses_more_input_than_may_wait() {
     let world = World::new();
     let mut stream = greeted(&world);
     send(&mut stream, &running(b"sleep 1000"));
-    // One part fits into the pipe, and another one may wait.
+    // One part fits into the pipe, and another part may wait.
     for _ in 0..2 {
         send(&mut stream, &RunnerRequest::Input(&[b'x'; MAX_INPUT]));
     }

@@ -127,7 +127,7 @@ fn command_cancelled_before_start_ends() {
     assert!(ended.cancelled);
 }
 
-/// Leaves a process whose first thread has ended, and whose child is in its own session.
+/// Leaves a process without its first thread, and with a child in its own session.
 const HEADLESS: &str = "setsid python3 -c 'import ctypes, os, threading, time\n\
     pid = os.getpid()\n\
     def stay():\n\

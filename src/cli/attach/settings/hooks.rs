@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::terminal::text;
 
-/// The number of seconds after which an agent continues without the hook. The hook itself gives up earlier.
+/// The hook's timeout in the agents' settings, in seconds. The hook itself gives up earlier.
 const TIMEOUT: u64 = 5;
 
 /// The commands of an agent's hooks.

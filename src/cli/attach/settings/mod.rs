@@ -80,7 +80,7 @@ pub(super) struct SettingsChange {
     pub(super) path: PathBuf,
     #[serde(skip)]
     base: PathBuf,
-    /// The text before; `None` if there was no file.
+    /// The text before; `None` if the file is new.
     #[serde(skip)]
     pub(super) before: Option<String>,
     /// The text after; `None` if the file is removed.
@@ -157,7 +157,7 @@ fn refused(path: &Path, error: UnfitSettings) -> Failure {
         .with_hint("correct it, or name the other agents with --agent")
 }
 
-/// Makes a change. A backup of the file without hooks is kept next to it until the hooks are removed.
+/// Makes a change. A backup of the file without hooks stays next to it until the hooks are removed.
 pub(super) fn apply(change: &SettingsChange) -> Result<(), Failure> {
     let file = SettingsFile::at(change.path.clone(), change.base.clone())?;
     if file.text != change.before {

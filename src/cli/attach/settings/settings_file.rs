@@ -12,7 +12,7 @@ pub(super) struct SettingsFile {
     pub(super) path: PathBuf,
     /// The directory that stays when the file is removed.
     pub(super) base: PathBuf,
-    /// The text; `None` if there is no file.
+    /// The text; `None` if the file does not exist.
     pub(super) text: Option<String>,
     /// The text from before the hooks were added.
     pub(super) backup: Option<String>,

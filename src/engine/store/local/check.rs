@@ -75,7 +75,7 @@ impl LocalStore {
             return Ok(checked.report);
         }
         let id = proof::note(&*disk, directory, &found)?;
-        // The index matches neither a repaired journal nor one that continues after the loss.
+        // The index matches neither a repaired journal nor a journal that continues after the loss.
         index::remove(&*disk, directory)?;
         checked.repair(&segments, directory, &[])?;
         if checked.is_followed {

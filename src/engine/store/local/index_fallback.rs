@@ -5,7 +5,7 @@ use crate::engine::store::{Result, StoreError, index};
 use crate::engine::{lock, write_lock};
 
 impl LocalInner {
-    /// Runs work on the index; returns `without` if there is none or it fails.
+    /// Runs work on the index; returns `without` if the index is missing or fails.
     pub(super) fn with_index<T>(&self, without: T, work: impl FnOnce(&SledIndex) -> Result<T>) -> Result<T> {
         let Some(index) = self.index() else { return Ok(without) };
         match work(&index) {

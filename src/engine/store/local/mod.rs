@@ -49,7 +49,7 @@ use named::NamedCommits;
 use session_head::{SessionHead, SlotInner, TailCommit};
 use session_heads::Slots;
 
-/// The point at which a commit counts as recorded.
+/// The condition for a commit to count as recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// Once it is synced to the disk.
@@ -62,7 +62,7 @@ pub enum Durability {
 /// Options of a local store.
 #[derive(Debug, Clone)]
 pub struct LocalStoreOptions {
-    /// The point at which a commit counts as recorded.
+    /// The condition for a commit to count as recorded.
     pub durability: Durability,
     /// Bytes of a journal segment; 1 MiB to 1 GiB, 64 MiB by default.
     pub segment_bytes: u64,
@@ -124,9 +124,9 @@ struct LocalInner {
     bus: Arc<Bus>,
     /// `None` if the store is read-only.
     writer: Option<Arc<Writer<SessionHead>>>,
-    /// In a read-only store the position up to which it has read; in the owner the end of the written catalogue.
+    /// In a read-only store the end of what it has read; in the owner the end of the written catalogue.
     read_to: Mutex<FramePosition>,
-    /// In a read-only store the position before which it has not looked for contents yet.
+    /// In a read-only store the end of the part that it has not searched for contents yet.
     contents_until: Mutex<Option<FramePosition>>,
     scanned: Mutex<Option<ScannedPositions>>,
     /// Locked while the index is updated, to keep batches in order.

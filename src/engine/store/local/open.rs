@@ -151,7 +151,7 @@ impl LocalStore {
     }
 
     /// Opens the store read-only, even while another process owns it. It sees new commits as they arrive, has no
-    /// snapshots, and changes nothing. Fails with [`StoreError::Io`] if there is no store.
+    /// snapshots, and changes nothing. Fails with [`StoreError::Io`] if the store was not found.
     pub fn open_reading(directory: impl AsRef<Path>) -> Result<Self> {
         let directory = directory.as_ref();
         let segments = Arc::new(Segments::new(&directory.join("journal"), false));
@@ -244,7 +244,7 @@ impl LocalInner {
 fn sync_names(disk: &dyn JournalDisk, directory: &Path) -> Result<()> {
     segment::sync_directory(disk, directory)?;
     let above = directory.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
-    // This user may have no permission to open it.
+    // This user may lack permission to open it.
     if let Some(Err(error)) = above.map(|above| disk.sync_dir(above)) {
         tracing::debug!(%error, "failed to sync the parent of the store's directory");
     }
@@ -291,7 +291,7 @@ fn known(store: &Path, segments: &Segments, slots: &Slots, notes: &mut Vec<Strin
         }
         Err(reason) => {
             slots.clear();
-            // It was just created, by this opening or by an earlier one that failed later.
+            // It was just created, by this opening or by an earlier failed opening.
             let is_new = !existed || index.is_empty();
             Ok(FoundIndex { index: Some(index), stamp: None, unfit: (!is_new).then_some(reason) })
         }

@@ -14,7 +14,7 @@ use crate::engine::store::{EventBatch, READ_MAX, Result, StoreError};
 use crate::engine::{CommitId, CommitView, Seq, SessionId};
 
 const LOOKED_UP: usize = 8192;
-/// Distance below which commits are read together.
+/// Maximum distance of commits that are read together.
 const NEAR: u32 = 32 << 10;
 /// Bounds of the bytes read for the last commit of a run, which are estimated by the longest commit so far.
 const BEHIND_MIN: usize = 512;
@@ -87,8 +87,8 @@ impl LocalInner {
         Ok(batch)
     }
 
-    /// Adds the first of these commits, which are in one segment, to a batch. Returns their number; `None` if there are
-    /// none or the next commit is too long. The first commit of a batch is never too long.
+    /// Adds the first of these commits, which are in one segment, to a batch. Returns their number; `None` without
+    /// commits or if the next commit is too long. The first commit of a batch is never too long.
     fn read_near(
         &self,
         session: SessionId,

@@ -66,7 +66,7 @@ pub(super) struct TailCommit {
     pub(super) bytes: Bytes,
 }
 
-/// Returns the id under which a copy stores the past of a session that it started late.
+/// Returns the id that a copy uses for the past of a session that it started late.
 pub(in crate::engine::store) fn past_of(session: SessionId) -> SessionId {
     SessionId::from_bytes(session.as_bytes().map(|byte| !byte))
 }
@@ -288,7 +288,7 @@ impl SlotInner {
         }
     }
 
-    /// Returns the commits in memory from the one that contains `seq` on. `None` if that commit is not in memory.
+    /// Returns the commits in memory from the commit of `seq` on. `None` if that commit is not in memory.
     pub(super) fn tail_from(&self, seq: Seq) -> Option<Vec<TailCommit>> {
         let oldest = self.tail.front()?;
         (oldest.first <= seq).then(|| {

@@ -18,7 +18,7 @@ pub(super) struct Catalogue {
     cluster: Cluster,
     bucket: kv::Store,
     known: SessionList,
-    /// The position up to which the bucket has been read.
+    /// The last position read from the bucket.
     read_to: tokio::sync::Mutex<u64>,
     moved: Mutex<MovedSessions>,
 }

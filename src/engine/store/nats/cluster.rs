@@ -20,7 +20,7 @@ use crate::engine::{Digest, SessionId};
 /// The oldest server version without a known loss of acknowledged messages.
 const OLDEST: (u64, u64, u64) = (2, 14, 4);
 /// Time limit for the first connection, and for each answer of the cluster.
-const PATIENCE: Duration = Duration::from_secs(2);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit for the cluster to elect a leader while a store is opened, and the pause between attempts.
 const ELECTION: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(200);
@@ -65,8 +65,8 @@ impl Cluster {
             .collect::<Result<_>>()?;
         let options = ConnectOptions::new()
             .name(format!("foldspace {host}"))
-            .connection_timeout(PATIENCE)
-            .ping_interval(PATIENCE);
+            .connection_timeout(REPLY_TIMEOUT)
+            .ping_interval(REPLY_TIMEOUT);
         let client = options.connect(servers).await.map_err(|error| failed(format!("can't be reached: {error}")))?;
         let info = client.server_info();
         let (version, payload_max) = (info.version, info.max_payload.saturating_sub(HEADERS));
@@ -77,7 +77,7 @@ impl Cluster {
                  {major}.{minor}.{patch} or later"
             )));
         }
-        let context = jetstream::ContextBuilder::new().timeout(PATIENCE).build(client.clone());
+        let context = jetstream::ContextBuilder::new().timeout(REPLY_TIMEOUT).build(client.clone());
         let name = address.stream().to_owned();
         let replicas = address.replicas();
         let (stream, contents) = Self::streams(&context, &failed, &name, replicas).await?;
@@ -233,8 +233,8 @@ impl Cluster {
         Ok(first?.sequence)
     }
 
-    /// Returns messages of some subjects from a stream position on, with their positions. Empty if the replica has
-    /// none, perhaps because it is behind. Fails with the reason to retry.
+    /// Returns messages of some subjects from a stream position on, with their positions. Empty if the replica lacks
+    /// them, perhaps because it is behind. Fails with the reason to retry.
     pub(super) async fn messages_from(
         &self,
         stream: &str,
@@ -270,7 +270,7 @@ impl Cluster {
         sent.map_err(|error| error.to_string())?;
         let mut messages = Vec::new();
         loop {
-            let next = tokio::time::timeout(PATIENCE, answers.next()).await;
+            let next = tokio::time::timeout(REPLY_TIMEOUT, answers.next()).await;
             let Ok(Some(message)) = next else { return Err("no answer".to_owned()) };
             match message.status.map(|status| status.as_u16()) {
                 None | Some(200) => {}
@@ -308,7 +308,7 @@ pub(super) fn subject_of(message: &Message) -> Option<&str> {
     header(message, "Nats-Subject")
 }
 
-/// Retries an operation while the cluster has no leader yet.
+/// Retries an operation until the cluster has a leader.
 async fn patiently<T, E, F: Future<Output = Result<T, E>>>(
     attempt: impl Fn() -> F,
     is_late: impl Fn(&E) -> bool,

@@ -21,7 +21,7 @@ const ZSTD: u8 = 1;
 const PIECES: u8 = 2;
 const LEVEL: i32 = 1;
 const PIECE_MAX: usize = 512 << 10;
-/// Bytes below which a content is not compressed.
+/// Minimum bytes of a content to compress it.
 const COMPRESS_MIN: usize = 128;
 const CONTENT_MAX: usize = 4 << 30;
 /// Contents per request; the cluster returns 1,024 at most.

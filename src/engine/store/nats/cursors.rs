@@ -1,4 +1,4 @@
-//! Stream positions up to which the local copy has its sessions, stored for the next process.
+//! Last stream position of each session in the local copy, stored for the next process.
 
 use std::collections::BTreeMap;
 use std::path::Path;

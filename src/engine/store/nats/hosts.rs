@@ -25,8 +25,8 @@ use crate::engine::{Clock, CommitId, SessionId};
 
 /// Heartbeats per lease.
 const WORDS: u32 = 3;
-/// Leases without an answer after which a host releases its sessions. More than one, because an election of the
-/// cluster's leader takes longer than a lease.
+/// Leases without an answer before a host releases its sessions. More than one, because the election of a cluster
+/// leader takes longer than a lease.
 const SILENCES: u32 = 5;
 /// Time limit for sign-offs, which are optional.
 const LAST: Duration = Duration::from_secs(2);

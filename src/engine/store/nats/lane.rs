@@ -19,7 +19,7 @@ pub(super) struct Lane {
     pub(super) session: SessionId,
     /// The session of the local copy that commits are added to: a separate one for the past of a late start.
     pub(super) kept_as: SessionId,
-    /// The stream position up to which the local copy is complete. `None` while unknown.
+    /// The last stream position of the complete local copy. `None` while unknown.
     pub(super) cursor: tokio::sync::Mutex<Option<u64>>,
     /// Epoch of this host's ownership of the session; 0 without ownership.
     held: AtomicU64,
@@ -27,7 +27,7 @@ pub(super) struct Lane {
     lost: Mutex<Option<StoreError>>,
     /// True if this store sent the last message.
     is_ours: AtomicBool,
-    /// The session position at which the next snapshot upload is due.
+    /// The session position of the next snapshot upload.
     pub(super) snapshot_due: tokio::sync::Mutex<Seq>,
     places: Mutex<Vec<(Seq, u64)>>,
     queue: Mutex<LaneQueue>,
@@ -78,7 +78,7 @@ impl Lane {
         next
     }
 
-    /// Remembers a stream position up to which the session has no event after `seq`.
+    /// Remembers a stream position: up to it, the session ends at `seq` or earlier.
     pub(super) fn note_place(&self, seq: Seq, at: u64) {
         let mut places = lock(&self.places);
         if places.len() == PLACES {
@@ -91,7 +91,7 @@ impl Lane {
         places.push((seq, at));
     }
 
-    /// Returns the last remembered stream position up to which the session has no event after `seq`.
+    /// Returns the last remembered stream position before any event after `seq`.
     pub(super) fn place_of(&self, seq: Seq) -> Option<u64> {
         lock(&self.places).iter().rev().find(|(known, _)| *known <= seq).map(|(_, at)| *at)
     }

@@ -1,5 +1,5 @@
-//! Hosts that take one session from each other, in simulated time: heartbeats are late or lost, processes stop, the
-//! cluster has no leader for a while. Each seed is one run.
+//! Hosts that take one session from each other, in simulated time: heartbeats are late or lost, processes stop, and the
+//! cluster lacks a leader for a while. Each seed is one run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -49,7 +49,7 @@ struct Cluster {
     owner: Option<(HostRun, u64)>,
     /// The session: the writer of each message.
     messages: Vec<String>,
-    /// The cluster has no leader until then.
+    /// The cluster lacks a leader until then.
     silent: u64,
 }
 

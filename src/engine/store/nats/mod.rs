@@ -60,7 +60,7 @@ pub struct NatsStoreOptions {
     /// This host, which announces itself to [claim](SessionHosts::claim) sessions. `None` for a store that claims no
     /// sessions.
     pub host: Option<StoreHost>,
-    /// Time after which a silent host is declared dead; 2 s by default.
+    /// Maximum silence of a host before it is declared dead; 2 s by default.
     pub lease: Duration,
     /// Time to wait for a cluster without a leader or connection before a commit fails; 60 s by default.
     pub patience: Duration,

@@ -155,7 +155,7 @@ impl NatsInner {
         }
     }
 
-    /// Changes the list of sessions; retries while it has no leader.
+    /// Changes the list of sessions; retries while the list's stream lacks a leader.
     async fn listed<F: Future<Output = Result<()>>>(&self, change: impl Fn() -> F) -> Result<()> {
         let attempt = || async {
             match change().await {

@@ -17,7 +17,7 @@ use crate::engine::{Digest, Seq, SessionId};
 /// Bytes of a snapshot for each event until the next snapshot.
 const BYTES_PER_EVENT: u64 = 100;
 /// Time limit to read a snapshot before falling back to the whole history, and to finish uploads in flight.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SNAPSHOT_TIME_LIMIT: Duration = Duration::from_secs(5);
 /// Events per step when reading the past of a session.
 const PAST_AT_ONCE: u64 = 4096;
 
@@ -78,7 +78,7 @@ impl NatsInner {
                 drop(lane.snapshot_due.lock().await);
             }
         };
-        drop(timeout(PATIENCE, all).await);
+        drop(timeout(SNAPSHOT_TIME_LIMIT, all).await);
     }
 
     async fn put_start(&self, lane: &Lane, snapshot: Snapshot) -> Result<u64, String> {
@@ -94,10 +94,9 @@ impl NatsInner {
         Ok(value.len() as u64)
     }
 
-    /// Starts the copy of a session at the cluster's snapshot, if there is one. Errors are harmless, because the events
-    /// suffice.
+    /// Starts the copy of a session at the cluster's snapshot, if any. Errors are harmless, because the events suffice.
     pub(super) async fn begin_late(&self, lane: &Lane, cursor: &mut Option<u64>) {
-        match timeout(PATIENCE, self.begin_at_snapshot(lane)).await {
+        match timeout(SNAPSHOT_TIME_LIMIT, self.begin_at_snapshot(lane)).await {
             Ok(Ok(Some(at))) => *cursor = Some(at),
             Ok(Ok(None)) => {}
             outcome => tracing::debug!(?outcome, session = %lane.session, "reading the whole history"),

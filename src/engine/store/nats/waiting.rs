@@ -1,4 +1,4 @@
-//! Waiting for a cluster that has no leader or can't be reached.
+//! Waiting for a cluster that lacks a leader or can't be reached.
 
 use std::sync::Mutex;
 use std::time::Duration;

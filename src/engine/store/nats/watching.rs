@@ -78,7 +78,7 @@ async fn follow_these(store: &Weak<NatsInner>, inner: Arc<NatsInner>, followed: 
 }
 
 impl NatsInner {
-    /// Returns the sessions with local followers, except those that only this host extends.
+    /// Returns the sessions with local followers, except sessions that only this host extends.
     fn followed(&self) -> BTreeSet<SessionId> {
         let mut followed = self.local.bus().followed();
         if !followed.is_empty() {

@@ -29,7 +29,7 @@ const CONNECTIONS_MAX: usize = 256;
 const STALL: Duration = Duration::from_secs(10);
 /// Interval of messages to watchers, possibly empty, to detect closed connections.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-const PATIENCE: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum commits of a connection that wait for the disk.
 const WAITING_MAX: usize = 1024;
 
@@ -123,7 +123,7 @@ fn accept(listener: &UnixListener, server: &Arc<ServerInner>) {
             Err(_) if server.is_ending.load(Ordering::Acquire) => return,
             Err(error) => {
                 tracing::warn!(%error, "failed to accept a connection to the store");
-                std::thread::sleep(PATIENCE);
+                std::thread::sleep(POLL_INTERVAL);
                 continue;
             }
         };
@@ -187,8 +187,8 @@ impl ServerInner {
         let (tap, mut quiet) = (bus.tap(), Duration::ZERO);
         wire::write(&mut stream, &StoreReply::Done, &[])?;
         while !self.is_ending.load(Ordering::Acquire) {
-            let moved: Vec<_> = tap.moved_within(PATIENCE).iter().map(|session| *session.as_bytes()).collect();
-            quiet = if moved.is_empty() { quiet + PATIENCE } else { Duration::ZERO };
+            let moved: Vec<_> = tap.moved_within(POLL_INTERVAL).iter().map(|session| *session.as_bytes()).collect();
+            quiet = if moved.is_empty() { quiet + POLL_INTERVAL } else { Duration::ZERO };
             if !moved.is_empty() || quiet >= HEARTBEAT {
                 quiet = Duration::ZERO;
                 wire::write(&mut stream, &StoreReply::Moved(moved), &[])?;

@@ -80,7 +80,7 @@ pub enum ReplicationError {
     /// The journal was rewritten repeatedly while it was copied.
     #[error("the journal was rewritten while it was copied")]
     Rewritten,
-    /// The address has no copy.
+    /// The address does not hold a copy.
     #[error("no copy found in {0}")]
     NoCopy(String),
     /// Objects of the copy are missing or damaged.

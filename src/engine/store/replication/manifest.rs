@@ -31,7 +31,7 @@ pub(super) struct CopyManifest {
 /// A process that writes a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyWriter {
-    /// Identity of the data directory; a copy of the directory has another one.
+    /// Identity of the data directory; a copy of the directory gets a new identity.
     pub id: String,
     /// Name of the host.
     pub host: String,

@@ -18,7 +18,7 @@ pub struct CopiedTo {
     pub segment: u32,
     /// End of the copy in the segment's file, in bytes.
     pub offset: u64,
-    /// Time up to which everything recorded is in the copy.
+    /// Time of the copy: everything recorded earlier is in it.
     pub until: Option<Timestamp>,
     /// Bytes of the journal that are not copied yet.
     pub behind: u64,

@@ -18,7 +18,7 @@ use crate::engine::{Clock, SystemClock, Timestamp};
 
 /// Maximum bytes of a piece.
 const PIECE: u64 = 8 << 20;
-/// Bytes up to which the last pieces of a growing segment are merged into one.
+/// Maximum bytes of a merged piece at the end of a growing segment.
 const MERGED: u64 = 1 << 20;
 /// Time before objects that the manifest no longer names are deleted, because a reader may still need them.
 const GRACE_MICROS: u64 = 60_000_000;
@@ -94,7 +94,7 @@ impl Replicator {
 
     /// Copies the whole journal, and deletes unused objects.
     pub async fn copy_all(&mut self) -> CopyResult<()> {
-        // The second pass tells an unfinished end from damage.
+        // The second pass distinguishes an unfinished end from damage.
         for _ in 0..TRIES {
             if !self.pass().await? {
                 break;
@@ -343,7 +343,7 @@ impl OpenCopy {
         self.manifest.git_repositories = listed;
     }
 
-    /// Replaces the manifest by one that names the copied segments.
+    /// Publishes a new manifest that names the copied segments.
     async fn publish(&mut self, target: &CopyTarget, now: Timestamp) -> CopyResult<()> {
         let list = match self.is_list_changed {
             false => self.manifest.sealed.clone(),
@@ -360,7 +360,7 @@ impl OpenCopy {
         Ok(())
     }
 
-    /// Writes the list of sealed segments. `None` if there are none.
+    /// Writes the list of sealed segments. `None` without sealed segments.
     async fn put_list(&mut self, target: &CopyTarget) -> CopyResult<Option<CopiedPiece>> {
         let sealed: Vec<_> = self.segments.values().filter(|segment| segment.sealed).collect();
         if sealed.is_empty() {

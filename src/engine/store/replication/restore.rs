@@ -20,7 +20,7 @@ use crate::engine::store::lock::StoreLock;
 use crate::engine::store::{EventStore, LocalStore, LocalStoreOptions, StoreError, index};
 use crate::engine::{CommitView, Digest, EventRef, Timestamp};
 
-/// Maximum number of reported problems, after which the restoration stops reading.
+/// Maximum number of reported problems before the restoration stops reading.
 const PROBLEMS_MAX: usize = 20;
 /// Attempts to read a copy while it is being replaced, which deletes objects.
 const TRIES: usize = 5;
@@ -36,7 +36,7 @@ pub struct RestoreReport {
     pub commits: u64,
     /// Restored events.
     pub events: u64,
-    /// Time of the last commit. `None` if there is no commit.
+    /// Time of the last commit. `None` without commits.
     pub last: Option<Timestamp>,
     /// Commits of the copy that were left out, because they are later than the requested time.
     pub later: u64,

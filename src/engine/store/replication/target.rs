@@ -144,7 +144,7 @@ impl CopyTarget {
         Ok(named.collect())
     }
 
-    /// Returns the manifest, and its version for a later swap. `None` if there is no manifest.
+    /// Returns the manifest, and its version for a later swap. `None` if the manifest is missing.
     pub(super) async fn manifest(&self) -> CopyResult<Option<(CopyManifest, UpdateVersion)>> {
         let path = self.manifest_path();
         let wrong = |what: String| self.damaged(format!("the manifest can't be read: {what}"));

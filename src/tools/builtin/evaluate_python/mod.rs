@@ -45,7 +45,7 @@ pub struct Evaluated {
     /// Global variables after a success, as JSON: without functions, classes, modules and names that begin with an
     /// underscore.
     globals: Map<String, Value>,
-    /// Global variables that have no JSON form, and why.
+    /// Global variables that JSON can't represent, and why.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     omitted: BTreeMap<String, String>,
     /// Files that the code was given.

@@ -75,8 +75,8 @@ impl ForeignRun {
         }
     }
 
-    /// Returns equivalent calls, or the reason why there are none. `read` returns the present text of a file, and
-    /// `most` is the maximum time of a command.
+    /// Returns equivalent calls, or the reason why the call lacks an equivalent. `read` returns the present text of a
+    /// file, and `most` is the maximum time of a command.
     pub(super) fn own_calls(
         &self,
         (tool, params): (&str, &Value),

@@ -13,7 +13,7 @@ use crate::tui::model::{Failure, SessionHistory, Sheet, ShownStep, Tone};
 
 const BYTES_MAX: usize = 2 << 20;
 /// The time limit of an exact comparison.
-const PATIENCE: Duration = Duration::from_millis(500);
+const DIFF_TIME_LIMIT: Duration = Duration::from_millis(500);
 
 pub(crate) fn file(
     past: &SessionHistory,
@@ -79,7 +79,7 @@ fn shown_whole(
     if shown.size() > BYTES_MAX as u64 {
         sheet.add(Tone::Odd, format!("... only the first {} are shown", text::size(BYTES_MAX as u64)));
     }
-    let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(old.as_str(), new.as_str());
+    let diff = TextDiff::configure().timeout(DIFF_TIME_LIMIT).diff_lines(old.as_str(), new.as_str());
     for line in diff.iter_all_changes() {
         if sheet.is_full() {
             break;

@@ -119,7 +119,7 @@ impl Grouped {
         let (mut parts, mut next) = (Vec::new(), 0);
         for entry in part_entries.as_chunks::<PART_ENTRY>().0 {
             let [offset, count] = [0, 4].map(|at| entry[at..].first_chunk().map_or(0, word));
-            // Parts have no gaps between them.
+            // Parts follow each other without gaps.
             if ends.get(next) != Some(&u64::from(offset)) {
                 return Err(senseless());
             }
@@ -143,7 +143,7 @@ impl Grouped {
         let (mut blocks, mut end) = (Vec::new(), HEADER as usize);
         for range in zstd_frames(bytes) {
             let packed = &bytes[range.clone()];
-            // The other layout's blocks have no checksum.
+            // Blocks of the other layout lack a checksum.
             let has_checksum = packed.get(4).is_some_and(|flags| flags & 4 != 0);
             let raw = zstd::zstd_safe::get_frame_content_size(packed).ok().flatten();
             let raw = raw.and_then(|raw| usize::try_from(raw).ok()).filter(|raw| has_checksum && *raw <= BLOCK_MAX);

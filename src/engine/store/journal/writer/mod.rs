@@ -1,8 +1,8 @@
 //! The journal's writer: frames are staged, then written in groups with one sync each.
 //!
-//! There is no commit queue. Frames are encoded straight into a staging buffer. A waiting caller writes the buffer
-//! itself if no other thread is writing: a single caller needs no thread switch, and many callers share a sync. A
-//! background thread writes commits that no caller waits for.
+//! Frames are encoded straight into a staging buffer, without a commit queue. A waiting caller writes the buffer itself
+//! if no other thread is writing: a single caller needs no thread switch, and many callers share a sync. A background
+//! thread writes commits that no caller waits for.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,11 +16,11 @@ use crate::engine::store::pending::{GroupWait, WaiterTurn, WriteProgress};
 use crate::engine::store::{Result, StoreError};
 use crate::engine::{Clock, Seq, SystemClock, lock};
 
-/// Staged bytes above which a caller waits for the write.
+/// Maximum staged bytes before a caller waits for the write.
 const STAGED_MAX: usize = 16 << 20;
 const STAGED_SOON: usize = 1 << 20;
-/// Longest write after which a task's thread may do the next one itself. On a slower disk a thread switch is cheap in
-/// comparison, and blocks no other tasks.
+/// Maximum duration of a write for a task's thread to do the next one itself. On a slower disk a thread switch is
+/// comparatively cheap, and does not block other tasks.
 const QUICK_MICROS: u64 = 5_000;
 
 pub(crate) struct Note<T> {
