@@ -92,7 +92,7 @@ class AttachDirectory(TypedDict):
 
 
 class AttachedDirectory(TypedDict):
-    """A directory whose agents report to a session."""
+    """A directory with agents that report to a session."""
 
     directory: str
     session: str
@@ -146,7 +146,7 @@ class Bisect(TypedDict):
 
 
 class BisectEnds(TypedDict):
-    """The positions between which the search ran."""
+    """The searched range of positions."""
 
     good: int
     bad: int
@@ -321,7 +321,7 @@ Diff = TypedDict('Diff', {'session': 'str', 'name': 'str', 'from': 'int', 'to': 
 
 
 Divergence = TypedDict('Divergence', {'differs': 'str', 'at': 'NotRequired[str | None]', 'was': 'NotRequired[Any]', 'is': 'NotRequired[Any]', 'change': 'NotRequired[str]', 'path': 'NotRequired[str]', 'before': 'NotRequired[Entry | None]', 'after': 'NotRequired[Entry | None]', 'binary': 'NotRequired[bool]', 'lines_added': 'NotRequired[int]', 'lines_removed': 'NotRequired[int]', 'patch': 'NotRequired[str]'})
-"""A way in which two runs differ."""
+"""A difference between two runs."""
 
 
 class Entry(TypedDict):
@@ -810,7 +810,7 @@ Rewind = TypedDict('Rewind', {'session': 'str', 'to': 'int', 'from': 'int', 'dry
 
 
 class RewindRefusal(TypedDict):
-    """The reason and the entries for which a rewind is refused."""
+    """The reason why a rewind is refused, and the entries that block it."""
 
     refused: str
     entries: list[str]
@@ -971,7 +971,7 @@ class Tool(TypedDict):
 
 
 class UndoRequest(TypedDict):
-    """Undoes file changes: those of a call, of an agent's run, of all calls after a position, external changes, or those of an undo."""
+    """Undoes file changes: of a call, an agent's run, all calls after a position or an undo, or external changes."""
 
     call: NotRequired[int | None]
     run: NotRequired[str | None]

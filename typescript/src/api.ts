@@ -270,7 +270,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the calls of a session in the order in which they began, page by page, optionally filtered. A page may be short or empty before the end; `next` is where to continue. */
+        /** Lists the calls of a session in the order of their starts, page by page, optionally filtered. A page may be short or empty before the end; `next` is where to continue. */
         get: operations["list_calls"];
         put?: never;
         /** Makes a tool call and waits for its outcome. With `Accept: text/event-stream` it comes as server-sent events: `progress` `{text}` while its workspace is prepared, `begun` `{call}`, `output` `{stream, text | base64}`, `missed` `{bytes}` (with `all_output` only for a cancelled call), `question` `{call, command, programs, ...}` (answer it with `POST .../calls/{call}/answer`), at last `outcome`, or `problem`. A client that disconnects cancels its call. */
@@ -565,7 +565,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Returns the files of a session at a position as a tar stream. Modes, links and times are preserved; the same position returns the same bytes. Entries whose contents were not kept are left out. */
+        /** Returns the files of a session at a position as a tar stream. Modes, links and times are preserved; the same position returns the same bytes. Entries without stored contents are left out. */
         post: operations["materialise"];
         delete?: never;
         options?: never;
@@ -924,7 +924,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Undoes file changes: those of a call, of an agent's run, of all calls after a position, external changes, or those of an undo. Without a choice it undoes the latest call that is not undone yet, so that repeated undos go back call by call. Calls that can't be undone are skipped and listed. Later changes by others stay, even in the same file; changes that can't be undone are listed with reasons. An undo is itself a call in the history, and `redo` reverts it. */
+        /** Undoes file changes: of a call, an agent's run, all calls after a position or an undo, or external changes. Without a choice it undoes the latest call that is not undone yet, so that repeated undos go back call by call. Calls that can't be undone are skipped and listed. Later changes by others stay, even in the same file; changes that can't be undone are listed with reasons. An undo is itself a call in the history, and `redo` reverts it. */
         post: operations["undo"];
         delete?: never;
         options?: never;
@@ -1119,12 +1119,12 @@ export interface components {
             child_name: string;
             /**
              * Format: int64
-             * @description Position in the child's history from which changes count.
+             * @description Position in the child's history before the merged changes.
              */
             base: number;
             /**
              * Format: int64
-             * @description Position up to which changes count.
+             * @description Position of the last merged changes.
              */
             child_at: number;
             /** @description Outcome of the merge: `nothing`, `merged` or `conflicted`. */
@@ -1166,13 +1166,13 @@ export interface components {
             /** @description Another directory: existing, not empty, and below a directory that the server allows. */
             to?: string | null;
             /**
-             * @description Paths and globs at or below which the session's side wins conflicts; `/` for all. A path or glob that matches no
-             *     entry of either side is an error.
+             * @description Paths and globs where the session's side wins conflicts, also below them; `/` for all. A path or glob that
+             *     matches no entry of either side is an error.
              * @default []
              */
             take: string[];
             /**
-             * @description Paths and globs at or below which the directory's side wins conflicts.
+             * @description Paths and globs where the directory's side wins conflicts, also below them.
              * @default []
              */
             keep: string[];
@@ -1189,8 +1189,8 @@ export interface components {
             /** @description The agent who applies the changes. */
             agent?: string | null;
             /**
-             * @description Host directories below which `to` is allowed, instead of those that the server allows. Only for clients on the
-             *     unix socket, from the server's sandbox.
+             * @description Host directories that may contain `to`, instead of the server's. Only for clients on the unix socket, from the
+             *     server's sandbox.
              * @default []
              */
             allow_roots: string[];
@@ -1231,7 +1231,7 @@ export interface components {
              */
             own_copy: number | null;
         };
-        /** @description A directory whose agents report to a session. */
+        /** @description A directory with agents that report to a session. */
         AttachedDirectory: {
             /** @description The directory. */
             directory: string;
@@ -1345,7 +1345,7 @@ export interface components {
             /** @description The predicate. */
             predicate?: string | null;
         };
-        /** @description The positions between which the search ran. */
+        /** @description The searched range of positions. */
         BisectEnds: {
             /**
              * Format: int64
@@ -1715,8 +1715,8 @@ export interface components {
              */
             deny: string[];
             /**
-             * @description For `full`: host directories below which mounts may be copied again, instead of those that the server allows.
-             *     Only for clients on the unix socket, from the server's sandbox.
+             * @description For `full`: host directories that mounts may be copied from again, instead of the server's. Only for clients on
+             *     the unix socket, from the server's sandbox.
              * @default []
              */
             allow_roots: string[];
@@ -1748,8 +1748,8 @@ export interface components {
             /** @description The directories. */
             mounts: components["schemas"]["NewMount"][];
             /**
-             * @description Host directories below which mounts are allowed, instead of those that the server allows. Only for clients on
-             *     the unix socket, from the server's sandbox.
+             * @description Host directories that mounts may come from, instead of the server's. Only for clients on the unix socket, from
+             *     the server's sandbox.
              * @default []
              */
             allow_roots: string[];
@@ -1759,7 +1759,7 @@ export interface components {
             /** @description The directory, or a path in it. */
             directory: string;
             /**
-             * @description True to also remove its session and those of its other worktrees.
+             * @description True to also remove its session and the sessions of its other worktrees.
              * @default false
              */
             purge: boolean;
@@ -1783,7 +1783,7 @@ export interface components {
             /** @description The changes from start to end, sorted by path, with patches. */
             changes: components["schemas"]["Change"][];
         };
-        /** @description A way in which two runs differ. */
+        /** @description A difference between two runs. */
         Divergence: {
             /** @description `call`, `status`, `message`, `result` or `file`. */
             differs: string;
@@ -1833,7 +1833,7 @@ export interface components {
             permissions?: string | null;
             /** @description True if a file is text. */
             text?: boolean | null;
-            /** @description True if a file's contents were not kept. */
+            /** @description True if a file's contents were not stored. */
             incomplete?: boolean | null;
             /** @description The target of a symbolic link. */
             target?: string | null;
@@ -1844,9 +1844,9 @@ export interface components {
              * @description The number of times that it was written.
              */
             version: number;
-            /** @description The time at which it was created, in UTC. */
+            /** @description Its creation time, in UTC. */
             created_at: string;
-            /** @description The time at which it was last written, in UTC. */
+            /** @description The time of its last write, in UTC. */
             updated_at: string;
         };
         /** @description An entry with its path. */
@@ -1868,7 +1868,7 @@ export interface components {
             permissions?: string | null;
             /** @description True if a file is text. */
             text?: boolean | null;
-            /** @description True if a file's contents were not kept. */
+            /** @description True if a file's contents were not stored. */
             incomplete?: boolean | null;
             /** @description The target of a symbolic link. */
             target?: string | null;
@@ -1879,9 +1879,9 @@ export interface components {
              * @description The number of times that it was written.
              */
             version: number;
-            /** @description The time at which it was created, in UTC. */
+            /** @description Its creation time, in UTC. */
             created_at: string;
-            /** @description The time at which it was last written, in UTC. */
+            /** @description The time of its last write, in UTC. */
             updated_at: string;
         };
         /** @description An event: its session, position, time, agent and content. */
@@ -1893,7 +1893,7 @@ export interface components {
              * @description Its position, from 1.
              */
             seq: number;
-            /** @description The time at which it was recorded, in UTC. */
+            /** @description Its time, in UTC. */
             time: string;
             /**
              * Format: int64
@@ -1929,7 +1929,7 @@ export interface components {
             session: string;
             /** @description Its name. */
             name: string;
-            /** @description Its parent, which may have been removed; null if it has none. */
+            /** @description Its parent, which may have been removed; null for a root. */
             parent: string | null;
             /**
              * Format: int64
@@ -1969,7 +1969,7 @@ export interface components {
             child_at: number;
             /** @description `merged`, or `conflicted`, if nothing was written. */
             outcome: string;
-            /** @description The number of conflicts, including those with a chosen side. */
+            /** @description The number of conflicts, including conflicts with a chosen side. */
             conflicts: number;
         };
         /** @description Forks a session several times at one position. All or nothing: if one fork fails, the others are removed. */
@@ -2041,16 +2041,16 @@ export interface components {
         HostStatus: {
             /** @description Its name. */
             name: string;
-            /** @description The URL at which other hosts reach it; null if they can't. */
+            /** @description The URL for other hosts; null if they can't reach it. */
             at: string | null;
             /**
              * Format: double
-             * @description Seconds of silence after which other hosts consider it dead.
+             * @description Seconds of silence before other hosts consider it dead.
              */
             lease_seconds: number;
             /**
              * Format: double
-             * @description Seconds for which it has been waiting for the store's cluster; null if it is not waiting.
+             * @description Seconds that it has been waiting for the store's cluster; null if it is not waiting.
              */
             waited_seconds: number | null;
         };
@@ -2088,13 +2088,13 @@ export interface components {
             tool: string;
             /** @description The agent that made it; empty if none was named. */
             agent: string;
-            /** @description The time at which it began, in UTC. */
+            /** @description Its start time, in UTC. */
             started_at: string;
             /** @description `ok`, `error`, `interrupted` or `running`. */
             status: string;
             /** @description The exit code in its result; null without one. */
             exit_code: unknown;
-            /** @description True if its result reports a command that timed out; null if it has no such field. */
+            /** @description True if its result reports a command that timed out; null without that field. */
             timed_out: unknown;
             /**
              * Format: int64
@@ -2117,7 +2117,7 @@ export interface components {
             /** @description Changes that this call, another open call or, in doubt, a person may have made. */
             shared: components["schemas"]["SharedPaths"][];
             /**
-             * @description Changed paths with entries that can't be recreated: their contents were not kept, or they are sockets or
+             * @description Changed paths with entries that can't be recreated: their contents were not stored, or they are sockets or
              *     devices.
              */
             not_kept: string[];
@@ -2156,7 +2156,7 @@ export interface components {
         };
         /**
          * @description Returns the files of a session at a position as a tar stream. Modes, links and times are preserved; the same
-         *     position returns the same bytes. Entries whose contents were not kept are left out.
+         *     position returns the same bytes. Entries without stored contents are left out.
          */
         MaterialiseRequest: {
             /** @description The position; the head by default. */
@@ -2172,12 +2172,12 @@ export interface components {
             child_name: string;
             /**
              * Format: int64
-             * @description Position in the child's history from which changes count.
+             * @description Position in the child's history before the merged changes.
              */
             base: number;
             /**
              * Format: int64
-             * @description Position up to which changes count.
+             * @description Position of the last merged changes.
              */
             child_at: number;
             /** @description Outcome of the merge: `nothing`, `merged` or `conflicted`. */
@@ -2216,13 +2216,13 @@ export interface components {
             /** @description The child, by name or id prefix. */
             child: string;
             /**
-             * @description Paths and globs (`src`, `*.lock`, `docs/**`) at or below which the child's side wins conflicts; `/` for all. A
-             *     path or glob that matches no entry of either side is an error.
+             * @description Paths and globs (`src`, `*.lock`, `docs/**`) where the child's side wins conflicts, also below them; `/` for
+             *     all. A path or glob that matches no entry of either side is an error.
              * @default []
              */
             theirs: string[];
             /**
-             * @description Paths and globs at or below which the parent's side wins conflicts.
+             * @description Paths and globs where the parent's side wins conflicts, also below them.
              * @default []
              */
             ours: string[];
@@ -2406,8 +2406,8 @@ export interface components {
              */
             mounts: components["schemas"]["NewMount"][];
             /**
-             * @description Host directories below which mounts and the directory are allowed, instead of those that the server allows. Only
-             *     for clients on the unix socket, from the server's sandbox.
+             * @description Host directories that may contain mounts and the directory, instead of the server's. Only for clients on the
+             *     unix socket, from the server's sandbox.
              * @default []
              */
             allow_roots: string[];
@@ -2549,7 +2549,7 @@ export interface components {
             hint?: string | null;
             /** @description Advice for users of the program `foldspace` rather than of the API. */
             command_hint?: string | null;
-            /** @description The entries for which a rewind is refused. */
+            /** @description The entries that block a rewind. */
             rewind?: components["schemas"]["RewindRefusal"] | null;
         };
         /** @description A background process, running or ended. */
@@ -2651,10 +2651,10 @@ export interface components {
             segment: number;
             /**
              * Format: int64
-             * @description The byte of that segment's file at which it ends.
+             * @description The end of the copy in that segment's file, in bytes.
              */
             offset: number;
-            /** @description The time up to which everything recorded is in it; null at first. */
+            /** @description The time of the copy: everything recorded earlier is in it; null at first. */
             until: string | null;
             /**
              * Format: double
@@ -2667,7 +2667,7 @@ export interface components {
              */
             lag_bytes: number;
             /**
-             * @description Git repositories from which contents are read: contents that only git has are not in the copy.
+             * @description Git repositories that hold contents: the copy lacks contents that only git has.
              * @default []
              */
             git_repositories: string[];
@@ -2700,9 +2700,9 @@ export interface components {
         Rerun: {
             /** @description The recorded session. */
             recorded: string;
-            /** @description The fresh session, if it was kept. */
+            /** @description The fresh session, if it was stored. */
             session: string | null;
-            /** @description Its name, if it was kept. */
+            /** @description Its name, if it was stored. */
             name: string | null;
             /**
              * Format: int64
@@ -2839,7 +2839,7 @@ export interface components {
              */
             apart: string[];
         };
-        /** @description The reason and the entries for which a rewind is refused. */
+        /** @description The reason why a rewind is refused, and the entries that block it. */
         RewindRefusal: {
             /** @description `changed_outside`, `not_kept` or `earlier`. */
             refused: string;
@@ -2928,7 +2928,7 @@ export interface components {
             /** @description The text for the model: the workspace's kind, tools, limits and mounts. */
             text: string;
             /**
-             * @description The workspace's directory as its commands see it; null if it has none.
+             * @description The workspace's directory as its commands see it; null without a directory.
              * @default null
              */
             root: string | null;
@@ -2981,7 +2981,7 @@ export interface components {
             /** @description Its name. */
             name: string;
             /**
-             * @description Its parent; null if it has none.
+             * @description Its parent; null for a root.
              * @default null
              */
             parent: string | null;
@@ -3016,7 +3016,7 @@ export interface components {
             /** @description The code. */
             code: string;
         };
-        /** @description The token of a page. It has no `Debug`, so that it never reaches a log. */
+        /** @description The token of a page. It does not implement `Debug`, so that it never reaches a log. */
         SignedIn: {
             /** @description The token, for `Authorization: Bearer`. */
             token: string;
@@ -3101,7 +3101,7 @@ export interface components {
             head: number;
             /** @description The number of calls. */
             calls: number;
-            /** @description The start of the first call, in UTC; null if there are no calls. */
+            /** @description The start of the first call, in UTC; null without calls. */
             started_at: string | null;
             /** @description The end of the last call, or its start if it has not ended. */
             ended_at: string | null;
@@ -3153,11 +3153,10 @@ export interface components {
             };
         };
         /**
-         * @description Undoes file changes: those of a call, of an agent's run, of all calls after a position, external changes, or those
-         *     of an undo. Without a choice it undoes the latest call that is not undone yet, so that repeated undos go back call
-         *     by call. Calls that can't be undone are skipped and listed. Later changes by others stay, even in the same file;
-         *     changes that can't be undone are listed with reasons. An undo is itself a call in the history, and `redo` reverts
-         *     it.
+         * @description Undoes file changes: of a call, an agent's run, all calls after a position or an undo, or external changes. Without
+         *     a choice it undoes the latest call that is not undone yet, so that repeated undos go back call by call. Calls that
+         *     can't be undone are skipped and listed. Later changes by others stay, even in the same file; changes that can't be
+         *     undone are listed with reasons. An undo is itself a call in the history, and `redo` reverts it.
          */
         UndoRequest: {
             /**
@@ -3167,7 +3166,7 @@ export interface components {
             call?: number | null;
             /** @description The run, by its agent's id for it, a prefix of that, or `last`. */
             run?: string | null;
-            /** @description The position after which all calls are undone; with `paths`, the position whose entries are restored. */
+            /** @description Undoes all calls after this position; with `paths`, restores their entries as of this position. */
             to?: components["schemas"]["Position"] | null;
             /** @description External changes: `true` for the latest, or a position among them. */
             external?: components["schemas"]["ExternalChange"] | null;
@@ -3213,7 +3212,7 @@ export interface components {
             dry_run: boolean;
             /** @description The undone calls, in order. */
             calls: number[];
-            /** @description The latest of these calls; for an undo, the call that it undid. Null if there is none. */
+            /** @description The latest of these calls; for an undo, the call that it undid. Null if no call was undone. */
             latest: components["schemas"]["UndoneCall"] | null;
             /** @description True if an undo of `latest` is undone, so that `latest` is redone. */
             redoes: boolean;
@@ -3317,13 +3316,13 @@ export interface components {
             tool: string;
             /** @description The agent that made it; empty if none was named. */
             agent: string;
-            /** @description The time at which it began, in UTC. */
+            /** @description Its start time, in UTC. */
             started_at: string;
             /** @description `ok`, `error`, `interrupted` or `running`. */
             status: string;
             /** @description The exit code in its result; null without one. */
             exit_code: unknown;
-            /** @description True if its result reports a command that timed out; null if it has no such field. */
+            /** @description True if its result reports a command that timed out; null without that field. */
             timed_out: unknown;
             /**
              * Format: int64
@@ -3346,7 +3345,7 @@ export interface components {
             /** @description Changes that this call, another open call or, in doubt, a person may have made. */
             shared: components["schemas"]["SharedPaths"][];
             /**
-             * @description Changed paths with entries that can't be recreated: their contents were not kept, or they are sockets or
+             * @description Changed paths with entries that can't be recreated: their contents were not stored, or they are sockets or
              *     devices.
              */
             not_kept: string[];
@@ -3381,7 +3380,7 @@ export interface components {
             permissions?: string | null;
             /** @description True if a file is text. */
             text?: boolean | null;
-            /** @description True if a file's contents were not kept. */
+            /** @description True if a file's contents were not stored. */
             incomplete?: boolean | null;
             /** @description The target of a symbolic link. */
             target?: string | null;
@@ -3392,9 +3391,9 @@ export interface components {
              * @description The number of times that it was written.
              */
             version: number;
-            /** @description The time at which it was created, in UTC. */
+            /** @description Its creation time, in UTC. */
             created_at: string;
-            /** @description The time at which it was last written, in UTC. */
+            /** @description The time of its last write, in UTC. */
             updated_at: string;
             /** @description The contents of a file, if they are UTF-8. */
             contents_text: string | null;
