@@ -41,7 +41,7 @@ const FIELDS: [&str; 7] =
 /// let environment = [("TOKEN".to_owned(), VariableValue::Text("secret".to_owned()))].into();
 /// let commands = CommandOptions { environment, ..CommandOptions::default() };
 /// let spec = WorkspaceSpec::Host(HostOptions { commands, ..HostOptions::default() });
-/// The journal has only its digest.
+/// // The journal has only its digest.
 /// assert!(spec.options()["environment"]["TOKEN"]["digest"].is_string());
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -158,7 +158,7 @@ async fn connection_query_is_obeyed_or_refused() {
         ("sesion=team", "use session, agent and tools"),
         ("session=", "no value"),
         ("tools=sessions", "--tools sessions"),
-        ("tools=nothing", "no group of tools"),
+        ("tools=nothing", "\"nothing\" not found"),
         ("agent=", "no value"),
     ] {
         let refused = served.post(&format!("/mcp?{query}"), &ping, &[]).await;
