@@ -100,7 +100,7 @@ mod tests {
             ("agent=", "no value"),
             ("session=team&session=team", "twice"),
             ("tools=sessions", "offers files, shell, python"),
-            ("tools=flies", "no group of tools"),
+            ("tools=flies", "did you mean files?"),
             (&format!("agent={}", "x".repeat(201)), "limit is 200"),
         ] {
             let refused = read(query, &options).unwrap_err();

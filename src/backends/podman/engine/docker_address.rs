@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(url(None, &around), Ok("tcp://127.0.0.1:2375".to_owned()));
         assert_eq!(url(Some("/said.sock"), &around), Ok("unix:///said.sock".to_owned()));
         around.variables.insert("DOCKER_HOST", "ssh://host");
-        assert!(url(None, &around).unwrap_err().contains("must be on this machine"));
+        assert!(url(None, &around).unwrap_err().contains("ssh connections are not supported"));
     }
 
     #[test]

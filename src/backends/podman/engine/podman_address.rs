@@ -202,7 +202,7 @@ mod tests {
         assert!(
             resolve(Some("ssh://host/run"), &ConnectionSource::default())
                 .unwrap_err()
-                .contains("must be on this machine")
+                .contains("ssh connections are not supported")
         );
         assert!(resolve(Some("nonsense"), &ConnectionSource::default()).unwrap_err().contains("unix:///PATH"));
     }
