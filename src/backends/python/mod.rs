@@ -46,14 +46,15 @@ impl PythonEvaluator {
     }
 }
 
-/// Finds the program beside this one, one directory above for a test or an example of cargo's, or on the `PATH`.
+/// Finds the program next to this one, one directory above for cargo's tests and examples, or on the `PATH`. Relative
+/// directories of the `PATH` don't count: a workspace could have a program of that name.
 fn installed() -> Option<PathBuf> {
     let own = std::env::current_exe().ok();
-    let beside = own.as_deref().and_then(Path::parent);
-    let above = beside.filter(|place| place.ends_with("deps") || place.ends_with("examples")).and_then(Path::parent);
+    let here = own.as_deref().and_then(Path::parent);
+    let above = here.filter(|place| place.ends_with("deps") || place.ends_with("examples")).and_then(Path::parent);
     let paths = std::env::var_os("PATH").unwrap_or_default();
-    let found = beside.into_iter().chain(above).map(Path::to_owned).chain(std::env::split_paths(&paths));
-    found.map(|place| place.join(NAME)).find(|program| program.is_file())
+    let places = here.into_iter().chain(above).map(Path::to_owned).chain(std::env::split_paths(&paths));
+    places.filter(|place| place.is_absolute()).map(|place| place.join(NAME)).find(|program| program.is_file())
 }
 
 /// Evaluates code within a wall clock. When this is dropped, the process is ended.
