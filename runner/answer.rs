@@ -1,4 +1,4 @@
-//! Requests that need no process.
+//! Answers to requests that start no process.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
@@ -18,7 +18,7 @@ pub(crate) struct Answerer {
 }
 
 impl Answerer {
-    /// Compares in a time that does not tell how much of the token is right.
+    /// Returns true if the token is right. The time that this takes does not reveal how many bytes match.
     pub(crate) fn knows(&self, token: &[u8]) -> bool {
         let differing = self.token.iter().zip(token).fold(0, |differing, (one, other)| differing | (one ^ other));
         self.token.len() == token.len() && differing == 0
@@ -33,14 +33,14 @@ impl Answerer {
                 RunnerReply::Done.encode(out);
                 Ok(())
             }
-            // It came after the command had ended.
+            // Arrived after the command had ended.
             RunnerRequest::Cancel
             | RunnerRequest::Input(_)
             | RunnerRequest::EndInput
             | RunnerRequest::Resize(_)
             | RunnerRequest::Signal(_) => Ok(()),
             RunnerRequest::Hello { .. } | RunnerRequest::Run(_) => {
-                return connection.refuse(RunFailure::Protocol, "the connection has been greeted");
+                return connection.refuse(RunFailure::Protocol, "duplicate greeting");
             }
         };
         if let Err(refused) = answered {
@@ -50,7 +50,7 @@ impl Answerer {
 
     fn which(&self, program: &[u8], path: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
         if program.is_empty() {
-            return Err(Refused::new(RunFailure::Invalid, "no program is named"));
+            return Err(Refused::new(RunFailure::Invalid, "the program name is empty"));
         }
         let candidates = candidates(program, path)?;
         let executable = |candidate: &&std::ffi::CString| {
@@ -68,7 +68,7 @@ impl Answerer {
         };
         let variables: Vec<Vec<u8>> = std::env::vars_os().map(join).collect();
         if variables.iter().map(|variable| variable.len() + 4).sum::<usize>() > MAX_FRAME / 2 {
-            return Err(Refused::new(RunFailure::TooLarge, "the environment is larger than one answer may be"));
+            return Err(Refused::new(RunFailure::TooLarge, "the environment is too large for one answer"));
         }
         let variables = variables.iter().map(Vec::as_slice).collect();
         RunnerReply::Env { variables }.encode(out);
@@ -76,10 +76,10 @@ impl Answerer {
     }
 }
 
-/// Makes the kernel kill commands for want of memory before the runner, which reports it.
+/// Makes the kernel's OOM killer prefer commands to the runner, which has to report their end.
 pub(crate) struct OomBias(Option<(File, i32)>);
 
-/// Added to the score of commands, of 1000.
+/// The increase of a command's `oom_score_adj`, which is at most 1000.
 const BIAS: i32 = 300;
 
 impl OomBias {
@@ -87,18 +87,18 @@ impl OomBias {
         Self(None)
     }
 
-    /// Has to be made before the runner forbids to be looked into: after that not even it may open the file.
+    /// Opens the runner's score. Call it before `forbid_inspection`: afterwards even the runner can't open it.
     pub(crate) fn new() -> Self {
         let own = std::fs::read_to_string("/proc/self/oom_score_adj").ok().and_then(|text| text.trim().parse().ok());
         let file = OpenOptions::new().write(true).open("/proc/self/oom_score_adj").ok();
         Self(file.zip(own))
     }
 
-    /// Does what starts a process. The process inherits the bias, and the runner gives it up again.
+    /// Calls `start` with the bias, which a process started by it inherits. Then restores the runner's score.
     pub(crate) fn biased<T>(&self, start: impl FnOnce() -> T) -> T {
         let set = |value: i32| {
             if let Some((file, _)) = &self.0 {
-                // Where it is refused, the bias is missing and nothing else.
+                // If the system refuses it, everything works without the bias.
                 let _ = file.write_at(value.to_string().as_bytes(), 0);
             }
         };

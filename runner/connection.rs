@@ -1,4 +1,4 @@
-//! One peer: what it sent and is not served yet, what it is owed and has not taken yet.
+//! A peer's connection, with the received bytes not yet handled and the answers not yet sent.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -9,9 +9,9 @@ use crate::files::Refused;
 use crate::sys::{POLLIN, POLLOUT, PollFd};
 use crate::wire::{MAX_FRAME, OUTPUT, OutputStreamKind, RunFailure, RunnerReply, close_frame, frame_length};
 
-/// Bytes of a frame from a peer that has not shown its token.
+/// The maximum size of a frame from a peer that has not shown its token.
 const MAX_GREETING: usize = 512;
-/// Bytes owed to a peer before its command's output is no longer read.
+/// The number of unsent bytes from which on the command's output is no longer read.
 const OWED_MAX: usize = 128 * 1024;
 const CHUNK: usize = 64 * 1024;
 const KEPT: usize = 256 * 1024;
@@ -23,10 +23,10 @@ pub(crate) struct HostConnection {
     taken: usize,
     pub(crate) greeted: bool,
     pub(crate) runs: bool,
-    /// The connection ends when the peer has taken what it is owed.
+    /// True to close the connection once the peer has taken all answers.
     closing: bool,
     gone: bool,
-    /// A peer that has not greeted by then is dropped; one that is closing too.
+    /// The time when a connection is dropped that has not greeted, or is still closing.
     pub(crate) patience: Instant,
 }
 
@@ -50,7 +50,7 @@ impl HostConnection {
         self.gone || impatient || (self.closing && self.owed.len() == self.taken)
     }
 
-    /// When [`HostConnection::is_over`] is to be asked again.
+    /// The next time to check [`HostConnection::is_over`].
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         (self.closing || !self.greeted).then_some(self.patience)
     }
@@ -61,13 +61,13 @@ impl HostConnection {
         }
         match self.interest().events & POLLIN != 0 {
             true if ready & !POLLOUT != 0 => self.receive(),
-            // Nothing is read any more, so that it is closed shows here only.
+            // Without reads, only these flags show that the peer has closed.
             false if ready & !(POLLIN | POLLOUT) != 0 => self.gone = true,
             _ => {}
         }
     }
 
-    /// Takes in what the peer has sent, a chunk at a time.
+    /// Reads one chunk of the peer's bytes.
     fn receive(&mut self) {
         let before = self.received.len();
         self.received.resize(before + CHUNK, 0);
@@ -83,14 +83,14 @@ impl HostConnection {
         }
     }
 
-    /// The next whole frame's body. None when it is not there yet, or never will be.
+    /// Returns the next frame's body. `None` if the frame is incomplete or invalid, or the connection is ending.
     pub(crate) fn next_frame(&mut self) -> Option<Vec<u8>> {
         if self.closing || self.gone {
             return None;
         }
         let length = frame_length(&self.received)?;
         if length == 0 || length > self.frame_max() {
-            self.refuse(RunFailure::Protocol, "a frame has a length that no frame may have");
+            self.refuse(RunFailure::Protocol, "invalid frame length");
             return None;
         }
         let body = self.received.get(4..4 + length)?.to_vec();
@@ -109,12 +109,12 @@ impl HostConnection {
         &mut self.owed
     }
 
-    /// Tells whether the peer has taken enough for more output to be read.
+    /// Returns true if the peer has taken enough that more output can be read.
     pub(crate) fn takes_output(&self) -> bool {
         self.owed.len() - self.taken < OWED_MAX
     }
 
-    /// Appends what a stream has as one frame, copied once. Gives the bytes read, none at its end.
+    /// Reads a stream directly into one frame. Returns the number of bytes read, 0 at the stream's end.
     pub(crate) fn relay(&mut self, stream: OutputStreamKind, mut source: impl Read) -> io::Result<usize> {
         let start = self.owed.len();
         self.owed.extend_from_slice(&[0, 0, 0, 0, OUTPUT, stream as u8]);
@@ -166,7 +166,7 @@ impl HostConnection {
     }
 }
 
-/// Tells whether a descriptor that is not waited for is of no use any more.
+/// Returns true if an error makes a non-blocking descriptor unusable.
 pub(crate) fn is_fatal(error: &io::Error) -> bool {
     !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

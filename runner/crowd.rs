@@ -1,23 +1,23 @@
-//! All processes below the runner, told apart by the commands that they belong to.
+//! All processes below the runner, attributed to their commands.
 //!
-//! A command's first process adopts what its descendants leave behind (it is a subreaper). So a process below
-//! a live first process belongs to that command, and any other is left over from a command that has ended.
+//! A command's first process is a subreaper: it adopts the orphans of its descendants. So a process below a live first
+//! process belongs to that command, and any other is left over from a command that has ended.
 
 use std::collections::BTreeSet;
 
 use crate::processes::{self, Processes, kill_group_of};
 use crate::sys::{Dead, Reaped, SIGKILL, kill_namespace, reap};
 
-/// Attempts after which, in a container, commands that still run are killed too, to be rid of what cannot be caught.
+/// The number of attempts after which everything in the container is killed, including other running commands.
 const LAST_ATTEMPT: u32 = 10;
 
 pub(crate) struct Population {
     contained: bool,
     leaders: BTreeSet<i32>,
-    /// The leftovers of the last look. They change only when a child ends.
+    /// The leftovers at the last scan. They change only when a child ends.
     leftovers: Option<BTreeSet<i32>>,
     childless: bool,
-    /// First processes that have ended and whose commands do not know it yet.
+    /// First processes that have ended, before their commands are notified.
     ended: Vec<Dead>,
 }
 
@@ -54,7 +54,7 @@ impl Population {
         }
     }
 
-    /// The first processes that have ended since this was asked.
+    /// Takes the first processes that have ended since the last call.
     pub(crate) fn take_ended(&mut self) -> Vec<Dead> {
         std::mem::take(&mut self.ended)
     }
@@ -72,7 +72,7 @@ impl Population {
         processes::kill_all(|now| now.below(own_id(), &BTreeSet::new()));
     }
 
-    /// Tells whether processes live that belong to no running command; cheap where nothing else runs.
+    /// Returns true if a live process belongs to no running command. Cheap if no command is running.
     pub(crate) fn has_leftovers(&mut self) -> bool {
         loop {
             if self.leaders.is_empty() {
@@ -81,8 +81,8 @@ impl Population {
             if !self.leftovers().is_empty() {
                 return true;
             }
-            // A process is missed that was born, and whose parent died, while they were looked at. The dead parent was
-            // then this process's child: a look that finds none, with none to reap, has not missed any.
+            // A scan misses a process that starts, and loses its parent, during the scan. That parent was a child of
+            // this process, so a scan that finds none has missed none if there is no child to reap.
             if !self.reap() {
                 return false;
             }
@@ -94,7 +94,7 @@ impl Population {
         self.leftovers.get_or_insert_with(|| Processes::now().below(own_id(), leaders)).clone()
     }
 
-    /// Kills all that belongs to no other running command, the harder the more often it was tried.
+    /// Kills every process that belongs to no other running command. Late attempts kill the whole container.
     pub(crate) fn kill(&mut self, leader: i32, attempt: u32) {
         let mut others = self.leaders.clone();
         others.remove(&leader);

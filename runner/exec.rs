@@ -22,13 +22,13 @@ use crate::wire::{
     Ended, MAX_STDIN, MAX_WORDS_BYTES, OutputStreamKind, RunFailure, RunRequest, RunnerReply, TerminalWindow,
 };
 
-/// The time for processes that a command left behind to end when asked.
+/// The time limit for leftover processes to end after SIGTERM.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(250);
-/// The time for killed processes to be gone. The kernel may hold one for longer.
-const KILL_PATIENCE: Duration = Duration::from_secs(4);
-/// The pause between looks for processes that escaped being killed.
+/// The time limit for killed processes to disappear. The kernel may hold one for longer.
+const KILL_TIME_LIMIT: Duration = Duration::from_secs(4);
+/// The pause between attempts to kill processes that escaped.
 const KILL_AGAIN: Duration = Duration::from_millis(50);
-/// Searched for programs when the command's variables do not say.
+/// The search path of a command without `PATH`.
 const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const SHOWN_MAX: usize = 256;
 
@@ -42,9 +42,9 @@ pub(crate) enum KillCause {
 #[derive(Clone, Copy)]
 enum RunPhase {
     Running,
-    /// Its processes were asked to end, and are killed at that time.
+    /// Its processes were asked to end, and are killed at this time.
     Asked(Instant),
-    /// Its processes were killed, are looked for again at `again`, and are given up at `until`.
+    /// Its processes were killed. The next attempt is at `again`; the runner gives up at `until`.
     Killed {
         again: Instant,
         until: Instant,
@@ -72,7 +72,7 @@ pub(crate) struct RunnerCommand {
 
 pub(crate) enum StartOutcome {
     Running(RunnerCommand),
-    /// There is no such program, or it cannot be executed: a result with an exit code and a message for stderr.
+    /// The program is missing or can't be executed: a result with an exit code and a message for stderr.
     NoProgram {
         exit_code: u8,
         message: String,
@@ -105,7 +105,7 @@ impl RunnerCommand {
         let candidates = candidates(program, path)?;
         let surroundings = &run.surroundings;
         let cgroup = Some(surroundings.cgroup).filter(|path| !path.is_empty());
-        // One that it may not change is not the command's either.
+        // Without write access, the command stays in the runner's control group.
         let cgroup = cgroup.and_then(|path| OpenOptions::new().write(true).open(OsStr::from_bytes(path)).ok());
         let streams = CommandStreams::make(run).map_err(|error| no_process(&error))?;
         let start = SpawnOptions {
@@ -145,7 +145,7 @@ impl RunnerCommand {
         }))
     }
 
-    /// Lists what is waited for: standard input to take more, and the streams to have something if the peer can take it.
+    /// Lists the descriptors to poll: standard input while bytes wait for it, the outputs while the peer takes them.
     pub(crate) fn interests(&self, takes_output: bool) -> [PollFd; 3] {
         let off = |events| PollFd { fd: -1, events, ready: 0 };
         let [mut input, mut stdout, mut stderr] = [off(POLLOUT), off(POLLIN), off(POLLIN)];
@@ -173,10 +173,10 @@ impl RunnerCommand {
         }
     }
 
-    /// Takes input that has come for it. Gives false when it is more than the peer may send.
+    /// Takes input from the peer. Returns false if the peer has sent too much.
     pub(crate) fn give(&mut self, bytes: &[u8], peer: &mut HostConnection) -> bool {
         let Some(feed) = &mut self.feed else {
-            // What it does not read any more is taken at once, so that the peer may go on.
+            // Input that nothing will read is acknowledged at once, so that the peer continues.
             taken(bytes.len(), peer);
             return true;
         };
@@ -194,7 +194,7 @@ impl RunnerCommand {
 
     pub(crate) fn resize(&self, window: TerminalWindow) {
         if let Some(terminal) = &self.terminal {
-            // One that has been hung up has no size.
+            // Fails if the terminal has been hung up.
             let _ = set_window(terminal, window.rows, window.columns);
         }
     }
@@ -216,7 +216,7 @@ impl RunnerCommand {
         }
     }
 
-    /// Gives whether the stream may have more.
+    /// Returns true if the stream may have more.
     fn relay(&mut self, stream: OutputStreamKind, peer: &mut HostConnection) -> bool {
         let Some(slot) = self.outputs.get_mut(stream as usize) else { return false };
         let Some(pipe) = slot else { return false };
@@ -238,7 +238,7 @@ impl RunnerCommand {
                 *at = now;
             }
         }
-        // The number of a first process that has ended may be another's by now.
+        // After the first process has ended, its id may have been reused.
         if !self.is_led() || !matches!(self.phase, RunPhase::Running) {
             return;
         }
@@ -246,7 +246,7 @@ impl RunnerCommand {
         if !self.grace.is_zero() {
             self.sent = Some(15);
             if self.terminal.is_some() {
-                // Shells at a terminal ignore SIGTERM; this is how one ends that is closed.
+                // Shells at a terminal ignore SIGTERM, but not a hang-up.
                 kill_group(self.leader, SIGHUP);
             }
             kill_group(self.leader, SIGTERM);
@@ -261,7 +261,7 @@ impl RunnerCommand {
         crate::sys::group_of(pid) == Some(self.leader)
     }
 
-    /// Notes that its first process has ended. What that left behind is now the runner's to end.
+    /// Records that its first process has ended. The runner now ends the leftover processes.
     pub(crate) fn leader_ended(&mut self, dead: Dead) {
         self.dead = Some(dead);
         self.feed = None;
@@ -305,12 +305,12 @@ impl RunnerCommand {
     fn kill(&mut self, until: Option<Instant>, crowd: &mut Population) {
         self.kills += 1;
         crowd.kill(self.leader, self.kills);
-        // Where there are many, killing them took a while.
+        // Killing many processes takes a while.
         let now = Instant::now();
-        self.phase = RunPhase::Killed { again: now + KILL_AGAIN, until: until.unwrap_or(now + KILL_PATIENCE) };
+        self.phase = RunPhase::Killed { again: now + KILL_AGAIN, until: until.unwrap_or(now + KILL_TIME_LIMIT) };
     }
 
-    /// When [`RunnerCommand::tick`] has something to do at the latest.
+    /// The latest time for the next [`RunnerCommand::tick`].
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         match self.phase {
             RunPhase::Running => self.deadline,
@@ -319,13 +319,13 @@ impl RunnerCommand {
         }
     }
 
-    /// Tells whether its processes are gone. What they wrote may still be in the pipes.
+    /// Returns true if its processes are gone or given up. Their output may still be in the pipes.
     pub(crate) fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Moves what is left in the pipes as far as the peer takes it; true when nothing is left. An open but empty pipe
-    /// is held by a stranger and is not waited for.
+    /// Relays the remaining output as far as the peer takes it. Returns true if none remains. Does not wait for an open
+    /// but empty pipe: a process of no command holds it.
     pub(crate) fn drain(&mut self, peer: &mut HostConnection) -> bool {
         for stream in [OutputStreamKind::Stdout, OutputStreamKind::Stderr] {
             while peer.takes_output() && self.relay(stream, peer) {}
@@ -357,7 +357,7 @@ fn taken(bytes: usize, peer: &mut HostConnection) {
 
 fn words(words: &[&[u8]]) -> Result<Vec<CString>, Refused> {
     if words.iter().map(|word| word.len()).sum::<usize>() > MAX_WORDS_BYTES {
-        let message = format!("a command's arguments, or variables, have more than {MAX_WORDS_BYTES} bytes");
+        let message = format!("a command's arguments or variables have more than {MAX_WORDS_BYTES} bytes");
         return Err(Refused::new(RunFailure::Invalid, message));
     }
     let words = words.iter().map(|&word| CString::new(word)).collect::<Result<_, _>>();
@@ -370,10 +370,10 @@ fn no_directory(cwd: &[u8], why: &str) -> Refused {
 
 fn no_process(error: &io::Error) -> Refused {
     let errno = error.raw_os_error().unwrap_or(0);
-    Refused { errno, ..Refused::new(RunFailure::Spawn, format!("no process could be started: {error}")) }
+    Refused { errno, ..Refused::new(RunFailure::Spawn, format!("failed to start a process: {error}")) }
 }
 
-/// Lists the places of a program: its own path, or its name in each directory of `path`.
+/// Lists the paths to try for a program: its own, or its name in each directory of `path`.
 pub(crate) fn candidates(program: &[u8], path: &[u8]) -> Result<Vec<CString>, Refused> {
     if program.contains(&b'/') {
         return Ok(vec![c_path(program)?]);

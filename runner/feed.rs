@@ -14,7 +14,7 @@ const END_OF_INPUT: u8 = 4;
 pub(crate) struct CommandFeed {
     file: File,
     waiting: VecDeque<u8>,
-    /// Of `waiting`, the bytes that the peer has sent since the start and is told about.
+    /// The number of bytes in `waiting` that came as `Input` and are not reported as `Taken` yet.
     counted: usize,
     has_ended: bool,
     is_terminal: bool,
@@ -36,7 +36,7 @@ impl CommandFeed {
         self.has_ended && self.waiting.is_empty()
     }
 
-    /// Gives false when the peer has sent more than it may.
+    /// Buffers input. Returns false if the peer has sent more than [`MAX_INPUT`].
     pub(crate) fn take(&mut self, bytes: &[u8]) -> bool {
         if self.counted + bytes.len() > MAX_INPUT || self.has_ended {
             return self.has_ended;
@@ -51,20 +51,20 @@ impl CommandFeed {
 
     pub(crate) fn end(&mut self) {
         if !self.has_ended && self.is_terminal {
-            // Within a line the first one only ends the line.
+            // Within a line, the first Ctrl-D only ends the line.
             self.waiting.extend([END_OF_INPUT, END_OF_INPUT].iter().skip(usize::from(!self.ends_in_line)));
         }
         self.has_ended = true;
     }
 
-    /// Writes what the command takes now. Gives the number of the peer's bytes among it.
+    /// Writes as much as the command takes now. Returns the number of bytes to report as `Taken`.
     pub(crate) fn write(&mut self) -> usize {
         while !self.waiting.is_empty() {
             match self.file.write(self.waiting.as_slices().0) {
                 Ok(written) => drop(self.waiting.drain(..written)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if !is_fatal(&error) => break,
-                // The program does not read, which is its right.
+                // The program may close its input.
                 Err(_) => self.waiting.clear(),
             }
         }

@@ -1,4 +1,4 @@
-//! Directories below the root, and small files. Links are followed as long as they stay inside.
+//! Directories below the root. Links are followed as long as they stay inside.
 
 use std::ffi::CString;
 use std::fs::OpenOptions;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use crate::sys::{EXDEV, O_DIRECTORY, O_PATH, open_beneath};
 use crate::wire::RunFailure;
 
-/// Bytes of a path.
+/// The maximum size of a path in bytes, including its NUL.
 const PATH_MAX: usize = 4096;
 
 pub(crate) struct Refused {
@@ -35,7 +35,7 @@ impl Refused {
     }
 }
 
-/// The directory that operations stay in. It is opened anew each time, because a mount may have covered it.
+/// The directory that operations stay in. It is reopened each time, because a mount may have covered it.
 pub(crate) struct CommandRoot {
     pub(crate) path: PathBuf,
 }
@@ -52,7 +52,7 @@ impl CommandRoot {
 
 pub(crate) fn c_path(path: &[u8]) -> Result<CString, Refused> {
     if path.len() >= PATH_MAX {
-        return Err(Refused::new(RunFailure::Invalid, format!("a path has more than {PATH_MAX} bytes")));
+        return Err(Refused::new(RunFailure::Invalid, format!("a path has {PATH_MAX} bytes or more")));
     }
     CString::new(path).map_err(|_| Refused::new(RunFailure::Invalid, "a path holds a NUL byte"))
 }

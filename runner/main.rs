@@ -15,7 +15,7 @@ mod server;
 mod spawn;
 mod streams;
 mod sys;
-#[expect(dead_code, reason = "foldspace's half: requests are only written there, answers only read")]
+#[expect(dead_code, reason = "only foldspace writes requests and reads answers")]
 mod wire;
 
 use std::ffi::OsString;
@@ -34,7 +34,7 @@ use wire::FEW_SOCKETS;
 
 const USAGE: &str = "usage: runner serve SOCKET ROOT (as process 1), or runner host ROOT (a child of foldspace)";
 
-/// Bytes of a token.
+/// The maximum size of a token in bytes.
 const MAX_TOKEN: u64 = 256;
 
 fn main() -> ExitCode {
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
 
 fn serve(socket: &Path, root: PathBuf) -> io::Result<()> {
     if std::process::id() != 1 {
-        return Err(io::Error::other("it serves only as process 1 of a container: start it without an init"));
+        return Err(io::Error::other("`serve` works only as process 1 of a container; start it without an init"));
     }
     let signals = sys::take_signals()?;
     let oom = OomBias::new();
@@ -68,15 +68,15 @@ fn serve(socket: &Path, root: PathBuf) -> io::Result<()> {
         _ => {}
     }
     let listener = UnixListener::bind(socket).map_err(|error| named("listen at", socket, &error))?;
-    // The host's user may differ from this process's user. The directory of the socket protects it.
-    fs::set_permissions(socket, Permissions::from_mode(0o666)).map_err(|error| named("open up", socket, &error))?;
+    // The host's user may differ from this process's user. The socket's directory protects the socket.
+    fs::set_permissions(socket, Permissions::from_mode(0o666)).map_err(|error| named("chmod", socket, &error))?;
     listener.set_nonblocking(true)?;
     let features = if sys::makes_other_sockets() { 0 } else { FEW_SOCKETS };
     let answerer = Answerer { root: CommandRoot { path: root }, token, null: null()?, oom, features };
     RunnerServer::new(Gate::Listener(listener), signals, answerer).serve()
 }
 
-/// Serves as a child on the host, with a socket to its parent as standard input: when that closes, the parent is gone.
+/// Serves as a child on the host. Standard input is a socket to the parent; it closes when the parent dies.
 fn host(root: PathBuf) -> io::Result<()> {
     let signals = sys::take_signals()?;
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
@@ -98,7 +98,7 @@ fn take_token(socket: &Path) -> io::Result<Vec<u8>> {
     fs::remove_file(path).map_err(|error| named("remove", path, &error))?;
     match token.len() {
         16.. => Ok(token),
-        _ => Err(io::Error::other(format!("the token in {} has less than 16 bytes", path.display()))),
+        _ => Err(io::Error::other(format!("the token in {} has fewer than 16 bytes", path.display()))),
     }
 }
 

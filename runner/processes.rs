@@ -1,4 +1,4 @@
-//! Processes and their descendants, as `/proc` shows them, and the end of them.
+//! Finds processes and their descendants in `/proc`, and kills them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,16 +7,16 @@ use crate::sys::{SIGCONT, SIGKILL, SIGSTOP, SIGTERM, group_of, kill, kill_group}
 
 const ROUNDS_MAX: u32 = 50;
 
-/// Fields of `/proc/PID/stat` between the parent and the number of threads.
+/// The number of fields in `/proc/PID/stat` between the parent and the thread count.
 const THREADS_AFTER_PARENT: usize = 15;
 
-/// The processes that there are, each with its parent. They change while they are looked at.
+/// The live processes by parent. The scan is not atomic: processes start and end during it.
 pub(crate) struct Processes {
     children: BTreeMap<i32, Vec<i32>>,
 }
 
 impl Processes {
-    /// Looks at all live processes. What has ended but not been waited for is not among them.
+    /// Scans `/proc` for live processes, leaving out zombies.
     pub(crate) fn now() -> Self {
         let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -33,7 +33,7 @@ impl Processes {
         let mut left = vec![ancestor];
         while let Some(parent) = left.pop() {
             for &child in self.children.get(&parent).into_iter().flatten() {
-                // The listing is not of one moment, so parents might form a circle.
+                // The scan is not atomic, so parents might form a cycle.
                 if !spared.contains(&child) && found.insert(child) {
                     left.push(child);
                 }
@@ -50,7 +50,7 @@ fn parent_of(pid: i32) -> Option<i32> {
     let mut fields = stat.get(after + 1..)?.split(|&byte| byte == b' ').filter(|field| !field.is_empty());
     let state = fields.next()?;
     let parent = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
-    // A process whose first thread alone has ended looks like a dead one, but for its threads.
+    // The state is also `Z` if only the first thread has ended; then the process has other threads.
     let mut threads = || std::str::from_utf8(fields.nth(THREADS_AFTER_PARENT)?).ok()?.parse::<u32>().ok();
     let is_dead = match state {
         b"X" => true,
@@ -66,9 +66,9 @@ pub(crate) fn terminate(pids: &BTreeSet<i32>) {
     }
 }
 
-/// Kills all that `find` finds, until it finds no more.
+/// Stops the processes that `find` returns until it returns no new ones, then kills all of them.
 ///
-/// It stops them first: a dead process gives its place to a fork of one not seen yet, a stopped one keeps it.
+/// Killing them earlier would free their slots for forks of processes that were not found yet.
 pub(crate) fn kill_all(find: impl Fn(&Processes) -> BTreeSet<i32>) {
     let mut stopped = BTreeSet::new();
     for _ in 0..ROUNDS_MAX {
@@ -87,9 +87,9 @@ pub(crate) fn kill_all(find: impl Fn(&Processes) -> BTreeSet<i32>) {
     stopped.iter().for_each(|&pid| kill(pid, SIGKILL));
 }
 
-/// Kills the processes of a group that has a member among `pids`, in one step.
+/// Kills a process group in one step if one of `pids` is a member.
 pub(crate) fn kill_group_of(pids: &BTreeSet<i32>, group: i32) {
-    // The number of a group without a known member may be another group's by now.
+    // Without a known member, the group's id may have been reused.
     if pids.iter().any(|&pid| group_of(pid) == Some(group)) {
         kill_group(group, SIGKILL);
     }

@@ -1,5 +1,5 @@
-//! The loop: one thread serves all peers, pipes, signals and clocks, so that it needs neither a new thread nor a new
-//! process when there are none to be had.
+//! The event loop. One thread serves all peers, pipes, signals and timers, so the runner works even if no new thread
+//! or process can be created.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,16 +20,16 @@ use crate::wire::{
     Ended, MAX_CONNECTIONS, OutputStreamKind, RunFailure, RunRequest, RunnerReply, RunnerRequest, VERSION,
 };
 
-/// The time for a peer to greet, and to take the reason that it was refused.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// The time without new peers after the system could not give one.
+/// The time limit for a peer to greet, and to read its refusal.
+const PEER_TIME_LIMIT: Duration = Duration::from_secs(2);
+/// The pause before accepting peers again after an error.
 const REST: Duration = Duration::from_millis(100);
-/// The time for killed processes to be gone before the runner ends.
-const KILL_PATIENCE: Duration = Duration::from_secs(2);
+/// The time limit for killed processes to disappear when the runner ends.
+const STOP_TIME_LIMIT: Duration = Duration::from_secs(2);
 
 pub(crate) enum Gate {
     Listener(UnixListener),
-    /// On the host: sockets that the parent sends over this one.
+    /// On the host: the socket over which the parent sends a socket for each connection.
     Parent(UnixStream),
 }
 
@@ -110,12 +110,12 @@ impl RunnerServer {
         Some(next.saturating_duration_since(Instant::now()))
     }
 
-    /// True when the runner is to end.
+    /// Returns true if the runner must end.
     fn take_signals(&mut self) -> bool {
         while let Some(signal) = next_signal(&self.signals) {
             match (signal.number, &self.gate) {
                 (SIGCHLD, _) => drop(self.population.reap()),
-                // From inside the container any command could send it.
+                // Ignored from inside the container, where any command could send it.
                 (SIGTERM, Gate::Listener(_)) if signal.sender != Some(0) => {}
                 (SIGTERM, _) => return true,
                 _ => {}
@@ -124,7 +124,7 @@ impl RunnerServer {
         false
     }
 
-    /// Lets the commands do what is due, until none of it has shown that more is due.
+    /// Ticks the running commands, again and again while that finds ended processes.
     fn tick(&mut self, now: Instant) {
         loop {
             self.tell_of_the_ended();
@@ -139,7 +139,7 @@ impl RunnerServer {
 
     fn tell_of_the_ended(&mut self) {
         for dead in self.population.take_ended() {
-            // One that has ended keeps its number until its output is taken, and the system may have given it again.
+            // An ended command keeps its leader's id until its output is taken, but the system may have reused the id.
             let led = |command: &&mut RunnerCommand| command.leader == dead.pid && command.is_led();
             if let Some(command) = self.commands.iter_mut().find(led) {
                 command.leader_ended(dead);
@@ -147,12 +147,12 @@ impl RunnerServer {
         }
     }
 
-    /// True when the runner is to end.
+    /// Returns true if the runner must end.
     fn take_peers(&mut self) -> bool {
         let (taken, trusted) = match &self.gate {
             Gate::Listener(listener) => {
                 let taken = listener.accept().map(|(stream, _)| Some(stream));
-                // A peer with a process id here is inside of the container.
+                // A peer with a process id in this namespace is inside the container.
                 let outside = |stream: &UnixStream| peer(stream).is_ok_and(|pid| pid == 0);
                 let trusted = taken.as_ref().is_ok_and(|stream| stream.as_ref().is_some_and(outside));
                 (taken, trusted)
@@ -175,9 +175,9 @@ impl RunnerServer {
 
     fn add_peer(&mut self, stream: UnixStream) {
         let full = self.connections.len() >= MAX_CONNECTIONS;
-        let Ok(mut connection) = HostConnection::new(stream, Instant::now() + PATIENCE) else { return };
+        let Ok(mut connection) = HostConnection::new(stream, Instant::now() + PEER_TIME_LIMIT) else { return };
         if full {
-            let message = format!("the {MAX_CONNECTIONS} connections that there may be are open");
+            let message = format!("all {MAX_CONNECTIONS} connections are in use");
             connection.refuse(RunFailure::Busy, &message);
             connection.flush();
             return;
@@ -206,7 +206,7 @@ impl RunnerServer {
         }
     }
 
-    /// Answers for the commands whose last process is gone and whose output the peer has taken.
+    /// Reports the end of commands once their processes are gone and the peer has taken the output.
     fn finish_commands(&mut self, now: Instant) {
         let connections = &mut self.connections;
         self.commands.retain_mut(|command| {
@@ -233,7 +233,7 @@ impl RunnerServer {
             match (connection.greeted, connection.runs, request) {
                 (_, _, Err(malformed)) => connection.refuse(RunFailure::Protocol, malformed.0),
                 (false, _, Ok(RunnerRequest::Hello { version, token })) => self.greet(id, version, token),
-                (false, ..) => connection.refuse(RunFailure::Protocol, "a connection begins with a greeting"),
+                (false, ..) => connection.refuse(RunFailure::Protocol, "the first request must be a greeting"),
                 (true, true, Ok(request)) => self.steer(id, &request, now),
                 (true, false, Ok(RunnerRequest::Run(run))) => self.begin(id, &run, now),
                 (true, false, Ok(request)) => self.answerer.answer(&request, connection),
@@ -241,20 +241,20 @@ impl RunnerServer {
         }
     }
 
-    /// Does what a peer wants of its command, which runs.
+    /// Applies a request to the peer's running command.
     fn steer(&mut self, id: u64, request: &RunnerRequest<'_>, now: Instant) {
-        // Another peer's request may just have ended it.
+        // Another peer's request may have just ended it.
         self.tell_of_the_ended();
         let command = self.commands.iter_mut().find(|command| command.peer == Some(id));
         let (Some(command), Some(connection)) = (command, self.connections.get_mut(&id)) else { return };
         match request {
             RunnerRequest::Cancel => command.stop(KillCause::Cancel, now),
             RunnerRequest::Input(bytes) if command.give(bytes, connection) => {}
-            RunnerRequest::Input(_) => connection.refuse(RunFailure::Protocol, "more input than may wait was sent"),
+            RunnerRequest::Input(_) => connection.refuse(RunFailure::Protocol, "unread input exceeds the limit"),
             RunnerRequest::EndInput => command.end_input(connection),
             RunnerRequest::Resize(window) => command.resize(*window),
             RunnerRequest::Signal(number) => command.signal(*number),
-            _ => connection.refuse(RunFailure::Protocol, "the connection's command still runs"),
+            _ => connection.refuse(RunFailure::Protocol, "the connection's command is still running"),
         }
     }
 
@@ -264,7 +264,7 @@ impl RunnerServer {
             let message = format!("this runner speaks version {VERSION}, not {version}");
             connection.refuse(RunFailure::Version, &message);
         } else if !self.answerer.knows(token) {
-            connection.refuse(RunFailure::Token, "the token is wrong");
+            connection.refuse(RunFailure::Token, "it does not match");
         } else {
             connection.greeted = true;
             let pid = std::process::id();
@@ -296,12 +296,12 @@ impl RunnerServer {
     }
 
     fn end(&mut self) {
-        // In a container all others end with this process.
+        // In a container, the kernel ends all other processes with this one.
         if matches!(self.gate, Gate::Listener(_)) {
             return;
         }
         self.population.kill_all();
-        let until = Instant::now() + KILL_PATIENCE;
+        let until = Instant::now() + STOP_TIME_LIMIT;
         while !self.population.is_empty() && Instant::now() < until {
             readable(self.signals.as_fd(), Duration::from_millis(5));
         }

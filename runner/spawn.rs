@@ -1,5 +1,5 @@
-//! Starting a process as posix_spawn does: the child borrows this process's memory until it becomes its program, so
-//! that nothing is copied. It differs in what the child does first.
+//! Starts processes like `posix_spawn`: the child shares this process's memory until it executes its program, so
+//! nothing is copied. Only the child's setup differs.
 
 use std::ffi::{CString, c_char, c_int, c_ulong, c_void};
 use std::io;
@@ -38,16 +38,16 @@ unsafe extern "C" {
 }
 
 pub(crate) struct SpawnOptions<'a> {
-    /// Paths of the program; the first that is there is taken.
+    /// Paths to try for the program, in order.
     pub(crate) candidates: &'a [CString],
     pub(crate) argv: &'a [CString],
     pub(crate) env: &'a [CString],
     pub(crate) cwd: BorrowedFd<'a>,
     pub(crate) streams: [BorrowedFd<'a>; 3],
-    /// The child is killed when this process dies. In a container the kernel does it anyway.
+    /// True to kill the child when this process dies. In a container the kernel does that anyway.
     pub(crate) die_with_runner: bool,
     pub(crate) surroundings: &'a CallerSurroundings<'a>,
-    /// Takes the child into a control group.
+    /// The `cgroup.procs` file of the child's control group.
     pub(crate) cgroup: Option<BorrowedFd<'a>>,
 }
 
@@ -58,12 +58,12 @@ pub(crate) enum SpawnStage {
     Program,
 }
 
-/// Memory that children stand on for the moment until they are their programs.
+/// The stack that a child uses until it executes its program.
 pub(crate) struct Spawner {
     stack: Box<[u128]>,
 }
 
-/// All that the child needs, as plain pointers: it must not allocate.
+/// Everything that the child needs, as plain pointers: it must not allocate.
 struct ChildSetup {
     candidates: *const *const c_char,
     argv: *const *const c_char,
@@ -96,18 +96,18 @@ impl Spawner {
         };
         let top = self.stack.as_mut_ptr_range().end;
         let flags = CLONE_VM | CLONE_VFORK | SIGCHLD;
-        #[expect(unsafe_code, reason = "std's spawn cannot set what a child begins with without copying this process")]
-        // SAFETY: with CLONE_VFORK this thread, the only one, stands still until the child has become its program or
-        // has ended, so the child alone uses the stack and `child`, and both outlive its use of them. All signals are
-        // blocked, so no handler runs in the shared memory.
+        #[expect(unsafe_code, reason = "std cannot set a child up like this without copying this process")]
+        // SAFETY: CLONE_VFORK suspends this thread, the only one, until the child executes its program or ends. So only
+        // the child uses the stack and `child`, and both outlive that use. All signals are blocked, so no handler runs
+        // in the shared memory.
         let pid = unsafe { clone(begin, top.cast(), flags, (&raw mut child).cast()) };
         if pid < 0 {
             return Err((SpawnStage::Process, io::Error::last_os_error()));
         }
         #[expect(unsafe_code, reason = "the child wrote through a pointer that the compiler does not see")]
-        // SAFETY: the place is valid, and the child no longer writes to it.
+        // SAFETY: the field is valid, and the child no longer writes to it.
         let failed = unsafe { (&raw const child.failed).read_volatile() };
-        // A child that failed has ended; the loop that reaps takes it.
+        // A failed child has ended; the event loop reaps it.
         match failed {
             None => Ok(pid),
             Some((stage, errno)) => Err((stage, io::Error::from_raw_os_error(errno))),
@@ -119,22 +119,22 @@ fn pointers(texts: &[CString]) -> Vec<*const c_char> {
     texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
-/// The child's life before its program: system calls only.
+/// Sets the child up and executes its program, with system calls only.
 #[expect(unsafe_code, reason = "between clone and execve only plain system calls are sound")]
 extern "C" fn begin(argument: *mut c_void) -> c_int {
     let child: *mut ChildSetup = argument.cast();
-    // SAFETY: `argument` is the `ChildSetup` of `spawn`, which lives until this process is its program or has ended, and is
-    // used by nothing else meanwhile. Every pointer in it ends in NUL or null as the calls need.
+    // SAFETY: `argument` is the `ChildSetup` of `spawn`. It lives until this process executes its program or ends, and
+    // nothing else uses it until then. Its strings end in NUL and its lists in null, as the calls require.
     unsafe {
         let child = &mut *child;
         setsid();
         let (zero, one): (c_ulong, c_ulong) = (0, 1);
-        // What the command's processes leave behind becomes its leader's, and so is known to be this command's.
+        // The leader adopts its descendants' orphans, which attributes them to this command.
         prctl(PR_SET_CHILD_SUBREAPER, one, zero, zero, zero);
         if child.die_with_runner {
             prctl(PR_SET_PDEATHSIG, SIGKILL as c_ulong, zero, zero, zero);
         }
-        // What of these the system refuses stays as the runner has it.
+        // If the system refuses one of these, the runner's own value remains.
         if child.cgroup >= 0 {
             write(child.cgroup, c"0".as_ptr().cast(), 1);
         }
@@ -152,7 +152,7 @@ extern "C" fn begin(argument: *mut c_void) -> c_int {
         for (number, stream) in (0..).zip(child.streams) {
             dup2(stream, number);
         }
-        // What is no terminal is refused.
+        // Fails if standard input is not a terminal.
         ioctl(0, TIOCSCTTY, 0);
         if fchdir(child.cwd) != 0 {
             child.failed = Some((SpawnStage::Directory, *__errno_location()));
@@ -166,12 +166,12 @@ extern "C" fn begin(argument: *mut c_void) -> c_int {
     }
 }
 
-/// Becomes the first candidate that there is, as execvp does. Returns why none was.
+/// Executes the first existing candidate, like `execvp`. Returns the error number if none can be executed.
 #[expect(unsafe_code, reason = "between clone and execve only plain system calls are sound")]
 unsafe fn execute(child: &ChildSetup) -> c_int {
     let mut denied = false;
     let mut candidate = child.candidates;
-    // SAFETY: the candidates end in a null pointer; argv and env are as execve needs them.
+    // SAFETY: the candidates end in a null pointer; argv and env are as execve requires.
     unsafe {
         while !(*candidate).is_null() {
             execve(*candidate, child.argv, child.env);

@@ -1,4 +1,4 @@
-//! The ends of a command's standard streams: pipes, or a terminal.
+//! A command's standard streams: pipes or a terminal.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +13,7 @@ pub(crate) struct CommandStreams {
     pub(crate) outputs: [Option<File>; 2],
     /// The runner's side of the terminal.
     pub(crate) terminal: Option<File>,
-    /// The command's sides; none is the null device.
+    /// The command's sides; `None` for the null device.
     inner: [Option<OwnedFd>; 3],
 }
 

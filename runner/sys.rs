@@ -78,7 +78,7 @@ unsafe extern "C" {
     fn signalfd(fd: c_int, set: *const SignalSet, flags: c_int) -> c_int;
 }
 
-/// As the kernel has it on machines of 64 bits.
+/// The `rlimit` of 64-bit kernels.
 #[repr(C)]
 pub(crate) struct ResourceLimit {
     pub(crate) soft: u64,
@@ -135,12 +135,12 @@ struct OpenHow {
     resolve: u64,
 }
 
-/// Closes what this process was given beyond its standard streams: commands would have it too.
+/// Closes inherited descriptors except the standard streams: commands would inherit them, too.
 pub(crate) fn close_inherited() {
     const FIRST: c_int = 3;
     const LAST_WITHOUT_RANGE: c_int = 4096;
     #[expect(unsafe_code, reason = "std has no call for descriptors that it did not open")]
-    // SAFETY: nothing has been opened yet, so nothing uses what is closed.
+    // SAFETY: nothing has been opened yet, so nothing uses these descriptors.
     unsafe {
         if syscall(SYS_CLOSE_RANGE, FIRST, c_uint::MAX, 0) != 0 {
             for fd in FIRST..LAST_WITHOUT_RANGE {
@@ -162,13 +162,13 @@ pub(crate) fn wait_ready(fds: &mut [PollFd], timeout: Option<Duration>) -> io::R
     if ready >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Waits until the descriptor can be read, or its other end is closed. Gives false when the time is over first.
+/// Waits until the descriptor is readable or its other end is closed. Returns false on a timeout.
 pub(crate) fn readable(fd: BorrowedFd<'_>, timeout: Duration) -> bool {
     let mut fds = [PollFd { fd: fd.as_raw_fd(), events: POLLIN, ready: 0 }];
     wait_ready(&mut fds, Some(timeout)).is_ok() && fds[0].ready != 0
 }
 
-/// Blocks every signal for good and gives a descriptor for those of interest. Commands begin with none blocked.
+/// Blocks all signals, and returns a descriptor for SIGTERM and SIGCHLD. Commands start with none blocked.
 pub(crate) fn take_signals() -> io::Result<File> {
     let mut all = SignalSet::empty();
     let mut wanted = SignalSet::empty();
@@ -176,7 +176,7 @@ pub(crate) fn take_signals() -> io::Result<File> {
         wanted.0[0] |= 1 << (number - 1);
     }
     #[expect(unsafe_code, reason = "std does not wrap signals")]
-    // SAFETY: the sets are valid and of the size that the C library has; no handler is installed.
+    // SAFETY: the sets are valid and have the C library's size; no handler is installed.
     let fd = unsafe {
         for number in 1..=64 {
             signal(number, SIG_DFL);
@@ -190,7 +190,7 @@ pub(crate) fn take_signals() -> io::Result<File> {
 
 pub(crate) struct Received {
     pub(crate) number: i32,
-    /// The process in this namespace that sent it by `kill`; 0 for one outside. None when it came in another way.
+    /// The process that sent it by `kill`; 0 if outside of this namespace. `None` if it was sent in another way.
     pub(crate) sender: Option<u32>,
 }
 
@@ -201,9 +201,9 @@ pub(crate) fn next_signal(mut signals: &File) -> Option<Received> {
         return None;
     }
     let word = |at: usize| raw.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
-    // Of a signal by `kill` only the kernel says who sent it. With sigqueue the caller fills the sender in, and one
-    // that a descriptor sends (F_SETSIG, which any process of this one's user may set off) names no sender, which looks
-    // as one from outside.
+    // The kernel sets the sender only for `kill`. With sigqueue the caller sets it. A signal that a descriptor sends
+    // (F_SETSIG, which any process of the same user can trigger) has no sender, and would look like a signal from
+    // outside.
     let sender = if word(8)?.cast_signed() == SI_USER { word(12) } else { None };
     Some(Received { number: word(0)?.cast_signed(), sender })
 }
@@ -229,7 +229,7 @@ fn control(option: c_int, value: c_int) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The process group of a process, if there is such a process.
+/// Returns the process group of a process. `None` if the process does not exist.
 pub(crate) fn group_of(pid: i32) -> Option<i32> {
     #[expect(unsafe_code, reason = "getpgid has no wrapper in std")]
     // SAFETY: it takes a number only.
@@ -237,7 +237,7 @@ pub(crate) fn group_of(pid: i32) -> Option<i32> {
     (group > 0).then_some(group)
 }
 
-/// Signals one process. Ids that mean several, or the first process, are refused.
+/// Signals one process. Ignores process 1 and ids that stand for several processes.
 pub(crate) fn kill(pid: i32, number: i32) {
     if pid > 1 {
         send(pid, number);
@@ -250,9 +250,9 @@ pub(crate) fn kill_group(group: i32, number: i32) {
     }
 }
 
-/// Signals every process of the namespace but this one, in one step that no fork escapes.
+/// Signals every process of the namespace except this one, in one step that no fork escapes.
 pub(crate) fn kill_namespace(number: i32) {
-    // Anywhere else this would be every process of the machine.
+    // Outside of a container this would signal every process of the machine.
     if std::process::id() == 1 {
         send(-1, number);
     }
@@ -260,7 +260,7 @@ pub(crate) fn kill_namespace(number: i32) {
 
 fn send(target: i32, number: i32) {
     #[expect(unsafe_code, reason = "kill has no wrapper in std")]
-    // SAFETY: it takes numbers only. That the target is gone is as good.
+    // SAFETY: it takes numbers only. A target that has already ended is fine.
     unsafe {
         raw_kill(target, number);
     }
@@ -279,8 +279,8 @@ pub(crate) struct Dead {
 
 pub(crate) fn reap() -> Reaped {
     let mut status = 0;
-    #[expect(unsafe_code, reason = "std waits for children that it started only")]
-    // SAFETY: the place is valid.
+    #[expect(unsafe_code, reason = "std waits only for children that it started")]
+    // SAFETY: `status` is valid.
     let pid = unsafe { waitpid(-1, &raw mut status, WNOHANG) };
     match pid {
         1.. => Reaped::Child(Dead { pid, status }),
@@ -300,7 +300,7 @@ pub(crate) fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The process at the other end of a unix socket; 0 when it is not in this process's namespace.
+/// Returns the process at the other end of a unix socket; 0 if it is outside of this process's namespace.
 pub(crate) fn peer(socket: impl AsFd) -> io::Result<i32> {
     let mut credentials = [0_i32; 3];
     let mut length = 12;
@@ -312,7 +312,7 @@ pub(crate) fn peer(socket: impl AsFd) -> io::Result<i32> {
     if done == 0 && length == 12 { Ok(credentials[0]) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Tries whether a socket can be made that leads past the container's network, such as AF_VSOCK to the hypervisor.
+/// Returns true if this process can create sockets that bypass the container's network, such as AF_VSOCK.
 pub(crate) fn makes_other_sockets() -> bool {
     /// AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK.
     const CONFINED: [c_int; 4] = [1, 2, 10, 16];
@@ -322,7 +322,7 @@ pub(crate) fn makes_other_sockets() -> bool {
     const KINDS: [c_int; 4] = [1, 2, 3, 5];
     let others = (0..FAMILIES).filter(|family| !CONFINED.contains(family));
     let makes = |family, kind| {
-        #[expect(unsafe_code, reason = "std makes sockets of some families only")]
+        #[expect(unsafe_code, reason = "std creates sockets of some families only")]
         // SAFETY: it takes numbers only.
         let fd = unsafe { socket(family, kind, 0) };
         owned(fd).is_ok()
@@ -350,7 +350,7 @@ pub(crate) fn receive_descriptor(socket: impl AsFd) -> io::Result<Passed> {
         flags: 0,
     };
     #[expect(unsafe_code, reason = "std's ancillary data is not stable")]
-    // SAFETY: every pointer in the header is valid for the length beside it.
+    // SAFETY: every pointer in the header is valid for the length next to it.
     let read = unsafe { recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) };
     let full = size_of::<usize>() + 3 * size_of::<c_int>();
     let has_one = message.length == full && message.level == SOL_SOCKET && message.kind == SCM_RIGHTS;
@@ -362,14 +362,14 @@ pub(crate) fn receive_descriptor(socket: impl AsFd) -> io::Result<Passed> {
     }
 }
 
-/// A new terminal: this process's side of it, and the command's.
+/// Opens a new terminal. Returns this process's side and the command's.
 pub(crate) fn open_terminal() -> io::Result<(File, OwnedFd)> {
     use std::os::unix::fs::OpenOptionsExt;
     let outer = File::options().read(true).write(true).custom_flags(O_NOCTTY).open("/dev/ptmx")?;
     let unlocked: c_int = 0;
     let fd = outer.as_raw_fd();
     #[expect(unsafe_code, reason = "ioctl has no wrapper in std")]
-    // SAFETY: the first reads one number, which lives; the second takes flags only, and needs no path to the other side.
+    // SAFETY: the first reads `unlocked`, which outlives the call; the second takes flags only.
     let inner = unsafe {
         if ioctl(fd, TIOCSPTLCK, &raw const unlocked) != 0 {
             return Err(io::Error::last_os_error());
@@ -379,7 +379,7 @@ pub(crate) fn open_terminal() -> io::Result<(File, OwnedFd)> {
     Ok((outer, owned(inner)?))
 }
 
-/// Sets a terminal's size; the kernel tells the programs in its foreground.
+/// Sets a terminal's size; the kernel notifies the programs in its foreground.
 pub(crate) fn set_window(terminal: &File, rows: u16, columns: u16) -> io::Result<()> {
     let size = [rows, columns, 0, 0];
     #[expect(unsafe_code, reason = "ioctl has no wrapper in std")]
@@ -388,7 +388,7 @@ pub(crate) fn set_window(terminal: &File, rows: u16, columns: u16) -> io::Result
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Opens a path below a directory. No link, `..` or mount leads out of it.
+/// Opens a path below a directory. No link, `..` or race leads out of it.
 pub(crate) fn open_beneath(root: BorrowedFd<'_>, path: &CStr, flags: i32) -> io::Result<OwnedFd> {
     let flags = u64::from((flags | O_CLOEXEC).cast_unsigned());
     let how = OpenHow { flags, mode: 0, resolve: RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS };
@@ -396,24 +396,24 @@ pub(crate) fn open_beneath(root: BorrowedFd<'_>, path: &CStr, flags: i32) -> io:
     let mut tries = 0;
     loop {
         #[expect(unsafe_code, reason = "openat2 has no wrapper in std or the C library")]
-        // SAFETY: the path ends in NUL, and `how` is valid for the size that is given.
+        // SAFETY: the path ends in NUL, and `how` is valid for the given size.
         let fd = unsafe { syscall(SYS_OPENAT2, root.as_raw_fd(), pointer, &raw const how, size_of::<OpenHow>()) };
         let opened = owned(c_int::try_from(fd).unwrap_or(-1));
         tries += 1;
         match opened {
-            // A rename elsewhere raced with the walk.
+            // A concurrent rename raced with the lookup.
             Err(error) if error.raw_os_error() == Some(EAGAIN) && tries < 100 => {}
             other => return other,
         }
     }
 }
 
-/// A descriptor that a system call has just made, or its error.
+/// Returns the descriptor that a system call has just created, or the call's error.
 fn owned(fd: c_int) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    #[expect(unsafe_code, reason = "the calls above give plain numbers")]
-    // SAFETY: the kernel has just given it to this process, and nothing else has it.
+    #[expect(unsafe_code, reason = "the calls above return plain numbers")]
+    // SAFETY: the kernel has just created it for this process, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -129,7 +129,7 @@ function useScrubber(model, canvas, scale) {
   };
 }
 
-// The lanes: for each agent or tool its calls, for each child the span from its fork to its last merge.
+// The lanes: for each agent or tool its calls, for each child the span from its fork to its last merge or to the head.
 function useLanes(model, by) {
   const [rows, setRows] = useState([]);
   const { family, document: known, whole } = model;

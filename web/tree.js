@@ -14,7 +14,7 @@ const inOrder = (a, b) => rank(a) - rank(b) || (a.path < b.path ? -1 : 1);
 const parentOf = (path) => (path.includes("/") ? path.slice(0, path.lastIndexOf("/")) : "");
 const nameOf = (path) => path.slice(path.lastIndexOf("/") + 1);
 
-// Lists are fetched for one position. At nearby positions, or if they are long, the changes in between are applied to them.
+// Lists are fetched for one position. At nearby positions, or for long lists, the changes in between are applied.
 class Listing {
   constructor(session, at) {
     this.session = session;

@@ -129,7 +129,7 @@ class SessionPast:
         return await self._connection.document("GET", _SESSION + "/alignment", query=query, session=self._session)
 
     async def family(self) -> _models.Family:
-        """Lists its ancestors and descendants, with their merges."""
+        """Lists all sessions of its family, siblings included, with their merges."""
         return await self._connection.document("GET", _SESSION + "/family", session=self._session)
 
 

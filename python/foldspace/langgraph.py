@@ -287,7 +287,7 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
         return [unquoted(entry["path"].rsplit("/", 1)[-1]) for entry in self._entries(place)]
 
     def _ids(self, thread: str, ns: str) -> builtins.list[str]:
-        # Writes may be stored before their checkpoint, so this lists directories.
+        # Writes may be stored before their checkpoint, so an id may have no checkpoint yet.
         return self._names(_place(thread, ns))
 
     def _remove(self, place: str) -> None:

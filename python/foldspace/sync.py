@@ -101,7 +101,7 @@ class SessionPast:
         return LOOP.wait(self._core.align(other, end=end, other_end=other_end))
 
     def family(self) -> _models.Family:
-        """Lists its ancestors and descendants, with their merges."""
+        """Lists all sessions of its family, siblings included, with their merges."""
         return LOOP.wait(self._core.family())
 
 

@@ -1,4 +1,4 @@
-//! Numbers, texts and lists in frames.
+//! Numbers, byte strings and lists in frames.
 
 use super::Malformed;
 

@@ -1,9 +1,9 @@
-//! Answers of the runner.
+//! The runner's answers.
 
 use super::bytes::{Rest, put_bytes, put_list};
 use super::{MAX_FRAME, Malformed, OUTPUT, frame};
 
-/// An answer of the runner. All but `Output` and `Taken`, which is of input, end a request.
+/// An answer of the runner. All except `Output` and `Taken` end a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RunnerReply<'a> {
     Welcome { version: u16, pid: u32, features: u32 },
@@ -28,10 +28,10 @@ pub(crate) struct Ended {
     pub(crate) signal: Option<u8>,
     pub(crate) timed_out: bool,
     pub(crate) cancelled: bool,
-    /// The last signal that the runner sent to end it: 15, 9 or none.
+    /// The last signal that the runner sent to end it: 15 or 9. `None` if it sent none.
     pub(crate) sent: Option<u8>,
     pub(crate) leftovers: u32,
-    /// Processes that live on although they were killed: the kernel holds them.
+    /// The number of killed processes that did not die: the kernel holds them.
     pub(crate) survivors: u32,
     pub(crate) duration_us: u64,
 }
@@ -49,7 +49,7 @@ pub(crate) enum RunFailure {
     Outside,
     /// The system refused a file operation; `errno` says why.
     Io,
-    /// A file or directory is larger than what one request may have.
+    /// The answer is too large for one frame.
     TooLarge,
 }
 
@@ -101,7 +101,7 @@ impl<'a> RunnerReply<'a> {
                 let stream = match rest.u8()? {
                     0 => OutputStreamKind::Stdout,
                     1 => OutputStreamKind::Stderr,
-                    _ => return Err(Malformed("the output's stream is unknown")),
+                    _ => return Err(Malformed("unknown output stream")),
                 };
                 Self::Output { stream, bytes: rest.take(rest.0.len())? }
             }
@@ -117,7 +117,7 @@ impl<'a> RunnerReply<'a> {
                 let kind = RunFailure::decode(rest.u8()?)?;
                 Self::Failed { kind, errno: rest.u32()?.cast_signed(), message: rest.bytes()? }
             }
-            _ => return Err(Malformed("the answer's kind is unknown")),
+            _ => return Err(Malformed("unknown kind of answer")),
         };
         rest.end(reply)
     }
@@ -150,6 +150,6 @@ impl RunFailure {
     fn decode(byte: u8) -> Result<Self, Malformed> {
         use RunFailure::*;
         let known = [Version, Token, Protocol, Invalid, Busy, Cwd, Spawn, Outside, Io, TooLarge];
-        known.into_iter().find(|kind| *kind as u8 == byte).ok_or(Malformed("the failure's kind is unknown"))
+        known.into_iter().find(|kind| *kind as u8 == byte).ok_or(Malformed("unknown kind of failure"))
     }
 }

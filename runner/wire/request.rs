@@ -1,4 +1,4 @@
-//! Requests of foldspace.
+//! foldspace's requests.
 
 use super::bytes::{Rest, put_bytes, put_length, put_list, put_optional};
 use super::{MAGIC, MAX_LIMITS, MAX_WORDS, Malformed, frame};
@@ -10,9 +10,9 @@ pub(crate) enum RunnerRequest<'a> {
         token: &'a [u8],
     },
     Run(RunRequest<'a>),
-    /// Ends the connection's running command; without one it means nothing.
+    /// Ends the connection's running command. Ignored without one.
     Cancel,
-    /// Bytes for the running command; without one it means nothing, as the next three do.
+    /// Bytes for the running command. Ignored without one, like the next three.
     Input(&'a [u8]),
     EndInput,
     Resize(TerminalWindow),
@@ -28,22 +28,22 @@ pub(crate) enum RunnerRequest<'a> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RunRequest<'a> {
-    /// Its directory, below the root; no link leads out of it.
+    /// Its directory below the root, which no link leads out of.
     pub(crate) cwd: &'a [u8],
     pub(crate) argv: Vec<&'a [u8]>,
-    /// `NAME=value` each; the command has these and no others.
+    /// `NAME=value` each; the complete environment.
     pub(crate) env: Vec<&'a [u8]>,
     pub(crate) stdin: &'a [u8],
-    /// Zero for none.
+    /// Zero for no limit.
     pub(crate) timeout_ms: u32,
-    /// Between SIGTERM and SIGKILL.
+    /// The time between SIGTERM and SIGKILL.
     pub(crate) grace_ms: u32,
     pub(crate) discard_output: bool,
-    /// Its standard error goes where its standard output does.
+    /// True to merge its standard error into its standard output.
     pub(crate) merge_output: bool,
-    /// It has a terminal of that size instead of pipes.
+    /// The size of its terminal. `None` for pipes.
     pub(crate) terminal: Option<TerminalWindow>,
-    /// More input comes after `stdin`, until `EndInput`.
+    /// True if more input follows `stdin`, until `EndInput`.
     pub(crate) is_fed: bool,
     pub(crate) surroundings: CallerSurroundings<'a>,
 }
@@ -54,14 +54,14 @@ pub(crate) struct TerminalWindow {
     pub(crate) columns: u16,
 }
 
-/// The parts of its surroundings that a command has from the process that asked for it, instead of the runner's.
+/// Settings that a command gets from the requesting process instead of the runner.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CallerSurroundings<'a> {
     pub(crate) umask: Option<u32>,
     pub(crate) nice: Option<i32>,
-    /// Number of each resource, its soft and its hard limit.
+    /// Each resource's number, soft limit and hard limit.
     pub(crate) limits: Vec<(u32, u64, u64)>,
-    /// The file of a control group that takes processes; empty for none.
+    /// The path of a control group's `cgroup.procs` file; empty for none.
     pub(crate) cgroup: &'a [u8],
 }
 
@@ -106,7 +106,7 @@ impl<'a> RunnerRequest<'a> {
         let request = match rest.u8()? {
             1 => {
                 if rest.take(MAGIC.len())? != MAGIC {
-                    return Err(Malformed("the greeting is not foldspace's"));
+                    return Err(Malformed("not a greeting of foldspace"));
                 }
                 Self::Hello { version: rest.u16()?, token: rest.bytes()? }
             }
@@ -119,7 +119,7 @@ impl<'a> RunnerRequest<'a> {
             14 => Self::EndInput,
             15 => Self::Resize(TerminalWindow::decode(&mut rest)?),
             16 => Self::Signal(rest.u8()?),
-            _ => return Err(Malformed("the request's kind is unknown")),
+            _ => return Err(Malformed("unknown kind of request")),
         };
         rest.end(request)
     }

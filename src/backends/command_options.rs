@@ -26,7 +26,7 @@ const OUTPUT_BYTES: usize = 32 << 10;
 const OUTPUT_LEAST: usize = 1 << 10;
 const OUTPUT_MOST: usize = 1 << 20;
 const VALUES: &str = "environment.json";
-/// Globs of generated files.
+/// The maximum number of globs of generated files.
 const GENERATED_MAX: usize = 64;
 const FIELDS: [&str; 7] =
     ["environment", "record_environment", "workdir", "output_bytes", "keep_output_bytes", "merge_output", "generated"];

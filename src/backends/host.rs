@@ -28,7 +28,7 @@ const NAME: &str = "host";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostOptions {
-    /// Its directory; by default a new one of the session's own.
+    /// Its directory; by default one of the session's own.
     #[serde(default, with = "recorded_path")]
     pub directory: Option<PathBuf>,
     /// True to only read and write files; no command runs.
@@ -102,8 +102,8 @@ pub(super) mod recorded_path {
     }
 }
 
-/// A directory of this machine. Its commands run as this program's user, with full access; only their working
-/// directory is checked. For trusted agents, tests, and machines that are themselves sandboxes.
+/// A directory of this machine. Its commands run as this program's user, with all that user's access; only their
+/// working directory is checked. For trusted agents, tests, and machines that are themselves sandboxes.
 ///
 /// ```
 /// use foldspace::{HostWorkspace, Workspace, backends::{HostOptions, ShellCommand, unwatched}};

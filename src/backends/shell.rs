@@ -18,7 +18,7 @@ use crate::engine::event::CommandLine;
 use crate::engine::path::EntryPath;
 use crate::engine::session::output_stream::OutputStream;
 
-/// The maximum length of a shell command line or of one argument: the limit of Linux, without the final NUL.
+/// The maximum bytes of a shell command line or of one argument: the limit of Linux, without the final NUL.
 pub const MAX_COMMAND_BYTES: usize = (128 << 10) - 1;
 /// The maximum length of a script, in bytes.
 pub const MAX_SCRIPT_BYTES: usize = 1 << 20;

@@ -106,7 +106,7 @@ pub fn sweep_throwaways(home: &Path, dry_run: bool) -> Result<Vec<PathBuf>, Back
         let lock = entry.path();
         let name = lock.file_stem().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
         let Some(id) = name.filter(|_| lock.extension().is_some_and(|ending| ending == LOCK)) else { continue };
-        // Its lock is still held: it is in use.
+        // If its lock is held, it is in use.
         let Some(_held) = lock_file(&lock, OFlags::empty()).map_err(|error| failed(&lock, &error))? else { continue };
         let directory = lock.with_extension("");
         found.push(directory.clone());

@@ -29,7 +29,7 @@ pub trait Workspace: Send + Sync + 'static {
     /// [`BackendError`]; the files are then unchanged.
     fn apply(&self, changes: &[FileChange]) -> Result<(), BackendError>;
 
-    /// Makes the changes, in order, if nothing else uses the files: in a workspace that is being populated, or a
+    /// Makes the changes, in order, in files that nothing else uses: in a workspace that is being populated, or a
     /// temporary one. It may be cheaper than [`apply`](Workspace::apply).
     ///
     /// # Errors
@@ -38,11 +38,11 @@ pub trait Workspace: Send + Sync + 'static {
         self.apply(changes)
     }
 
-    /// Restores hard links before a command runs: `names` lists the names of each file that has several. In an overlay,
-    /// a write through one name may have turned it into a separate file.
+    /// Joins the names of each file that has several, as `names` lists them, before a command runs: in an overlay, a
+    /// write through one name may turn that name into a separate file.
     ///
     /// # Errors
-    /// [`BackendError`]; some names may then remain separate files.
+    /// [`BackendError`]; a write may then separate some names.
     #[doc(hidden)]
     fn join_names(&self, names: &dyn Fn() -> Vec<Vec<EntryPath>>) -> Result<(), BackendError> {
         let _ = names;

@@ -26,7 +26,7 @@ pub(super) struct CommandArgs {
     /// Merges standard error into standard output, in the order of writing
     #[arg(long)]
     merge_output: bool,
-    /// Counts files that GLOB fits as generated, so that no merge conflicts over them; may be given several times
+    /// Treats files that match GLOB as generated: no merge conflicts over them; may be given several times
     #[arg(long, value_name = "GLOB")]
     generated: Vec<String>,
 }

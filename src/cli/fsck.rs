@@ -7,7 +7,7 @@ use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, open, owner, shared_sto
 /// Checks every byte of the journal, and repairs it; on NATS, also checks every message of the store's sessions
 #[derive(Debug, clap::Args)]
 pub(super) struct Fsck {
-    /// Moves damaged bytes into files next to the journal, and keeps everything intact
+    /// Moves damaged bytes into files next to the journal, and keeps everything that is intact
     #[arg(long)]
     repair: bool,
     /// With --repair: continues without lost acknowledged events, and records the loss in their sessions
@@ -97,7 +97,7 @@ fn show(report: &FsckReport, left: usize, out: &mut Out) -> Result<(), Failure> 
         out.line("the journal is read-only until it is intact: look for a copy of it, with `index` next to it, or")?;
         out.line("continue without the lost events: `foldspace fsck --repair --accept-loss`")?;
     } else if left > 0 && report.repaired.is_empty() {
-        out.line("`foldspace fsck --repair` removes the damage and keeps everything intact")?;
+        out.line("`foldspace fsck --repair` removes the damage and keeps everything that is intact")?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use foldspace::event::{Clock, SystemClock};
 use super::text;
 
 const LOG: &str = "hooks.log";
-/// The maximum size; a larger log is truncated first.
+/// The maximum size in bytes; a larger log is truncated first.
 const LOG_MAX: u64 = 1 << 20;
 /// The number of bytes that are read from its end.
 const TAIL: u64 = 16 << 10;

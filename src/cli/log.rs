@@ -93,7 +93,7 @@ impl LogArgs {
         }
     }
 
-    /// Refuses a kind that this program does not know, after nothing was found of it.
+    /// Refuses an unknown kind of event. Called if no event was found: a newer program may have recorded other kinds.
     fn check_kinds(&self, session: &Session) -> Result<Exit, Failure> {
         let mut known: Vec<_> = session.state_at(0)?.registry().event_kinds().collect();
         known.sort_unstable();

@@ -62,7 +62,7 @@ pub(super) fn note_passed_over(report: &MergeReport) {
     if let [first, more @ ..] = &report.generated[..] {
         let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
         output::note(&format!(
-            "{}{more}: generated, and changed on both sides; the parent's version stays",
+            "{}{more}: generated, and changed on both sides; it stays as it is here",
             first.rooted()
         ));
     }

@@ -22,7 +22,7 @@ struct ListedRun {
     prompt: String,
 }
 
-/// Shows the runs that started up to a position, with an optional limit and order.
+/// Shows the runs that started up to a position: with `limit` only the last ones, with `reverse` the latest first.
 pub(super) fn show(
     session: &Session,
     until: Seq,

@@ -216,7 +216,7 @@ fn working(entries: &[SessionEntry]) -> Option<DirectorySession> {
 fn directory_of(entry: &SessionEntry) -> Option<PathBuf> {
     let started = entry.origin.typed::<SessionStarted>()?.ok()?;
     let spec = WorkspaceSpec::of_session(&started.event).ok()?;
-    // A workspace that only stores files does not work in its directory.
+    // A session without commands does not work in its directory: it only records the files there.
     let keeps_only = matches!(&spec, WorkspaceSpec::Host(options) if options.files_only);
     spec.named_directory().filter(|_| !keeps_only).map(Path::to_owned)
 }

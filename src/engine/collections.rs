@@ -12,7 +12,7 @@ mod tests {
 
     use super::*;
 
-    /// Maximum sizes before nodes split and vectors become trees.
+    /// Size that makes nodes split and vectors become trees.
     const MANY: u64 = if cfg!(miri) { 300 } else { 3_000 };
 
     fn key(number: u64) -> String {

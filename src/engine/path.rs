@@ -27,7 +27,7 @@ pub(crate) fn misleads(c: char) -> bool {
 /// Invariant: segments are joined by single slashes, none is empty, `.` or `..`, and none has a NUL. The root is the
 /// empty path. The bytes need not be UTF-8: a command may leave any name.
 ///
-/// The text form writes a byte that is not UTF-8 or a control character as `\xNN`, and a backslash as `\\`. So two
+/// The text form writes bytes that are not UTF-8, and control characters, as `\xNN`, and a backslash as `\\`. So two
 /// paths never look alike, and the text can be parsed back.
 ///
 /// ```
@@ -172,7 +172,7 @@ impl EntryPath {
         self.is_below(directory).then(|| &self.0[skip..])
     }
 
-    /// Returns the path for display, with a leading slash so that the root is visible.
+    /// Returns the text form of the path with a leading slash, so that the root is visible.
     pub fn rooted(&self) -> String {
         format!("/{self}")
     }

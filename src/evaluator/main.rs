@@ -20,7 +20,7 @@ const PROCESSES_MAX: u64 = 0;
 fn main() -> ExitCode {
     match answer_all() {
         Ok(()) => ExitCode::SUCCESS,
-        // Its parent sees the connection close, and has this process's error stream closed.
+        // Its parent sees the connection close, and discards this process's standard error.
         Err(_) => ExitCode::FAILURE,
     }
 }

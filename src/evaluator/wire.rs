@@ -52,7 +52,7 @@ pub struct EvalAnswer {
     pub value_repr: Option<String>,
     /// Global variables afterwards.
     pub globals: Map<String, Value>,
-    /// Globals without a JSON form, and why.
+    /// Globals that are left out, with the reasons: no JSON form, or too large together.
     pub omitted: BTreeMap<String, String>,
     /// Files that the code wrote.
     pub files: Vec<LeftFile>,

@@ -38,7 +38,7 @@ pub struct ServerLimits {
     pub first: Duration,
     /// Time limit for a request's head; also the idle timeout of a connection.
     pub head: Duration,
-    /// Write stall timeout for TCP clients. Unix-socket clients are detected by hang-up.
+    /// Time limit for a stalled write to a TCP client. The kernel reports when a client on the unix socket is gone.
     pub stall: Duration,
 }
 

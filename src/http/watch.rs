@@ -121,7 +121,7 @@ impl FileWatch {
         self.recorded().await
     }
 
-    /// Records external changes, which the watch then has.
+    /// Records external changes, so that the watch sees them.
     pub(super) async fn refresh(&self, face: &HttpFace) -> Result<(), HttpProblem> {
         Ok(face.hub().refresh(self.open.session().id()).await?)
     }

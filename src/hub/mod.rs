@@ -175,7 +175,7 @@ impl Hub {
         &self.shared.sessions
     }
 
-    /// The options.
+    /// Returns the options.
     pub fn options(&self) -> &HubOptions {
         &self.options
     }

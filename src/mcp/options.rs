@@ -28,7 +28,7 @@ impl ToolGroup {
     /// All groups.
     pub const ALL: [Self; 5] = [Self::Files, Self::Shell, Self::Python, Self::PodmanShell, Self::Sessions];
 
-    /// The group's name.
+    /// Returns the group's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Files => "files",

@@ -116,7 +116,7 @@ pub struct CallDocument {
     /// Changed paths with entries that can't be recreated: their contents were not stored, or they are sockets or
     /// devices.
     pub not_kept: Vec<String>,
-    /// Entries of other calls that it removed or replaced and that can't be recreated. Entries that were never recorded
+    /// Entries not made by the call that it removed or replaced and that can't be recreated. Entries that were never recorded
     /// are not listed.
     pub lost: Vec<String>,
 }
@@ -141,7 +141,7 @@ impl Call {
         self.unkept.made.keys()
     }
 
-    /// Iterates over the paths of other calls' entries that it removed or replaced and that can't be recreated.
+    /// Iterates over the paths of entries of others that it removed or replaced and that can't be recreated.
     pub fn lost(&self) -> impl ExactSizeIterator<Item = &EntryPath> {
         self.unkept.lost.keys()
     }

@@ -27,7 +27,7 @@ pub struct ObservedCalls {
     runs: AgentRuns,
     /// The files that the calls wrote, or may have written.
     written: BTreeSet<EntryPath>,
-    /// The position after the directory's existing files were recorded; 0 for a workspace that is not only watched.
+    /// The last position that recorded the directory's existing files; 0 for a workspace that is not only watched.
     taken_up: Seq,
 }
 

@@ -1,4 +1,4 @@
-//! Tracks entries that can't be recreated while a history is read.
+//! Entries that can't be recreated, tracked while a history is read.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ pub(super) fn follow(unkept: &mut Unkept, change: &PlannedChange) -> Unkept {
 pub(super) struct UnkeptOfCall {
     /// Entries that it made or changed.
     pub(super) made: Unkept,
-    /// Entries of other calls that it removed or replaced.
+    /// Entries that it removed or replaced without having made them.
     pub(super) lost: Unkept,
 }
 

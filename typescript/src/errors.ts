@@ -31,7 +31,7 @@ export class FoldspaceError extends Error {
 
 const INFRASTRUCTURE = new Set(["failed", "abandoned", "backend", "broken", "full", "ending", "other_host", "too_slow", "start", "connection"]);
 
-/** A failed command with `check`. */
+/** The error of a failed command, if the caller set `check`. */
 export class CommandFailedError extends FoldspaceError {
   override readonly name = "CommandFailedError";
 

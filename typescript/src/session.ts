@@ -328,7 +328,7 @@ export class Session implements AsyncDisposable {
     return this.connection.document("GET", `${this.#path}/alignment`, { query });
   }
 
-  /** Lists its ancestors and descendants, with their merges. */
+  /** Lists its tree: the oldest ancestor and all sessions that descend from it, with their merges. */
   family(): Promise<Schemas["Family"]> {
     return this.connection.document("GET", `${this.#path}/family`);
   }

@@ -345,7 +345,7 @@ impl WorkspaceSpec {
         Self::parse(&started.backend, &started.options)
     }
 
-    /// Opens the workspace of a session. Missing directories are created below `home`; nothing runs yet.
+    /// Opens the workspace of a session. A directory that was not given is created below `home`; nothing runs yet.
     pub fn open(&self, session: SessionId, home: &Path) -> Result<Arc<dyn Workspace>, BackendError> {
         self.check()?;
         self.keep_values(session, home)?;

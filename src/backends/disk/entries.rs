@@ -57,8 +57,8 @@ pub(crate) fn changed_at(root: &Path, path: &EntryPath) -> Option<i64> {
     changed.into_iter().next()
 }
 
-/// Locks a file while it is open; `None` if another process has the lock or the file is missing. `CREATE` creates it in
-/// an existing directory.
+/// Locks a file while it is open; `None` if it is already locked or missing. `CREATE` creates it in an existing
+/// directory.
 pub(crate) fn lock_file(path: &Path, create: OFlags) -> io::Result<Option<File>> {
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | create;
     let file = match openat(CWD, path, flags, Mode::RUSR | Mode::WUSR) {

@@ -4,7 +4,7 @@ use rustix::fs::Statx;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 const SECOND: i64 = 1_000_000_000;
-/// The timestamp granularity of file systems that store whole or even seconds.
+/// The timestamp granularity of file systems that store whole seconds, or only even-numbered ones; in nanoseconds.
 const COARSE_WINDOW: i64 = 2 * SECOND;
 const KIND_MASK: u32 = 0o170_000;
 const DIRECTORY_MODE: u32 = 0o040_000;

@@ -441,7 +441,7 @@ pub fn is_secret_name(name: &[u8]) -> bool {
     }
 }
 
-/// Returns true if a path is git's own directory, or below it.
+/// Returns true if a path is a `.git` entry, or below one.
 pub(super) fn is_git(path: &[u8]) -> bool {
     path.split(|byte| *byte == b'/').any(|segment| segment == GIT)
 }

@@ -18,7 +18,7 @@ impl LeftOut {
         self.hidden.is_none() && self.rules.is_none()
     }
 
-    /// Returns true if a path must stay empty, known or not.
+    /// Returns true if no entry may exist at a path, not even a known one.
     pub(super) fn hides(&self, path: &[u8]) -> bool {
         let is_first = |hidden: &str| path.split(|byte| *byte == b'/').next() == Some(hidden.as_bytes());
         self.hidden.is_some_and(is_first) || self.rules.is_some() && is_git(path)

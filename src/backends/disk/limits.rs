@@ -2,9 +2,9 @@
 
 use std::io;
 
-/// The maximum length of a directory's path that a scan enters: time and memory grow with the square of the depth.
+/// The maximum bytes in the path of a directory that a scan enters: time and memory grow with the square of the depth.
 pub(super) const PATH_BYTES_MAX: usize = 16 << 10;
-/// The maximum total length of the paths in one scan: enough for eight million files with paths of 64 bytes.
+/// The maximum total bytes of the paths in one scan: enough for eight million files with paths of 64 bytes.
 pub(super) const SCAN_BYTES_MAX: usize = 512 << 20;
 
 /// Reports that a scan exceeds the limit, with the directory where it did.

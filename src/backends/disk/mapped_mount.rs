@@ -1,4 +1,4 @@
-//! A directory of this machine shown in a container under the container's user, by an id-mapped mount.
+//! A directory of this machine shown in a container with its owner as the container's user, by an id-mapped mount.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

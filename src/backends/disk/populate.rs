@@ -1,4 +1,4 @@
-//! Populates a directory without other users: in place, and not all or none.
+//! Populates a directory that nothing else uses: in place, and not all or none.
 
 use std::os::fd::{AsFd, BorrowedFd};
 

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::remove::remove_path;
 use crate::backends::BackendError;
 
-/// Records that a workspace's disk lacks some or all of its session's files.
+/// The record that a workspace's disk lacks some or all of its session's files.
 #[derive(Debug)]
 pub struct PopulateMarker {
     backend: &'static str,
-    /// Exists while the disk is empty, being populated, or between two states, which it then contains.
+    /// Exists, empty, while the disk is being populated; also while it is between two states, which it then contains.
     note: PathBuf,
     is_blank: AtomicBool,
 }

@@ -83,7 +83,7 @@ pub(crate) trait WorkspaceDisk: Send {
     /// Applies changes and adds them to the index, so that the next `dirty` does not report them.
     fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError>;
 
-    /// Applies changes if nothing else uses the files at the same time.
+    /// Applies changes to files that nothing else uses at the same time.
     fn populate(&mut self, changes: &[FileChange]) -> Result<(), BackendError>;
 
     fn is_overlay(&self) -> bool {

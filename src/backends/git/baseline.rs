@@ -58,7 +58,7 @@ impl CleanFiles {
 }
 
 /// Parses a line of `ls-files -s -v`: tag, mode, id, stage, path. `None` unless it is a plain tracked file: for links,
-/// submodules, conflicts, and entries that git assumes unchanged.
+/// submodules, conflicts, and entries that git does not check for changes.
 fn plain_file(line: &[u8]) -> Option<(Vec<u8>, [u8; 20])> {
     let tab = line.iter().position(|byte| *byte == b'\t')?;
     let mut words = std::str::from_utf8(&line[..tab]).ok()?.split(' ');

@@ -15,7 +15,7 @@ pub(crate) struct Confinement {
     pub(crate) uid: Option<u32>,
     /// The capabilities that it, or a program that it executes, has or may get: the union of all sets.
     pub(crate) capabilities: u64,
-    /// True if its user namespace differs from this process's, which then limits its capabilities.
+    /// True if its user namespace is not this process's; its capabilities then count only in that namespace.
     pub(crate) has_own_users: bool,
     pub(crate) no_new_privileges: bool,
     pub(crate) seccomp: bool,

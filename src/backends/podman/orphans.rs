@@ -14,7 +14,7 @@ fn session_of(container: &Ours) -> String {
     noted.unwrap_or_else(|| container.session.clone())
 }
 
-/// Removes the containers of processes that have ended, and leftovers of interrupted containers in shared files.
+/// Removes the containers of ended processes, and the shared files that interrupted processes have left behind.
 /// Queries the engine at `connection`, or the environment's engines; with `dry_run` only finds them.
 pub fn remove_leftovers(connection: Option<&str>, dry_run: bool) -> Result<Leftovers, BackendError> {
     let mut found = Leftovers::default();

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use foldspace_evaluator::{EvalAnswer, EvalRequest, EvaluatorHello, MEMORY_MAX, read_frame, write_frame};
 
-/// Time for it to begin.
+/// The time limit of its start.
 const START: Duration = Duration::from_secs(10);
 /// The time beyond the interpreter's own limit until the process is killed.
 const GRACE: Duration = Duration::from_millis(200);
@@ -29,7 +29,7 @@ pub(crate) enum EvalEnd {
     /// The process was killed because the code exceeded its time limit.
     TimedOut,
     Cancelled,
-    /// The code killed the process, with the way it died.
+    /// The code made the process die, in this way.
     Died(String),
 }
 

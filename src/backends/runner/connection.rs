@@ -29,7 +29,7 @@ pub(super) struct RunnerConnection {
 
 pub(super) enum Waited {
     Frame,
-    /// The given descriptor is ready.
+    /// Another descriptor is ready: the index of the first one.
     Woken(usize),
     TimedOut,
 }

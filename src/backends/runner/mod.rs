@@ -81,7 +81,7 @@ impl Runner {
         let origin = RunnerOrigin::Host(HostRunner::start(root)?);
         let shared = RunnerInner { idle: Mutex::default(), origin, features: 0, variables: OnceLock::new() };
         let runner = Self { shared: Arc::new(shared) };
-        // The first call would include it, and a broken runner is detected now.
+        // Saves the first call this time, and detects a broken runner now.
         let connection = runner.open()?;
         runner.put_back(connection);
         Ok(runner)

@@ -21,7 +21,7 @@ const SIGKILL: u8 = 9;
 
 #[derive(Debug, Clone)]
 pub(crate) struct RunSpec {
-    /// The program and its arguments. A program without a slash is searched in the `PATH` of `env`.
+    /// The program and its arguments. A program without a slash is searched for in the `PATH` of `env`.
     pub(crate) argv: Vec<OsString>,
     /// Its directory below the root, which no link leads out of. Empty for the root itself.
     pub(crate) directory: PathBuf,
@@ -38,7 +38,7 @@ pub(crate) struct RunSpec {
     pub(crate) terminal: Option<WindowSize>,
     /// Its input after `stdin`.
     pub(crate) input: Option<CommandInput>,
-    /// The process with its umask, limits, niceness and control group; by default the runner.
+    /// The process that gives the command its umask, limits, niceness and control group; by default the runner.
     pub(crate) caller: Option<Arc<CallerProcess>>,
 }
 

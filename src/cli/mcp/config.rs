@@ -13,7 +13,7 @@ const NAME: &str = "foldspace";
 const PLACES: [&str; 5] = ["--data", "--dir", "--answers", "--allow-root", "--mount"];
 const VALUED: [&str; 1] = ["--color"];
 
-/// Variables that a client may not pass on to the server.
+/// Variables that the server may lack, since not every client passes them on.
 const PASSED_ON: [&str; 15] = [
     "CONTAINER_HOST",
     "CONTAINER_SSHKEY",

@@ -1,4 +1,4 @@
-//! The owner of the store, which carries out all commands: a process that is started on demand, or this process.
+//! The owner of the store, through which this program acts: a process that is started on demand, or this process.
 
 mod start;
 

@@ -13,7 +13,7 @@ use crate::cli::workspace::{AUTO_CONFIRM_VARIABLE, MAX_TIMEOUT_VARIABLE};
 use crate::cli::{Exit, Failure};
 
 const LOG: &str = "owner.log";
-/// The maximum size; a larger log is truncated first.
+/// The maximum size in bytes; a larger log is truncated first.
 const LOG_MAX: u64 = 4 << 20;
 
 /// The outcome of a start.

@@ -34,7 +34,7 @@ fn fence() -> Option<Vec<PathBuf>> {
     Some(std::env::split_paths(&fence).filter(|path| !path.as_os_str().is_empty()).collect())
 }
 
-/// Returns the directories that mounts must be below, from the environment, else from the options.
+/// Returns the directories that mounts must be below, from the environment or the options. Fails if both are set.
 pub(in crate::cli) fn allowed_roots(given: &[PathBuf]) -> Result<Option<Vec<PathBuf>>, Failure> {
     match fence() {
         Some(_) if !given.is_empty() => {

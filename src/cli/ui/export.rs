@@ -237,7 +237,7 @@ impl ExportedPage {
         Ok(())
     }
 
-    /// Includes the frames of a call's terminal, unless they exceed a page of the API or show a secret.
+    /// Includes the frames of a call's terminal, unless they exceed a page of the API or the budget, or show a secret.
     async fn take_terminal(&mut self, client: &HttpClient, place: &str, whole: &Value) -> Result<(), Failure> {
         let mut events = whole["recorded"].as_object().into_iter().flat_map(Map::values);
         let Some(recorded) = events.find(|event| event["kind"] == TerminalRecorded::KIND) else { return Ok(()) };

@@ -104,9 +104,9 @@ pub struct RecordedOutput {
 /// Event of a command's terminal output, in addition to its [`CommandResult`]. Its input is not recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TerminalRecorded {
-    /// Initial lines of the terminal.
+    /// Initial height of the terminal, in lines.
     pub rows: u16,
-    /// Initial characters of a line.
+    /// Initial width of the terminal, in characters.
     pub columns: u16,
     /// Digest of the stored recording, in asciicast version 2 format.
     pub cast: Digest,

@@ -123,7 +123,7 @@ impl ConflictKind {
             Self::Large => "both changed it, and it is too large for a merge by lines",
             Self::Added => "both created it, with different contents",
             Self::Mode => "both created it, with different modes",
-            Self::Link => "both changed the link, to different targets",
+            Self::Link => "both set the link, to different targets",
             Self::DeletedByOurs => "removed here, changed by the child",
             Self::DeletedByTheirs => "changed here, removed by the child",
             Self::DirectoryDeletedByOurs => "created by the child in a directory removed here",

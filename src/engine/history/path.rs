@@ -23,7 +23,7 @@ pub struct PathChange {
     /// Cause of the change.
     #[serde(flatten)]
     pub cause: Cause,
-    /// Agent that made the call; empty if unknown.
+    /// Agent that made the call; empty for none.
     pub agent: Arc<str>,
     /// Entry before the change; `None` if the path was empty.
     pub before: Option<Node>,

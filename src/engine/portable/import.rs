@@ -146,8 +146,8 @@ fn started(event: &EventRef<'_>) -> Option<SessionStarted> {
     Some(event.typed()?.ok()?.event)
 }
 
-/// Existing history, which must be a prefix of the file's. The first event may differ in the name; that of a fork is
-/// its parent's.
+/// Existing history, which must be a prefix of the file's. The first event may differ in the name; a fork's is its
+/// parent's here, and is not compared.
 struct Present<'a> {
     store: &'a dyn EventStore,
     session: SessionId,

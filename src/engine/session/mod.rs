@@ -258,7 +258,7 @@ impl Session {
         Ok(self.core.shared.store.withhold(digest, bytes)?)
     }
 
-    /// Lends contents from a git repository; see [`EventStore::borrow_from`](super::store::EventStore::borrow_from).
+    /// Borrows contents from a git repository; see [`EventStore::borrow_from`](super::store::EventStore::borrow_from).
     pub(crate) fn borrow_from(&self, git_directory: &std::path::Path) -> SessionResult<bool> {
         Ok(self.core.shared.store.borrow_from(git_directory)?)
     }

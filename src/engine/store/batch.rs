@@ -141,7 +141,7 @@ impl EventBatch {
         self.commits.last().map_or(0, CommitHead::last)
     }
 
-    /// Fails if the events end before the position before `next`, because a commit is incomplete.
+    /// Fails if a commit of the batch has position `next`, where the caller found no event: its bytes end early.
     pub(crate) fn check(&self, next: Seq) -> Result<()> {
         if next > self.last() {
             return Ok(());

@@ -169,7 +169,7 @@ impl Diagnostic for StoreError {
                 "choose a writable directory with --data or FOLDSPACE_DATA".to_owned()
             }
             Self::Damaged { .. } => {
-                "`foldspace fsck` lists all damage; with --repair it keeps everything intact".to_owned()
+                "`foldspace fsck` lists all damage; with --repair it keeps everything that is intact".to_owned()
             }
             Self::Lost(_) => "`foldspace verify` names them; restore the journal, or continue without them: `foldspace fsck --repair --accept-loss`".to_owned(),
             Self::Format { .. } => "`foldspace fsck` lists all damage".to_owned(),

@@ -16,7 +16,7 @@ pub(super) struct SandboxPlace {
 }
 
 impl SandboxPlace {
-    /// Finds the place of a path: below `/workspace` or `/home/user`, or relative to them. `.` and `..` are resolved.
+    /// Finds the place of a path: below `/workspace` or `/home/user`, or relative to `/workspace`. Resolves `..`.
     pub(super) fn of(text: &str) -> Result<Self, Wrong> {
         let text = match text.strip_prefix('~') {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{HOME}{rest}"),

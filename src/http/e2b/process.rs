@@ -287,7 +287,7 @@ fn number_of(signal: &Value) -> Result<u8, Wrong> {
     }
 }
 
-/// Returns the directory of a command, and its arguments. To a directory outside of the workspace, the shell changes.
+/// Returns the directory of a command, and its arguments. The shell itself changes to a directory outside.
 fn begun_in(cwd: String, cmd: String, mut args: Vec<String>) -> Result<(SandboxPlace, Vec<String>), Wrong> {
     let place = match (SandboxPlace::of(&cwd), args.as_mut_slice()) {
         (Err(_), [.., option, text]) if cwd.starts_with('/') && option == "-c" => {

@@ -178,7 +178,7 @@ pub enum OperationEffect {
 /// The handling of a result that is too long for a model, with advice for the model.
 #[derive(Debug, Clone, Copy)]
 pub enum TooLong {
-    /// Cuts the result, since the operation has made a change.
+    /// Cuts the result: part of it is useful, and the operation may have made a change.
     Cut(&'static str),
     /// Refuses the result, since the operation only reads.
     Refuse(&'static str),

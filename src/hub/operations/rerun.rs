@@ -68,10 +68,10 @@ pub struct RerunDocument {
     /// The recorded session.
     #[schemars(with = "String")]
     pub recorded: SessionId,
-    /// The fresh session, if it was stored.
+    /// The fresh session, if it was kept.
     #[schemars(with = "Option<String>")]
     pub session: Option<SessionId>,
-    /// Its name, if it was stored.
+    /// Its name, if it was kept.
     pub name: Option<String>,
     /// The position of the files that it started with.
     pub start: Seq,

@@ -15,7 +15,7 @@ use crate::reducers::{Change, GitWorktree};
 use crate::tools::{UndoLeft, UndoOptions, UndoPassed, UndoReport, UndoSubject};
 use crate::view::{Call, Position, call_at, subject};
 
-/// Undoes file changes: of a call, an agent's run, all calls after a position or an undo, or external changes. Without
+/// Undoes file changes: of a call, a run, an undo, all calls after a position, or external changes. Without
 /// a choice it undoes the latest call that is not undone yet, so that repeated undos go back call by call. Calls that
 /// can't be undone are skipped and listed. Later changes by others stay, even in the same file; changes that can't be
 /// undone are listed with reasons. An undo is itself a call in the history, and `redo` reverts it.

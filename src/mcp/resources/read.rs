@@ -70,7 +70,7 @@ fn file(session: &Session, state: &State, uri: &str, path: &EntryPath) -> Result
     if path.is_root() || entry.is_some_and(Entry::is_directory) {
         let listed: Vec<_> = files.children(path).map(|(path, entry)| view::entry(path, entry)).collect();
         let listed = serde_json::to_string(&listed).unwrap_or_default();
-        let hint = "the tool ls lists its entries in parts";
+        let hint = "the tool ls lists some of its entries";
         check_fits(|| format!("the list of {}", named(path)), listed.len() as u64, hint)?;
         return Ok(ResourceContents::text(listed, uri).with_mime_type("inode/directory"));
     }

@@ -127,7 +127,7 @@ fn close_refused(session: &Session) -> Result<(), SessionError> {
     Ok(())
 }
 
-/// Finds the output of a refused call at the end of a transcript. `None` if the transcript can't be read.
+/// Finds the output of a refused call at the end of a transcript. `None` if it is absent or unreadable.
 #[expect(clippy::disallowed_methods, reason = "the agent writes the transcript")]
 fn refusal(transcript: &Path, id: &str) -> Option<String> {
     let mut file = File::open(transcript).ok()?;

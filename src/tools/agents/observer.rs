@@ -41,7 +41,7 @@ pub(super) const CODELESS: &str = "codex";
 const SEQUENTIAL: &str = "claude";
 /// The name of the run fact that holds the agent's process.
 const PROCESS: &str = "process";
-/// The age of a late report: its hook has stopped waiting.
+/// The minimum age of a late report: its hook has stopped waiting.
 const LATE_MICROS: u64 = 2_000_000;
 /// The number of characters of a subagent's id in its agent's name.
 const SUBAGENT_CHARS: usize = 8;

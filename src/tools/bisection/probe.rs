@@ -25,7 +25,7 @@ use crate::tools::workspace::hard_links::links_at;
 use crate::tools::workspace::limits::{denied, limits_of};
 use crate::tools::workspace::populate::{fill, not_kept, write_all};
 
-/// A budget that reads no contents: a file that a command rewrote unchanged has a new time, and `make` compares times.
+/// Stores and reads no contents: a file that a command rewrote unchanged has a new time, and `make` compares times.
 const LOOK: CaptureBudget = CaptureBudget { file_bytes: 0, step_bytes: 0, digest_bytes: 0 };
 
 /// A throw-away workspace with a session's files at a position.

@@ -220,7 +220,7 @@ impl Lanes<'_> {
         let round = self.cancel.child_token();
         let _ends_with_this = round.clone().drop_guard();
         let mut lanes: Vec<Option<Probe>> = seqs.iter().map(|_| self.free.pop()).collect();
-        // A probe near the position has the least to change.
+        // In order of position, since the nearest probe has the least to change.
         lanes.sort_by_key(|lane| lane.as_ref().map_or(0, Probe::seq));
         let (what, seen, round) = (self.what, self.seen, &round);
         let runs = seqs.iter().zip(lanes).map(|(seq, lane)| async move {

@@ -36,7 +36,7 @@ impl LineSearch {
     /// Passes each matching line to `found`, with its number from 1 and without its end, until `found` returns false.
     pub fn each(&self, bytes: &[u8], found: &mut dyn FnMut(u64, &str) -> bool) {
         let (mut start, mut number) = (0, 1);
-        // A match in all the text finds the lines to look at; it may reach over their ends, and a line's may not.
+        // A match in the whole text finds a candidate line. It may cross line ends, so the line is matched again.
         while let Some(candidate) = self.0.find_at(bytes, start).map(|found| found.start())
             && start < bytes.len()
         {

@@ -20,7 +20,7 @@ const LINKS_MAX: usize = 40;
 
 /// Files of a workspace, as one call sees and changes them.
 ///
-/// Changes are staged: the call sees them at once, others after its success. An error discards them.
+/// Changes are staged: the call sees them at once, others after success. An error discards all since the last command.
 pub struct Filesystem {
     session: Session,
     tree: VirtualFileSystem,
@@ -93,7 +93,7 @@ impl Filesystem {
     /// Returns the contents of a file, following links.
     ///
     /// # Errors
-    /// [`ToolError::Missing`] if the file does not exist, [`ToolError::Refused`] if its contents were not stored.
+    /// [`ToolError::Missing`] if the path does not exist, [`ToolError::Refused`] if it is no file or was not stored.
     pub fn read(&self, path: &EntryPath) -> Result<Bytes, ToolError> {
         let entry = self.entry(path)?;
         match entry.map(|entry| &entry.node) {

@@ -62,7 +62,7 @@ pub trait Tool: Send + Sync + 'static {
     /// Runs the tool.
     ///
     /// # Errors
-    /// [`ToolError`] with a message that the caller can act on. It discards all changes not made by commands.
+    /// [`ToolError`] with a message that the caller can act on. It discards all changes since the last command.
     fn call(
         &self,
         context: &mut ToolContext,

@@ -28,7 +28,7 @@ impl TraceContext {
         let parts: Vec<&str> = traceparent.trim().splitn(5, '-').collect();
         let [version, trace, span, flags, rest @ ..] = parts.as_slice() else { return None };
         let version = u8::try_from(hexadecimal(version, 2)?).ok()?;
-        // A later version may append fields to the flags.
+        // A later version may append fields after the flags.
         if version == 0xff || (version == 0 && !rest.is_empty()) {
             return None;
         }

@@ -76,7 +76,7 @@ impl WorkingDirectory {
         self.is_disk(path) || has(VITAL, &self.tidied(path))
     }
 
-    /// Returns true if a path covers a directory that the system needs: `/etc`, `/home/*`, `/e*`, or any in `/proc`.
+    /// Returns true if a path covers a directory that the system needs: `/etc`, `/home/*`, `/e*`, all of `/proc`.
     pub(super) fn is_system(&self, path: &str) -> bool {
         let is_full = path.starts_with('/') || (self.directory.starts_with('/') && !self.left);
         let tidied = self.tidied(path);

@@ -41,7 +41,7 @@ impl DenyRule {
     /// Returns the rule that denies commands by their first words.
     ///
     /// # Errors
-    /// [`ValueError`]: the text is empty.
+    /// [`ValueError`]: the text has no words.
     pub fn words(text: &str) -> Result<Self, ValueError> {
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         match words.is_empty() {

@@ -25,16 +25,16 @@ use crate::reducers::VirtualFileSystem;
 /// | `Usage.calls > 10` | a field compared with a number: `==`, `!=`, `<`, `<=`, `>`, `>=` |
 /// | `PodmanWorkspace.running` | a field that is true |
 /// | `Mounts[0].host_path contains "src"` | an item of a list; part of a text, item of a list, or field of an object |
-/// | `PodmanWorkspace["container"].image matches "python:3\.\d+"` | a name in quotes; a regular expression |
+/// | `PodmanWorkspace["container"].image matches "python:3\.\d+"` | a name in quotes; an unanchored regex |
 /// | `PodmanWorkspace.stopped_because exists` | the value exists and is not null |
 /// | `VirtualFileSystem./src/main.rs exists` | an entry by its path, up to the next space; also without `exists` |
 /// | `VirtualFileSystem["/my file"].size > 100` | a field of an entry |
 /// | `count(VirtualFileSystem) >= 3` | the number of entries, items, fields or characters |
 /// | `not (A.b == 1 or A.b == null) and A.c != "x"` | `and`, `or`, `not` and parentheses; also `&&`, `||`, `!` |
 ///
-/// A missing value equals null. `<` and `>` compare numbers with numbers and strings with strings, and are false for
-/// other values. The answer depends only on the state. The length of the predicate and the sizes of the slices bound
-/// the time. Files are looked up by path and not converted to JSON.
+/// A missing value equals null. `<`, `<=`, `>` and `>=` compare numbers with numbers and strings with strings, and are
+/// false for other values. The answer depends only on the state. The length of the predicate and the sizes of the
+/// slices bound the time. Files are looked up by path and not converted to JSON.
 ///
 /// Existing query languages for JSON do not fit: jq can run forever, and JMESPath and CEL need every slice as JSON,
 /// including 10,000 files, before they can read one of them.

@@ -153,7 +153,7 @@ impl<'a> RerunSession<'a> {
         self.put(piece)
     }
 
-    /// Adds the disk change of an event. Returns false if the event must not be recorded.
+    /// Adds the disk change of an event. Returns false, so that the event is not recorded, if it can't apply here.
     fn take(&mut self, piece: &mut FileBatch, event: &Recorded) -> Result<bool, WorkspaceError> {
         match PlannedChange::of(&event.view()) {
             Some(PlannedChange::Write(write)) if !can_be_made(&write.node) => {

@@ -11,7 +11,7 @@ use crate::engine::session::Session;
 use crate::tools::error::WorkspaceError;
 
 /// Run of other calls from a position on, then of the recorded calls that followed, in a fresh session. It compares the
-/// recorded calls and the final files with the record.
+/// rerun calls and the final files with the recording.
 ///
 /// It begins with the files, and the slices that are state, at the position. A call in flight there is not rerun; its
 /// changes until then stay. Recorded calls may be replaced; the script then runs in place of the first replaced call,

@@ -1,4 +1,4 @@
-//! Files with transcripts: opened, read whole, and the errors about them.
+//! Opening transcript files, reading whole documents, and the errors about them.
 
 use std::fs::File;
 use std::io::Read;

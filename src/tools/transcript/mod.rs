@@ -209,7 +209,7 @@ pub struct ImportedRun {
 /// everything else as records, and files where the format states them. The format is detected from the contents.
 ///
 /// A run always becomes the same session. Importing a transcript again after it has grown adds the new steps.
-/// `name` becomes the name of the first run.
+/// `name`, if given, becomes the name of the first run.
 ///
 /// # Errors
 /// [`TranscriptError`]: no format fits, or the session has diverged from the transcript. The run is not recorded.

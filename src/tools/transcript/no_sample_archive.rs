@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::document_file::unknown;
 use super::error::TranscriptError;
 
-/// Never made.
+/// A type without values, since [`open`](Self::open) always fails.
 pub(super) enum NoSampleArchive {}
 
 impl NoSampleArchive {

@@ -147,7 +147,7 @@ impl RunRecorder {
         Ok(())
     }
 
-    /// Returns the place where a subagent forked: before the call that names it, or before the last call at `began`.
+    /// Returns the fork point of a subagent: before the call that names it, else before the last call begun by `began`.
     fn origin_of(
         &self,
         run: &SourceRun,

@@ -10,7 +10,7 @@ use super::document_file::{limit, open, reading, unknown, whole};
 use super::error::TranscriptError;
 use super::inspect;
 
-/// Bytes that the samples of an archive may have: so many for each byte of the archive, and some more.
+/// The limit for the bytes of an archive's samples: a multiple of the archive's size, plus a constant.
 const PER_BYTE: u64 = 100;
 const SAMPLES_SPARE: u64 = 1 << 30;
 
@@ -19,7 +19,7 @@ pub(super) struct SampleArchive {
     path: PathBuf,
     archive: zip::ZipArchive<BufReader<File>>,
     model: Value,
-    /// Bytes that the samples may have, and those read so far.
+    /// The limit for the bytes of the samples, and the bytes read so far.
     bytes_max: u64,
     pub(super) bytes: u64,
 }
@@ -59,7 +59,7 @@ impl SampleArchive {
         }
         let size = file.size();
         *bytes = bytes.saturating_add(size);
-        // Each is read twice.
+        // Each sample is read twice.
         if *bytes / 2 > *bytes_max {
             let reason =
                 format!("its samples have more than {PER_BYTE} times its own size, and 1 GiB; extract them first");

@@ -92,7 +92,7 @@ fn records_of(session: &Session, from: Seq) -> Result<Vec<(Seq, Timestamp, Value
 /// A trajectory under construction.
 struct Writing<'a> {
     steps: Vec<Value>,
-    /// The first end among the calls of the last step. A call after it belongs to another turn.
+    /// The first end among the calls of the last step, or 0 if it takes none. A later call belongs to another turn.
     ended: Option<Seq>,
     /// The imported document, without its steps.
     root: Option<Value>,

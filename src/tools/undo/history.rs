@@ -102,7 +102,7 @@ impl ChangeHistory {
                 let perhaps = event.decoded::<DriftFound>().map(|drift| drift.perhaps).unwrap_or_default();
                 let author = match perhaps.is_empty() {
                     false => Author::Perhaps(perhaps),
-                    // Drift before any call records the initial files.
+                    // The first drift, before any call, records the initial files.
                     true if !reading.has_begun => Author::Session,
                     true => Author::Outside,
                 };

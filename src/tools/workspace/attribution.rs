@@ -14,7 +14,7 @@ use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::reducers::AgentRuns;
 
-/// Time after an edit while a change of the same file still belongs to it, for example a formatter's change.
+/// The longest time from an edit to a change of the same file that belongs to it, for example a formatter's change.
 const MOMENT_MILLIS: i64 = 3_000;
 
 /// Observed calls that may have made a change; empty for an external change.

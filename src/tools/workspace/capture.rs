@@ -80,7 +80,7 @@ pub(super) fn clear_set_id(
         if !mode.adds_set_id(before) || !disk.clear_set_id(path)? {
             return Ok(true);
         }
-        tracing::warn!(path = %path.rooted(), "cleared the set-user-ID bits that a command in a container had set");
+        tracing::warn!(path = %path.rooted(), "cleared new set-user-ID and set-group-ID bits");
         *mode = mode.without_set_id();
         Ok(known.is_none_or(|known| !is_known(known, node)))
     };
@@ -274,7 +274,7 @@ impl CaptureComparison<'_> {
         let is_withheld = is_secret && self.disk.keeps_secrets();
         if let Node::File { content, incomplete, .. } = &mut node {
             match known {
-                // The contents are unchanged, even if the budget would allow to store them now.
+                // Unchanged contents are no change, even if the budget has room for them now.
                 Some(Node::File { content: known, incomplete: was, .. })
                     if known == content && !(*was && is_withheld) =>
                 {

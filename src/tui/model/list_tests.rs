@@ -5,7 +5,7 @@ use crate::tui::fixture;
 
 use Direction::{Back, Forward};
 
-/// Returns the story with a failed command that was interrupted.
+/// Returns the story with a failed command in a call without an outcome.
 fn at(seq: Seq) -> Model {
     let (sessions, session) = fixture::story();
     fixture::command(&session, "built\n", "warning\n", 2);

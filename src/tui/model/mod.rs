@@ -166,7 +166,7 @@ impl Model {
         self.go_long_ways()
     }
 
-    /// Puts the cursor before the first event or after the last one, at an empty place.
+    /// Puts the cursor before the first event or after the last one, where there is nothing to show.
     pub(crate) fn stand_outside(&mut self, cursor: Seq) {
         (self.cursor, self.look_due) = (cursor, false);
     }

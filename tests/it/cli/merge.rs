@@ -124,7 +124,7 @@ fn merge_dry_run_with_conflict_lists_the_rest() {
 
     also to be merged, once the conflicts are resolved:
     added  n  from 15
-    note: /m.pyc: generated, and changed on both sides; the parent's version stays
+    note: /m.pyc: generated, and changed on both sides; it stays as it is here
     note: git regenerates these: --ours .git/index
     error: 2 conflicts to resolve; nothing was merged into main
     hint: choose with --ours PATH or --theirs PATH, for a file or a directory; `foldspace cat` shows a file of either session

@@ -113,7 +113,7 @@ fn open(at: &Path) -> Result<OwnedFd, Errno> {
     openat2(CWD, at, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
-/// Runs work in the mount namespace of a process, in its own thread.
+/// Runs work in the mount namespace of a process, in a thread that ends with the work.
 fn within<T: Send>(
     process: BorrowedFd<'_>,
     work: impl FnOnce() -> Result<T, Errno> + Send,

@@ -175,7 +175,7 @@ impl OverlayDir {
         pool.layer(id)
     }
 
-    /// Locks the overlay while the file is open; `None` if another process has the lock or the directory is missing.
+    /// Locks the overlay while the file is open; `None` if it is already locked or the directory is missing.
     pub(crate) fn try_hold(&self) -> io::Result<Option<File>> {
         lock_file(&self.home().join(LOCK), OFlags::CREATE)
     }

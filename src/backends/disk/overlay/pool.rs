@@ -70,7 +70,7 @@ impl LayerPool {
         Ok(file.into())
     }
 
-    /// Creates an empty layer for `name`, which used the numbers before `from`. [`Self::keep`] protects it at first.
+    /// Creates an empty layer for `name`, which used the numbers before `from`. Hold [`Self::keep`] until a commit.
     pub(super) fn add(&self, name: &str, from: u32, notes: Notes) -> io::Result<Layer> {
         let mut number = from;
         step()?;

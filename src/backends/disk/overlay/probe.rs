@@ -18,7 +18,7 @@ use crate::engine::event::Node;
 use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 
-/// Checks [`supported`] once per file system, until it succeeds.
+/// Checks [`supported`], unless it has succeeded on this file system before.
 pub(crate) fn is_supported(directory: &Path) -> bool {
     static WORKING: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
     let device = rustix::fs::stat(directory).map(|stat| stat.st_dev).ok();

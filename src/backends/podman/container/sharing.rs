@@ -43,7 +43,7 @@ impl SessionContainer {
         if self.in_flight.is_empty() { self.files.lock().join_names(names) } else { Ok(()) }
     }
 
-    /// Checks that only containers with known commands can write to the files.
+    /// Ensures that only containers with known commands can write to the files. Returns false if it can't.
     fn is_left_alone(&self, state: &mut ContainerState) -> bool {
         match state {
             ContainerState::Running(live) if live.runner.is_alive() => return true,

@@ -208,7 +208,7 @@ impl Engine {
         engine.check_user().map(|()| engine)
     }
 
-    /// Checks that containers can use this process's files: only root's or this user's engine allows that.
+    /// Checks that containers can use this process's files: rootless engines use their user's, rootful Podman root's.
     pub(crate) fn check_user(&self) -> Result<(), EngineError> {
         let me = rustix::process::geteuid().as_raw();
         let why = foreign(self.kind, &self.connection.url, self.rootless, self.connection.user(), me);
@@ -220,7 +220,7 @@ impl Engine {
         let (me, group) = (rustix::process::geteuid(), rustix::process::getegid());
         match (self.kind, self.rootless) {
             (EngineKind::Podman, _) if options.writable_root => (0, 0),
-            // Podman maps this user to it.
+            // Podman maps this process's user to it.
             (EngineKind::Podman, _) => paths::owner(options),
             // Root in the container is this user, without capabilities.
             (EngineKind::Docker, true) => (0, 0),

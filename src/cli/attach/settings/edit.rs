@@ -111,7 +111,7 @@ fn lists(root: &CstRootNode) -> Vec<(String, CstArray)> {
     events.iter().filter_map(|event| Some((event.decoded_name()?, event.array_value()?))).collect()
 }
 
-/// Returns true if our entries are exactly the wanted ones, in any order.
+/// Returns true if our entries are exactly the wanted ones, in any order among other entries.
 fn has_exactly(root: &CstRootNode, agent: AgentKind, commands: &HookCommands) -> bool {
     let ours = |entry: &CstNode| !own(entry, agent).is_empty();
     let found = lists(root).into_iter().flat_map(|(event, list)| {

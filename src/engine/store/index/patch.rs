@@ -6,11 +6,11 @@ use zstd::zstd_safe::{CParameter, DCtx, ErrorCode, compress_bound, get_error_nam
 use crate::engine::store::{Result, StoreError};
 
 const LEVEL: i32 = 1;
-/// Maximum distance of matches: beyond it, patches grow.
+/// Maximum distance of matches, as a power of two: beyond it, patches grow.
 const WINDOW_MAX: u32 = 30;
 const WINDOW_MIN: u32 = 10;
-/// Number of indexed places of the base, as a power of two. The level's default is too small: a 10 MB base with one of
-/// 50 records changed needs a patch of 4.3 MB with 17, 0.7 MB with 20, and 0.1 MB with 22.
+/// Number of indexed places of the base, as a power of two. The level's default is too small: a 10 MB base with one
+/// record in 50 changed needs a patch of 4.3 MB with 17, 0.7 MB with 20, and 0.1 MB with 22.
 const HASH_MAX: u32 = 23;
 
 /// Compresses `target` as a patch of `base`.

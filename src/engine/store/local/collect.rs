@@ -29,7 +29,7 @@ pub struct GcReport {
     pub bytes: u64,
     /// Segments rewritten.
     pub segments: u64,
-    /// Blocks of base snapshots that no patch needs.
+    /// Blocks of base snapshots that no snapshot needs.
     pub snapshot_blocks: u64,
     /// Indexes that were set aside, and files of interrupted writes.
     pub leftovers: u64,

@@ -109,7 +109,7 @@ impl LocalInner {
             (sessions, durable, end, group)
         };
         let contents = self.contents.unindexed(end);
-        // The stamp is also up to date for an empty journal, and after a clean close.
+        // The stamp is also written if a collection left no sessions, and for the end after a clean close.
         let is_known = || group == 0 || index.stamp().is_some_and(|stamp| stamp.end == end);
         if sessions.is_empty() && removed.is_empty() && contents.is_empty() && is_known() {
             return Ok(());

@@ -154,7 +154,7 @@ impl LocalStore {
         self.shared.writer.as_ref().is_some_and(|writer| writer.has_failed())
     }
 
-    /// Returns true while the lock file is in the store's directory; without it another process may open a store there.
+    /// Returns true while its lock file is in the store's directory; without it another process may open a store there.
     pub fn is_in_place(&self) -> bool {
         self.lock.as_ref().is_none_or(|lock| lock.is_in(&self.shared.directory))
     }

@@ -78,7 +78,7 @@ impl LocalStore {
         let hole = Cell::default();
         let scan = RecoveryScan { segments: &segments, contents: &contents, slots: &slots, hole };
         let recovered = match scan.look(stamp) {
-            // An index that contradicts the journal is discarded.
+            // An index that contradicts the journal is set aside below, unless it proves a loss.
             Err(StoreError::Index(reason)) => {
                 slots.clear();
                 (stamp, unfit) = (None, Some(reason));

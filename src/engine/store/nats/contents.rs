@@ -171,7 +171,7 @@ async fn message(cluster: &Cluster, digest: &Digest, waiting: &Waiting) -> Resul
     #[cfg(feature = "replicate")]
     if let Some(bucket) = &cluster.bucket {
         let read = bucket.get(digest).await;
-        let read = read.map_err(|error| cluster.failed(format!("can't read its object storage: {error}")));
+        let read = read.map_err(|error| cluster.failed(format!("this host can't read the object storage: {error}")));
         return read?.ok_or(StoreError::NoContent(*digest));
     }
     let subject = &cluster.content_subject(digest);

@@ -47,7 +47,7 @@ struct Ownership {
     epoch: u64,
     /// True once the host has released the session.
     is_released: bool,
-    /// True once the host has the session's files, which another host may have had before.
+    /// True unless another host had the session before, and this host still lacks its files.
     is_ready: bool,
 }
 

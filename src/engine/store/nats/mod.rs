@@ -64,8 +64,8 @@ pub struct NatsStoreOptions {
     pub lease: Duration,
     /// Time to wait for a cluster without a leader or connection before a commit fails; 60 s by default.
     pub patience: Duration,
-    /// Minimum events between two snapshots of a session on the cluster, where other hosts start; 1,536 by default.
-    /// Large snapshots are sent less often: at least one event per hundred bytes.
+    /// Minimum events between two snapshots of a session on the cluster, which other hosts start their copies at;
+    /// 1,536 by default. Large snapshots are sent less often: at least one event per hundred bytes.
     pub snapshot_every: u64,
 }
 

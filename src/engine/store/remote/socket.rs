@@ -43,7 +43,7 @@ pub(super) fn listen(directory: &Path) -> io::Result<UnixListener> {
     let short = ShortPath::new(directory, &begun)?;
     remove(&directory.join(&begun))?;
     let listener = UnixListener::bind(short.path())?;
-    // Rename it only now, so that no process finds it before its mode is set.
+    // Before the rename, so that no process finds it with another mode.
     std::fs::set_permissions(directory.join(&begun), PermissionsExt::from_mode(0o600))?;
     rename(&directory.join(&begun), &path_in(directory))?;
     Ok(listener)

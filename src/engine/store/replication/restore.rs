@@ -42,7 +42,7 @@ pub struct RestoreReport {
     pub later: u64,
     /// Contents that are not in the copy, because only git repositories have them.
     pub only_in_git: u64,
-    /// Contents of `only_in_git` that no repository on this machine has.
+    /// Contents of `only_in_git` that none of `git_repositories` has on this machine.
     pub missing: u64,
     /// The git directories that contents are borrowed from.
     pub git_repositories: Vec<String>,

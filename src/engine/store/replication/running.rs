@@ -40,7 +40,7 @@ impl Replication {
                     _ = &mut ended => {}
                     _ = replicator.run() => return,
                 }
-                // The next process continues after an interrupted pass.
+                // One last pass, from the start, because the end may have interrupted one.
                 drop(tokio::time::timeout(LAST, replicator.pass()).await);
             });
             runtime.shutdown_background();

@@ -79,7 +79,7 @@ impl EvaluatePythonParams {
     }
 }
 
-/// Returns true if it is a name in Python, or a keyword, which fails in the code.
+/// Returns true if `name` is a Python name without leading `__`. Keywords pass here, and fail in the code.
 pub(super) fn is_name(name: &str) -> bool {
     let is_first = |c: char| c.is_alphabetic() || c == '_';
     name.starts_with(is_first) && name.chars().all(|c| c.is_alphanumeric() || c == '_') && !name.starts_with("__")

@@ -196,8 +196,8 @@ impl Grouped {
         Ok(block.and_then(|block| find(&block, 0, offset).map(|range| block.slice(range))))
     }
 
-    /// Appends frames at ascending offsets to `out` until it has grown by `limit` bytes; returns the start of each.
-    /// Stops at the first missing frame.
+    /// Appends a group's frames at ascending offsets, in the form of [`frame`](Self::frame), to `out` until it has
+    /// grown by `limit` bytes; returns the start of each. Stops at the first missing frame.
     pub(crate) fn frames(
         &self,
         group: u32,
