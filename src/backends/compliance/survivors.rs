@@ -26,7 +26,9 @@ pub(super) async fn check(suite: &mut Suite<Rig>) {
     suite.check("survivors-none", "a background process ends with its command", background).await;
     suite.check("survivors-output", "a background process with an open output delays no result", held).await;
     suite.check("survivors-setsid", "a process in its own session ends with its command", setsid).await;
-    suite.check("survivors-timeout", "a time-out ends the whole group, even processes that ignore SIGTERM", timeout).await;
+    suite
+        .check("survivors-timeout", "a time-out ends the whole group, even processes that ignore SIGTERM", timeout)
+        .await;
     suite.check("survivors-timeout-setsid", "a time-out ends a process in its own session", timeout_setsid).await;
     suite.check("survivors-cancelled", "cancelling ends background processes", cancelled).await;
     suite.check("dropped", "a dropped command is ended", dropped).await;
