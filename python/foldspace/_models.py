@@ -971,7 +971,7 @@ class Tool(TypedDict):
 
 
 class UndoRequest(TypedDict):
-    """Undoes file changes: of a call, an agent's run, all calls after a position or an undo, or external changes."""
+    """Undoes file changes: of a call, a run, an undo, all calls after a position, or external changes."""
 
     call: NotRequired[int | None]
     run: NotRequired[str | None]

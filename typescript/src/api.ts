@@ -924,7 +924,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Undoes file changes: of a call, an agent's run, all calls after a position or an undo, or external changes. Without a choice it undoes the latest call that is not undone yet, so that repeated undos go back call by call. Calls that can't be undone are skipped and listed. Later changes by others stay, even in the same file; changes that can't be undone are listed with reasons. An undo is itself a call in the history, and `redo` reverts it. */
+        /** Undoes file changes: of a call, a run, an undo, all calls after a position, or external changes. Without a choice it undoes the latest call that is not undone yet, so that repeated undos go back call by call. Calls that can't be undone are skipped and listed. Later changes by others stay, even in the same file; changes that can't be undone are listed with reasons. An undo is itself a call in the history, and `redo` reverts it. */
         post: operations["undo"];
         delete?: never;
         options?: never;
@@ -2122,7 +2122,7 @@ export interface components {
              */
             not_kept: string[];
             /**
-             * @description Entries of other calls that it removed or replaced and that can't be recreated. Entries that were never recorded
+             * @description Entries not made by the call that it removed or replaced and that can't be recreated. Entries that were never recorded
              *     are not listed.
              */
             lost: string[];
@@ -2700,9 +2700,9 @@ export interface components {
         Rerun: {
             /** @description The recorded session. */
             recorded: string;
-            /** @description The fresh session, if it was stored. */
+            /** @description The fresh session, if it was kept. */
             session: string | null;
-            /** @description Its name, if it was stored. */
+            /** @description Its name, if it was kept. */
             name: string | null;
             /**
              * Format: int64
@@ -3153,7 +3153,7 @@ export interface components {
             };
         };
         /**
-         * @description Undoes file changes: of a call, an agent's run, all calls after a position or an undo, or external changes. Without
+         * @description Undoes file changes: of a call, a run, an undo, all calls after a position, or external changes. Without
          *     a choice it undoes the latest call that is not undone yet, so that repeated undos go back call by call. Calls that
          *     can't be undone are skipped and listed. Later changes by others stay, even in the same file; changes that can't be
          *     undone are listed with reasons. An undo is itself a call in the history, and `redo` reverts it.
@@ -3350,7 +3350,7 @@ export interface components {
              */
             not_kept: string[];
             /**
-             * @description Entries of other calls that it removed or replaced and that can't be recreated. Entries that were never recorded
+             * @description Entries not made by the call that it removed or replaced and that can't be recreated. Entries that were never recorded
              *     are not listed.
              */
             lost: string[];

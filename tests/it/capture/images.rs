@@ -47,7 +47,7 @@ fn development_image_is_built_and_used_when_none_is_named() {
     engine_cli(&["import", &tar, &base]).unwrap();
     let engine = crate::engine::kind().name();
     let without_base = program.run(&["image", "build", "--backend", engine, "--base", "localhost/nowhere:1"]);
-    assert!(without_base.contains("could not build the image") && without_base.ends_with("[exit 6]"), "{without_base}");
+    assert!(without_base.contains("failed to build the image") && without_base.ends_with("[exit 6]"), "{without_base}");
     let build = ["--json", "image", "build", "--backend", engine, "--base", &base, "--network", "host"];
     let built = program.command(&build).output().unwrap();
     let document: serde_json::Value = serde_json::from_slice(&built.stdout).unwrap_or_default();
