@@ -204,7 +204,7 @@ mod testing;
 /// let itself = merge_child(&lead, &session, &MergeChoices::default()).await;
 /// assert!(matches!(itself, Err(WorkspaceError::Itself(_))));
 ///
-/// // The first position at which a predicate holds.
+/// // The first position where a predicate holds.
 /// let holds = Predicate::parse("VirtualFileSystem./b.txt exists", sessions.registry())?;
 /// let (BisectFound { bad, .. }, _) = bisect_slices(&session, &holds, first.call, session.head()?)?;
 /// assert_eq!(bad, [merged.seq.unwrap() + 1]);

@@ -367,7 +367,7 @@ impl<'a> Compare<'_, 'a> {
         }
         let is_unchanged = before.is_some_and(|before| before.stamp == stamp && !before.fresh);
         // An entry that could not change unnoticed before can't now. A plain tree is still scanned again: unlike
-        // overlays, it may have an older kernel that gives a change after a scan the same time.
+        // overlays, an older kernel may stamp a change after a scan with the same time.
         let is_settled = is_unchanged && self.scan.forms != Forms::Plain;
         let fresh = !is_settled && stamp.is_fresh(self.scan.started);
         if !stamp.is_directory() {

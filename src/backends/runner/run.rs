@@ -38,7 +38,7 @@ pub(crate) struct RunSpec {
     pub(crate) terminal: Option<WindowSize>,
     /// Its input after `stdin`.
     pub(crate) input: Option<CommandInput>,
-    /// The process that gives the command its umask, limits, niceness and control group; by default the runner.
+    /// The process whose umask, limits, niceness and control group the command inherits; by default the runner.
     pub(crate) caller: Option<Arc<CallerProcess>>,
 }
 

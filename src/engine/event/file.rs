@@ -178,7 +178,7 @@ impl Node {
         }
     }
 
-    /// Creates a file from a code for which [`is_file`](node_code::is_file) is true; `bits` matter if the code has
+    /// Creates a file from a code that [`is_file`](node_code::is_file) accepts; `bits` matter if the code has
     /// [`BITS`](node_code::BITS).
     pub(crate) fn file_of_code(code: u8, content: Digest, size: u64, text: bool, bits: u16) -> Self {
         let incomplete = matches!(node_code::kind(code), node_code::INCOMPLETE | node_code::INCOMPLETE_EXECUTABLE);

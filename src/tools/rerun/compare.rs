@@ -60,7 +60,7 @@ pub(super) struct RunComparison<'a> {
     was: &'a PastRun,
     pub(super) is: &'a PastRun,
     rules: &'a NormalRules,
-    /// Names that differ between the runs, with their common placeholders; of the first and of the second run.
+    /// Names that differ between the runs, each with its common name: of the first and of the second run.
     names: [Vec<(String, &'static str)>; 2],
 }
 
@@ -209,7 +209,7 @@ impl<'a> RunComparison<'a> {
         self.rules.normal(&self.named(side, text))
     }
 
-    /// Returns the text with placeholders for the names that differ between the runs.
+    /// Replaces the names that differ between the runs, so that equal texts compare as equal.
     fn named(&self, side: usize, text: &str) -> String {
         let names = self.names[side].iter().filter(|(name, _)| !name.is_empty() && name != "/");
         names.fold(text.to_owned(), |text, (name, stands_for)| text.replace(name.as_str(), stands_for))

@@ -83,7 +83,7 @@ pub(super) struct SledIndex {
 
 impl SledIndex {
     pub(super) fn open(directory: &Path) -> Result<Self> {
-        // Private, whatever modes sled gives its files. sled reports any error of the directory itself.
+        // Private, whatever the modes of sled's files. sled reports any error of the directory itself.
         drop(OsDisk.create_dir(directory));
         clear_unfinished(directory);
         let config = sled::Config::new()

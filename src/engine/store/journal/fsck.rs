@@ -422,7 +422,7 @@ fn saved_path(disk: &dyn JournalDisk, directory: &Path, number: u32) -> Result<P
     free.ok_or(StoreError::Format { path: torn, what: "no free name".to_owned() })
 }
 
-/// Rewrites a segment with only the frames for which `keep` returns true. Frames move, which invalidates any index of
+/// Rewrites a segment with only the frames that `keep` accepts. Frames move, which invalidates any index of
 /// the journal. Fails if anything is damaged.
 pub(crate) fn rewrite(segments: &Segments, number: u32, keep: impl Fn(&Frame<'_>) -> bool) -> Result<()> {
     let kept = without(segments, number, &BTreeMap::new(), &mut |item| match item {

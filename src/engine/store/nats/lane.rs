@@ -19,7 +19,7 @@ pub(super) struct Lane {
     pub(super) session: SessionId,
     /// The session of the local copy that commits are added to: a separate one for the past of a late start.
     pub(super) kept_as: SessionId,
-    /// The stream position up to which the local copy is complete. `None` while unknown.
+    /// The stream position that the local copy has reached without a gap. `None` while unknown.
     pub(super) cursor: tokio::sync::Mutex<Option<u64>>,
     /// Epoch of this host's ownership of the session; 0 without ownership.
     held: AtomicU64,
