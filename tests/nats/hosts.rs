@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldspace::{EventStore, StoreError};
+use rustix::process::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::checker;
-use crate::rig::{Cluster, free_port, resume, stop};
+use crate::rig::{Cluster, free_port};
+use crate::stopped::{resume, stop};
 use crate::testing::eventually;
 use crate::testing::rounds;
 use crate::writers::{Load, Machine, STREAM, session};
@@ -148,12 +150,12 @@ async fn host_frozen_past_its_lease_can_not_go_on() {
     let (one, other) = (Host::start(&cluster, "one", &[0, 1, 2]), Host::start(&cluster, "other", &[0, 1, 2]));
     begin_session(&one);
     let (call, running) = one.begin_command();
-    stop(&one.process);
+    stop(Pid::from_child(&one.process));
     other.write("taken");
     assert_eq!(other.events("SessionTaken").len(), 1);
 
     // Both believe now that the session is theirs.
-    resume(&one.process);
+    resume(Pid::from_child(&one.process));
     eventually("the command of the former owner is stopped", || !running.exists());
     let call = finish(call);
     assert!(!call.status.success(), "{call:?}");

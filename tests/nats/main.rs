@@ -18,9 +18,11 @@ mod hosts;
 mod proofs;
 mod rig;
 mod senseless;
+#[path = "../rig/stopped.rs"]
+mod stopped;
 mod stored;
 #[path = "../../src/testing.rs"]
 mod testing;
 mod writers;
 
-use testing::skip;
+use testing::{eventually, skip};

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::time::Duration;
 
 use async_nats::jetstream::{self, Context};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -20,6 +20,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use crate::disk::Disk;
+use crate::stopped::{resume, stop};
 use crate::testing::{eventually, skip};
 
 pub(crate) const NODES: usize = 3;
@@ -197,12 +198,12 @@ impl Cluster {
 
     /// Stops a node, which keeps its connections.
     pub(crate) fn stop(&self, node: usize) {
-        stop(self.process(node));
+        stop(Pid::from_child(self.process(node)));
     }
 
     /// Lets a stopped node go on.
     pub(crate) fn resume(&self, node: usize) {
-        resume(self.process(node));
+        resume(Pid::from_child(self.process(node)));
     }
 
     /// Starts a node on the store that it had, after killing it if it runs, and waits until it has caught up.
@@ -350,18 +351,6 @@ pub(crate) async fn connect(addresses: Vec<String>) -> Context {
     let mut context = jetstream::new(options.connect(addresses).await.unwrap());
     context.set_timeout(Duration::from_secs(2));
     context
-}
-
-/// Stops a process.
-pub(crate) fn stop(process: &Child) {
-    kill_process(Pid::from_child(process), Signal::STOP).unwrap();
-    let status = format!("/proc/{}/stat", process.id());
-    eventually("the process is stopped", || std::fs::read_to_string(&status).unwrap().contains(") T "));
-}
-
-/// Lets a stopped process go on.
-pub(crate) fn resume(process: &Child) {
-    kill_process(Pid::from_child(process), Signal::CONT).unwrap();
 }
 
 /// Returns a port that is free, and that the kernel gives to no connection while a node is down.

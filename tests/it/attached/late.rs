@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::Repository;
 use super::hooking::{bash_call, kept, runs};
-use crate::rig::eventually;
+use crate::rig::{self, eventually};
 
 /// An owner that is stopped until this is dropped.
 struct Stopped(Pid);
@@ -21,15 +21,14 @@ struct Stopped(Pid);
 impl Stopped {
     fn of(repository: &Repository) -> Self {
         let owner = Pid::from_raw(i32::try_from(repository.program.owners()[0]).unwrap()).unwrap();
-        kill_process(owner, Signal::STOP).unwrap();
+        rig::stop(owner);
         Self(owner)
     }
 }
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        // It may be gone.
-        let _ = kill_process(self.0, Signal::CONT);
+        rig::resume(self.0);
     }
 }
 

@@ -5,13 +5,13 @@ use std::process::Output;
 use std::time::Duration;
 
 use foldspace::event::{Clock, CommitId, SystemClock};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::serve::ServeProcess;
 use crate::rig::s3::{Fault, S3};
 use crate::rig::store::cluster;
-use crate::rig::{Program, eventually, told};
+use crate::rig::{Program, eventually, resume, stop, told};
 
 /// A host: its program and its server.
 struct Host {
@@ -53,8 +53,8 @@ impl Host {
         self.server = Some(server);
     }
 
-    fn signal(&self, signal: Signal) {
-        self.server.as_ref().unwrap().signal(signal);
+    fn pid(&self) -> Pid {
+        self.server.as_ref().unwrap().pid()
     }
 
     fn shell(&self, command: &str) -> Output {
@@ -117,7 +117,7 @@ fn session_of_killed_host_goes_on_elsewhere() {
     let Some((mut one, other)) = hosts() else { return };
     let running = one.program.spawn(&["exec", "shared", "-y", "--", "sh", "-c", "echo begun > begun; sleep 600"]);
     eventually("the command runs", || other.events("CommandDecided").len() == 1);
-    one.signal(Signal::KILL);
+    kill_process(one.pid(), Signal::KILL).unwrap();
     drop(running);
     assert_eq!(other.printed("cat kept.txt"), "from one\n");
     let ended = other.events("CallFinished");
@@ -136,10 +136,10 @@ fn host_that_was_stopped_records_nothing_behind_its_successor() {
     let mut running =
         one.program.spawn(&["exec", "shared", "-y", "--", "sh", "-c", "while :; do echo >> ticks; sleep 0.1; done"]);
     eventually("the command runs", || other.events("CommandDecided").len() == 1);
-    one.signal(Signal::STOP);
+    stop(one.pid());
     assert!(other.works_in(&other), "the other host takes the session");
     let before = other.events("CallFinished").len();
-    one.signal(Signal::CONT);
+    resume(one.pid());
     assert_eq!(running.0.wait().unwrap().code(), Some(4), "its call fails: the store is another host's");
     assert!(one.works_in(&other));
     let (files, ended) = (other.printed("ls"), other.events("CallFinished").len());

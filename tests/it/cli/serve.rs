@@ -40,9 +40,12 @@ impl ServeProcess {
         asked(UnixStream::connect(&self.socket).unwrap(), method, path, body, "")
     }
 
+    pub(super) fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child.0)
+    }
+
     pub(super) fn signal(&self, signal: rustix::process::Signal) {
-        let process = rustix::process::Pid::from_child(&self.child.0);
-        rustix::process::kill_process(process, signal).unwrap();
+        rustix::process::kill_process(self.pid(), signal).unwrap();
     }
 
     /// Tells it to end, and gives its exit code and what it said on the error stream.

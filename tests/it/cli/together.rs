@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::rig::{Program, Running, eventually, report_skip, told};
+use crate::rig::{self, Program, Running, eventually, report_skip, told};
 
 fn script(program: &Program, name: &str, calls: usize) -> String {
     let call = |n| json!({ "tool": "write_file", "params": { "file_path": format!("{name}-{n}"), "content": "x" } });
@@ -267,13 +267,12 @@ fn commands_act_through_server() {
 
 #[test]
 fn owner_that_is_stopped_keeps_nobody_from_looking() {
-    use rustix::process::{Pid, Signal, kill_process};
     let program = Program::with_story().through_owner();
     program.printed(&["run", &program.file("box.jsonl", ""), "--session", "box", "--backend", "host"]);
-    let owner = Pid::from_raw(program.owners()[0].try_into().unwrap()).unwrap();
-    kill_process(owner, Signal::STOP).unwrap();
+    let owner = rustix::process::Pid::from_raw(program.owners()[0].try_into().unwrap()).unwrap();
+    rig::stop(owner);
     let seen = program.run(&["ls", "story"]);
-    kill_process(owner, Signal::CONT).unwrap();
+    rig::resume(owner);
     assert!(seen.contains("src/"), "{seen}");
     assert!(program.printed(&["exec", "box", "--", "echo", "again"]).contains("again"));
 }

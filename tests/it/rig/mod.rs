@@ -35,7 +35,7 @@ use tokio::runtime::Runtime;
 pub(crate) use container::{cache, engine_cli, field, named, named_at, process_of};
 pub(crate) use failing::{Failing, Fails};
 pub(crate) use family::{Family, Texts, texts, texts_at};
-pub(crate) use processes::{eventually_stuck, has_begun, is_running};
+pub(crate) use processes::{eventually_stuck, has_begun, is_running, resume, stop};
 pub(crate) use program::{Program, Running, STORY, told};
 pub(crate) use server::{Answer, Server, TOKEN, sent, taken};
 pub(crate) use shared::testing::{WAIT_LIMIT, report_skip};

@@ -4,6 +4,10 @@ use std::path::{Path, PathBuf};
 
 use super::eventually;
 
+#[path = "../../rig/stopped.rs"]
+mod stopped;
+pub(crate) use stopped::{resume, stop};
+
 /// Returns what is in a folder, which may be gone.
 fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
     std::fs::read_dir(folder).into_iter().flatten().map_while(Result::ok).map(|entry| entry.path())
