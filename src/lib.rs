@@ -31,10 +31,6 @@
 //!
 //! See also: [`Sessions`] and [`Session`] for histories and states; [`Registry`], [`Event`], [`Slice`] and [`Reducer`]
 //! for custom types; [`Tool`] and [`ToolRunner`]; [`Subscription`] for live events; [`Replay`]; [`EventStore`].
-#![cfg_attr(
-    not(all(feature = "docker", feature = "mcp", feature = "nats", feature = "podman")),
-    allow(dead_code, unused_imports, reason = "parts of a room serve the faces or containers alone")
-)]
 
 /// Workspaces and shells, and the traits to implement others.
 ///
@@ -73,8 +69,10 @@
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[cfg(feature = "tools")]
-pub mod backends;
-mod engine;
+pub mod backends {
+    #[doc(inline)]
+    pub use foldspace_backends::backends::*;
+}
 /// The HTTP API: a server, and a client on a unix socket.
 ///
 /// ```
@@ -110,11 +108,16 @@ mod engine;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[cfg(feature = "http")]
-pub mod http;
+pub mod http {
+    #[doc(inline)]
+    pub use foldspace_http::http::*;
+}
 #[cfg(feature = "tools")]
-pub mod hub;
+#[doc(inline)]
+pub use foldspace_hub::hub;
 #[cfg(feature = "mcp")]
-pub mod mcp;
+#[doc(inline)]
+pub use foldspace_mcp::mcp;
 /// The slices that every session has, and general reducers for custom events.
 ///
 /// ```
@@ -163,12 +166,10 @@ pub mod mcp;
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub mod reducers;
-#[cfg(test)]
-#[cfg(feature = "tools")]
-mod simulation;
-#[cfg(test)]
-mod testing;
+pub mod reducers {
+    #[doc(inline)]
+    pub use foldspace_engine::reducers::*;
+}
 /// Tools, the runner that records their calls, and operations on a recorded run.
 ///
 /// ```
@@ -237,10 +238,13 @@ mod testing;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[cfg(feature = "tools")]
-pub mod tools;
+pub mod tools {
+    #[doc(inline)]
+    pub use foldspace_tools::tools::*;
+}
 #[cfg(feature = "tools")]
 #[doc(hidden)]
-pub mod view;
+pub use foldspace_view::view;
 
 /// Events, and the values in them.
 ///
@@ -274,21 +278,8 @@ pub mod view;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub mod event {
-    pub use crate::engine::clock::{Clock, StepClock, SystemClock, Timestamp};
-    pub use crate::engine::error::{Diagnostic, ErrorKind, ValueError};
-    pub use crate::engine::event::{
-        Annotated, CallFinished, CallNoted, CallObserved, CallReason, CallStarted, CallStatus, ChangesShared,
-        ChangesUnknown, ChildLimits, ChildMerged, ChildStarted, CodecError, CommandDecided, CommandLine, CommandResult,
-        ConflictKind, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, Event,
-        EventsLost, FileMode, GitMoved, Isolation, LinkFile, LostBytes, MergeConflict, MergeConflicted, MergeSide,
-        MergedEntry, MountHydrated, MountPreview, Node, ObservedAccess, Origin, PolicyDecision, PositionTagged,
-        RecordedOutput, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound,
-        SessionStarted, SessionTaken, SliceRestored, Special, TaskObserved, TerminalRecorded, TranscriptRecord,
-        VariableValue, WorkspaceTouched, WriteFile, WriteMode,
-    };
-    pub use crate::engine::id::{CommitId, Digest, Seq, SessionId};
-    pub use crate::engine::path::EntryPath;
-    pub use crate::engine::recorded::{EventRef, Payload, Recorded};
+    #[doc(inline)]
+    pub use foldspace_engine::event::*;
 }
 
 /// The fold: slices, the reducers that produce them, and the registry of both.
@@ -324,14 +315,8 @@ pub mod event {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub mod fold {
-    pub use crate::engine::reducer::Reducer;
-    #[doc(hidden)]
-    pub use crate::engine::reducer::{Folding, Opener};
-    pub use crate::engine::registry::Registry;
-    #[doc(hidden)]
-    pub use crate::engine::slice::EncodedSlice;
-    pub use crate::engine::slice::{OnRewind, Slice, SliceError, SliceSummary};
-    pub use crate::engine::state::State;
+    #[doc(inline)]
+    pub use foldspace_engine::fold::*;
 }
 
 /// Queries of a history: replay, blame, searches, verification; exports and imports.
@@ -385,15 +370,8 @@ pub mod fold {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub mod history {
-    pub use crate::engine::history::{
-        Blame, BlameLine, Cause, HistoryError, HistoryHit, HistorySearch, Matches, PathChange, SessionChange, blame,
-        history_through_merges, path_history, search_history,
-    };
-    pub use crate::engine::portable::{
-        PortableSummary, export_session, export_session_seen, import_session, import_session_if,
-    };
-    pub use crate::engine::replay::Replay;
-    pub use crate::engine::verify::{VerifyDifference, VerifyReport};
+    #[doc(inline)]
+    pub use foldspace_engine::history::*;
 }
 
 /// Sessions, their subscriptions and their output.
@@ -415,16 +393,8 @@ pub mod history {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub mod session {
-    pub use crate::engine::session::Session;
-    pub use crate::engine::session::children::ForkOptions;
-    pub use crate::engine::session::error::SessionError;
-    pub use crate::engine::session::name_index::name_of;
-    pub use crate::engine::session::output_stream::{CommandOutput, OutputOptions, OutputStream, OutputSubscription};
-    pub use crate::engine::session::sessions::{NewSession, Sessions};
-    pub use crate::engine::session::snapshot::{Keep, SnapshotPolicy};
-    pub use crate::engine::subscription::{Filter, Subscription, Watcher};
-    #[doc(hidden)]
-    pub use crate::engine::{nearest::nearest, session::error::MAX_NAME_CHARS};
+    #[doc(inline)]
+    pub use foldspace_engine::session::*;
 }
 
 /// Event stores: a durable one, one in memory, and their trait.
@@ -467,27 +437,12 @@ pub mod session {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub mod store {
-    pub use crate::engine::bus::Bus;
-    pub use crate::engine::commit::{CallLink, Commit, CommitError, Content, Expected, ForkPoint};
-    #[doc(hidden)]
-    pub use crate::engine::commit::{MAX_AGENT_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS, MAX_KIND_BYTES};
-    #[doc(hidden)]
-    pub use crate::engine::store::StorageUse;
-    #[cfg(feature = "replicate")]
-    pub use crate::engine::store::replication;
-    #[cfg(feature = "nats")]
-    pub use crate::engine::store::{AddressError, NatsAddress, NatsStore, NatsStoreOptions, StreamProblem};
-    pub use crate::engine::store::{
-        Committed, Durability, EventBatch, EventStore, FsckReport, Gap, GcReport, JournalProblem, LocalStore,
-        LocalStoreOptions, Loss, LostEvents, MemoryStore, Pending, RemoteStore, SessionClaim, SessionEntry,
-        SessionHosts, Snapshot, StoreError, StoreHost, StoreOwner, StoreServer, Visitor,
-    };
+    #[doc(inline)]
+    pub use foldspace_engine::store::*;
 }
 
-#[cfg(any(feature = "docker", feature = "podman"))]
-pub use backends::PodmanSandbox;
 #[cfg(feature = "tools")]
-pub use backends::{HostWorkspace, MemoryWorkspace, Workspace, WorkspaceSpec};
+pub use backends::{HostWorkspace, MemoryWorkspace, PodmanSandbox, Workspace, WorkspaceSpec};
 pub use event::{EntryPath, ErrorKind, Event, Recorded, Seq, SessionId, Timestamp};
 pub use fold::{Reducer, Registry, Slice, State};
 pub use history::Replay;

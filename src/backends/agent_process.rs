@@ -25,7 +25,7 @@ pub fn agent_process() -> Option<String> {
 }
 
 /// Returns true if the process has certainly ended. That is never certain across namespaces.
-pub(crate) fn process_ended(process: &str) -> bool {
+pub fn process_ended(process: &str) -> bool {
     let mut words = process.splitn(3, ' ');
     let (Some(Ok(id)), Some(started), Some(of)) = (words.next().map(str::parse), words.next(), words.next()) else {
         return false;

@@ -10,6 +10,7 @@ use super::command_input::WindowSize;
 /// The recording of everything that a command showed on its terminal.
 ///
 /// ```
+/// # use foldspace_backends as foldspace;
 /// use foldspace::backends::{HostOptions, ShellCommand, TerminalRecording, WindowSize, unwatched};
 /// use foldspace::{HostWorkspace, Workspace};
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;

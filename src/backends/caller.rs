@@ -13,6 +13,7 @@ use crate::engine::peer::{self, field, proc_bytes, proc_text};
 /// command.
 ///
 /// ```
+/// # use foldspace_backends as foldspace;
 /// use foldspace::backends::HostCaller;
 /// assert!(HostCaller::default().process()?.is_none());
 /// let other = HostCaller::of(std::process::id(), None);
@@ -44,7 +45,7 @@ pub struct CallerProcess {
 }
 
 /// Splits `NAME=value`.
-pub(crate) fn name_and_value(variable: &OsStr) -> Option<(&OsStr, &OsStr)> {
+pub fn name_and_value(variable: &OsStr) -> Option<(&OsStr, &OsStr)> {
     let bytes = variable.as_bytes();
     let at = bytes.iter().position(|byte| *byte == b'=').filter(|at| *at > 0)?;
     Some((OsStr::from_bytes(&bytes[..at]), OsStr::from_bytes(&bytes[at + 1..])))

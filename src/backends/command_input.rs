@@ -16,8 +16,7 @@ const WAITING_MAX: usize = 64 << 10;
 const SIGNALS_MAX: usize = 64;
 
 /// The size of a terminal, in characters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WindowSize {
     /// Lines.
@@ -37,6 +36,7 @@ impl Default for WindowSize {
 /// It is not recorded. The command waits for more input until [`end`](CommandInput::end).
 ///
 /// ```
+/// # use foldspace_backends as foldspace;
 /// use foldspace::{HostWorkspace, Workspace, backends::{CommandInput, HostOptions, ShellCommand, unwatched}};
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// let directory = tempfile::tempdir()?;
@@ -138,7 +138,8 @@ impl CommandInput {
     }
 
     /// Returns the last size that was set.
-    pub(crate) fn window(&self) -> Option<WindowSize> {
+    #[doc(hidden)]
+    pub fn window(&self) -> Option<WindowSize> {
         lock(&self.0.state).window
     }
 
@@ -180,7 +181,7 @@ impl CommandInput {
 }
 
 /// Closes an input when dropped: the command has ended or will never start.
-pub(crate) struct ClosesInput(pub(crate) Option<CommandInput>);
+pub struct ClosesInput(pub Option<CommandInput>);
 
 impl Drop for ClosesInput {
     fn drop(&mut self) {

@@ -17,9 +17,9 @@ use crate::engine::path::EntryPath;
 use crate::engine::path_glob::PathGlob;
 
 /// The maximum number of variables that a session or a call may set for commands.
-pub(crate) const VARIABLES_MAX: usize = 64;
+pub const VARIABLES_MAX: usize = 64;
 /// The maximum number of ASCII characters in a variable's name.
-pub(crate) const NAME_MAX: usize = 80;
+pub const NAME_MAX: usize = 80;
 /// The maximum number of characters in a variable's value.
 const VALUE_MAX: usize = 48_000;
 const OUTPUT_BYTES: usize = 32 << 10;
@@ -34,6 +34,7 @@ const FIELDS: [&str; 7] =
 /// Options of all commands of a session. They are stored among the fields of a backend's options.
 ///
 /// ```
+/// # use foldspace_backends as foldspace;
 /// use foldspace::WorkspaceSpec;
 /// use foldspace::backends::{CommandOptions, HostOptions};
 /// use foldspace::event::VariableValue;
@@ -122,7 +123,6 @@ impl CommandOptions {
     }
 
     /// Returns the variables as they are recorded.
-    #[cfg(any(feature = "docker", feature = "podman"))]
     pub(crate) fn recorded_environment(&self) -> BTreeMap<String, VariableValue> {
         if self.record_environment { self.environment.clone() } else { self.without_values().environment }
     }
@@ -168,7 +168,8 @@ impl CommandOptions {
     }
 
     /// Describes the unusual options to a model.
-    pub(crate) fn advice(&self, root: &str) -> String {
+    #[doc(hidden)]
+    pub fn advice(&self, root: &str) -> String {
         let mut text = String::new();
         if !self.workdir.is_root() {
             text.push_str(&format!(" Commands begin in {}{}.", root.trim_end_matches('/'), self.workdir.rooted()));
@@ -230,7 +231,7 @@ fn read(path: &Path) -> Option<BTreeMap<String, String>> {
 }
 
 /// Checks the number of variables and their names.
-pub(crate) fn check_names<'a>(names: impl ExactSizeIterator<Item = &'a String>) -> Result<(), String> {
+pub fn check_names<'a>(names: impl ExactSizeIterator<Item = &'a String>) -> Result<(), String> {
     let count = names.len();
     if count > VARIABLES_MAX {
         return Err(format!(" has {count} variables; at most {VARIABLES_MAX} are allowed"));

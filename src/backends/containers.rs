@@ -11,6 +11,7 @@ use super::podman;
 /// A program that runs containers.
 ///
 /// ```
+/// # use foldspace_backends as foldspace;
 /// use foldspace::{WorkspaceSpec, backends::{EngineKind, PodmanOptions}};
 /// let spec = WorkspaceSpec::Podman(PodmanOptions { engine: EngineKind::Docker, ..PodmanOptions::default() });
 /// assert_eq!(spec.backend_name(), EngineKind::Docker.name());

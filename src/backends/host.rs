@@ -106,6 +106,7 @@ pub(super) mod recorded_path {
 /// working directory is checked. For trusted agents, tests, and machines that are themselves sandboxes.
 ///
 /// ```
+/// # use foldspace_backends as foldspace;
 /// use foldspace::{HostWorkspace, Workspace, backends::{HostOptions, ShellCommand, unwatched}};
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// let directory = tempfile::tempdir()?;

@@ -5,6 +5,7 @@ use super::{BackendError, FileChange, Workspace};
 /// A workspace without a disk: the fold of the events has all files, so there is nothing to project.
 ///
 /// ```
+/// # use foldspace_backends as foldspace;
 /// use foldspace::{MemoryWorkspace, Workspace};
 /// assert_eq!(MemoryWorkspace.backend_name(), "memory");
 /// ```

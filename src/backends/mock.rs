@@ -28,6 +28,7 @@ const SIGKILL: i32 = 9;
 /// agents and orchestrators.
 ///
 /// ```
+/// # use foldspace_backends as foldspace;
 /// use foldspace::{Workspace, backends::{MockAnswer, MockWorkspace, Shell, ShellCommand, unwatched}};
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// let mock = MockWorkspace::new().answering("cargo test*", MockAnswer::printing("ok\n"))?;

@@ -1,46 +1,51 @@
 //! Workspaces: the places of files and processes. They know nothing of events.
 
-#[cfg(feature = "attach")]
-pub(crate) mod agent_process;
+#[doc(hidden)]
+pub mod agent_process;
 mod asciicast;
 pub(crate) mod caller;
 mod capture;
 mod command_input;
-pub(crate) mod command_options;
+#[doc(hidden)]
+pub mod command_options;
 mod commands;
 #[cfg(feature = "compliance")]
 pub mod compliance;
 pub(crate) mod config;
 mod containers;
-pub(crate) mod disk;
+#[doc(hidden)]
+pub mod disk;
 mod doctor;
 mod error;
-pub(crate) mod git;
+#[doc(hidden)]
+pub mod git;
 mod host;
 mod memory;
 mod mock;
 mod output;
-#[cfg(any(feature = "docker", feature = "podman"))]
+#[cfg_attr(
+    not(any(feature = "docker", feature = "podman")),
+    expect(dead_code, unused_imports, unused_variables, reason = "the clients of engines use the rest")
+)]
 mod podman;
-#[cfg(not(any(feature = "docker", feature = "podman")))]
-#[path = "podman_absent.rs"]
-mod podman;
-pub(crate) mod python;
+#[doc(hidden)]
+pub mod python;
 mod runner;
 pub(crate) mod running_commands;
 mod shell;
 mod throwaway;
 pub(crate) mod workspace;
 
-#[cfg(feature = "attach")]
 pub use agent_process::agent_process;
 pub use asciicast::TerminalRecording;
-pub(crate) use caller::name_and_value;
+#[doc(hidden)]
+pub use caller::name_and_value;
 pub use caller::{CallerProcess, HostCaller};
 #[doc(hidden)]
 pub use caller::{STARTED, process_stat};
 pub use capture::{Below, ChangeDetector, DirtyPath, FileId, KeptAt, KnownFilesKeeper, Observed, Walked};
-pub(crate) use command_input::ClosesInput;
+#[doc(hidden)]
+pub use command_input::ClosesInput;
 pub use command_input::{CommandInput, WindowSize};
 pub use command_options::CommandOptions;
 pub use config::{MockOptions, MockRule, WorkspaceSpec};
@@ -56,7 +61,6 @@ pub use host::{HostOptions, HostWorkspace};
 pub use memory::MemoryWorkspace;
 pub use mock::{MockAnswer, MockWorkspace};
 pub use output::Output;
-#[cfg(any(feature = "docker", feature = "podman"))]
 pub use podman::{PodmanSandbox, WarmContainers};
 pub use podman::{build_image, find_engine, remove_leftovers, sweep_sandboxes};
 pub use python::PythonEvaluator;

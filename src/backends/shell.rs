@@ -98,7 +98,7 @@ pub struct ShellProperties {
 /// The treatment of the backend's environment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[cfg_attr(feature = "tools", derive(schemars::JsonSchema))]
+#[derive(schemars::JsonSchema)]
 pub enum EnvMode {
     /// The given variables are added to it.
     #[default]
@@ -110,6 +110,7 @@ pub enum EnvMode {
 /// A command to be run.
 ///
 /// ```
+/// # use foldspace_backends as foldspace;
 /// use foldspace::{backends::ShellCommand, event::CommandLine};
 /// let command = ShellCommand::shell("ls | wc -l");
 /// assert_eq!(command.command, CommandLine::Shell("ls | wc -l".to_owned()));

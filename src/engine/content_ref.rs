@@ -4,10 +4,12 @@ use serde_json::{Map, Value};
 
 use super::id::Digest;
 
-pub(crate) const CONTENT: &str = "$content";
+#[doc(hidden)]
+pub const CONTENT: &str = "$content";
 /// The only field of an object that escapes a value which merely looks like a marker.
-pub(crate) const LITERAL: &str = "$literal";
+pub const LITERAL: &str = "$literal";
 
-pub(crate) fn mark_of(fields: &Map<String, Value>) -> Option<Digest> {
+#[doc(hidden)]
+pub fn mark_of(fields: &Map<String, Value>) -> Option<Digest> {
     fields.get(CONTENT)?.as_str()?.parse().ok()
 }

@@ -30,6 +30,7 @@ pub enum ErrorKind {
 /// Error with a kind, for the interfaces.
 ///
 /// ```
+/// # use foldspace_engine as foldspace;
 /// use foldspace::{EntryPath, ErrorKind, event::Diagnostic};
 /// assert_eq!(EntryPath::lookup("a/../b").unwrap_err().kind(), ErrorKind::Invalid);
 /// ```

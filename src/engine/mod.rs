@@ -1,6 +1,8 @@
 //! The engine: events, stores, folds, sessions, the bus. Imports no sibling module.
 
 /// Implements `Debug` for a type with its one distinguishing part.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! debug_by {
     ($type:ident, |$this:ident| $part:ident: $value:expr) => {
         impl std::fmt::Debug for $type {
@@ -11,40 +13,47 @@ macro_rules! debug_by {
         }
     };
 }
-pub(crate) use debug_by;
+pub use debug_by;
 
-pub(crate) mod bus;
-pub(crate) mod clock;
+pub mod bus;
+pub mod clock;
 pub(crate) mod collections;
-pub(crate) mod commit;
-pub(crate) mod content_ref;
-pub(crate) mod error;
-pub(crate) mod event;
+pub mod commit;
+pub mod content_ref;
+pub mod error;
+pub mod event;
 pub(crate) mod fold;
-pub(crate) mod history;
-pub(crate) mod id;
-pub(crate) mod lock;
-pub(crate) mod nearest;
-pub(crate) mod path;
+pub mod history;
+pub mod id;
+pub mod lock;
+pub mod nearest;
+#[doc(hidden)]
+pub mod path;
 #[cfg(feature = "tools")]
-pub(crate) mod path_glob;
-pub(crate) mod peer;
-pub(crate) mod portable;
-pub(crate) mod recorded;
+pub mod path_glob;
+pub mod peer;
+pub mod portable;
+#[doc(hidden)]
+pub mod recorded;
 pub(crate) mod reducer;
-pub(crate) mod registry;
-pub(crate) mod replay;
-pub(crate) mod session;
-pub(crate) mod slice;
-pub(crate) mod state;
-pub(crate) mod store;
-pub(crate) mod subscription;
-pub(crate) mod verify;
+#[doc(hidden)]
+pub mod registry;
+#[doc(hidden)]
+pub mod replay;
+#[doc(hidden)]
+pub mod session;
+#[doc(hidden)]
+pub mod slice;
+#[doc(hidden)]
+pub mod state;
+pub mod store;
+pub mod subscription;
+pub mod verify;
 
 pub(crate) use clock::{Clock, SystemClock, Timestamp};
 pub(crate) use commit::{Commit, CommitView, Content, Expected, ForkPoint};
 pub(crate) use error::{Diagnostic, ErrorKind, ValueError};
-pub(crate) use id::{CommitId, Digest, Seq, SessionId};
+pub use id::{CommitId, Digest, Seq, SessionId};
 pub(crate) use lock::{lock, read_lock, write_lock};
 pub(crate) use path::EntryPath;
 pub(crate) use recorded::{EventRef, Recorded};

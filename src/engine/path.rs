@@ -12,11 +12,11 @@ pub(crate) const MAX_SEGMENTS: usize = 16;
 pub(crate) const MAX_SEGMENT_CHARS: usize = 80;
 
 /// Maximum bytes of a segment of such a path, the limit of file systems.
-pub(crate) const MAX_SEGMENT_BYTES: usize = 255;
+pub const MAX_SEGMENT_BYTES: usize = 255;
 
 /// Returns true if a character can mislead a reader: it controls a terminal, changes the text direction or is
 /// invisible.
-pub(crate) fn misleads(c: char) -> bool {
+pub fn misleads(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
@@ -31,6 +31,7 @@ pub(crate) fn misleads(c: char) -> bool {
 /// paths never look alike, and the text can be parsed back.
 ///
 /// ```
+/// # use foldspace_engine as foldspace;
 /// use foldspace::EntryPath;
 /// let path = EntryPath::for_creation("/src//lib.rs")?;
 /// assert_eq!(path.to_string(), "src/lib.rs");
@@ -44,7 +45,8 @@ fn wrong(path: &str, what: &str) -> ValueError {
     ValueError::new(format!("path {:?}{what}", shorten(path)))
 }
 
-pub(crate) fn root_named() -> ValueError {
+#[doc(hidden)]
+pub fn root_named() -> ValueError {
     ValueError::new("the path names the workspace root; name an entry below it")
 }
 
@@ -189,7 +191,8 @@ fn from_root(text: &str) -> &str {
     if text == "." { "" } else { text.strip_prefix("./").unwrap_or(text) }
 }
 
-pub(crate) fn parent_bytes(bytes: &[u8]) -> Option<&[u8]> {
+#[doc(hidden)]
+pub fn parent_bytes(bytes: &[u8]) -> Option<&[u8]> {
     if bytes.is_empty() {
         return None;
     }
@@ -197,7 +200,7 @@ pub(crate) fn parent_bytes(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 /// Iterates over the directories above an entry, the nearest first, without the root.
-pub(crate) fn directories_above(path: &EntryPath) -> impl Iterator<Item = EntryPath> + use<> {
+pub fn directories_above(path: &EntryPath) -> impl Iterator<Item = EntryPath> + use<> {
     std::iter::successors(path.parent(), EntryPath::parent).take_while(|above| !above.is_root())
 }
 

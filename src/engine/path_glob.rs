@@ -16,6 +16,10 @@ use crate::engine::path::EntryPath;
 /// stands for the root; a trailing slash is ignored.
 ///
 /// ```
+/// # mod foldspace {
+/// #     pub use foldspace_engine::EntryPath;
+/// #     pub use foldspace_engine::engine::path_glob as tools;
+/// # }
 /// use foldspace::{EntryPath, tools::PathGlob};
 /// let fits = |glob: &str| Ok::<bool, Box<dyn std::error::Error>>(PathGlob::new(glob)?.fits(&EntryPath::lookup("src/.env")?));
 /// assert_eq!((fits(".env")?, fits("src/*")?, fits("/.env")?), (true, true, false));
@@ -39,7 +43,8 @@ impl PathGlob {
     }
 
     /// Returns true if a path relative to some directory matches.
-    pub(crate) fn fits_bytes(&self, relative: &[u8]) -> bool {
+    #[doc(hidden)]
+    pub fn fits_bytes(&self, relative: &[u8]) -> bool {
         self.0.is_match(Path::new(OsStr::from_bytes(relative)))
     }
 }
@@ -53,7 +58,7 @@ impl PartialEq for PathGlob {
 impl Eq for PathGlob {}
 
 /// Parses git's ignore rules. Invalid lines are skipped, as git does.
-pub(crate) fn parse_ignore_rules(text: &[u8]) -> Gitignore {
+pub fn parse_ignore_rules(text: &[u8]) -> Gitignore {
     let mut builder = GitignoreBuilder::new("");
     let text = String::from_utf8_lossy(text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text));
     for line in text.lines() {

@@ -27,7 +27,7 @@ const POWERS: [&str; 11] = [
 ];
 
 /// Returns the peer's pid, as this process sees it, and its user. Pid 0 is a process of another pid namespace.
-pub(crate) fn credentials(stream: &UnixStream) -> io::Result<UnixCredentials> {
+pub fn credentials(stream: &UnixStream) -> io::Result<UnixCredentials> {
     Ok(getsockopt(stream, PeerCredentials)?)
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn check_sandbox(stream: &UnixStream) -> Result<(), String> {
 ///
 /// # Errors
 /// The reason why it is not, or why that is unknown.
-pub(crate) fn check_process<T>(
+pub fn check_process<T>(
     process: u32,
     pidfd: Option<&OwnedFd>,
     read: impl FnOnce(&Path) -> io::Result<T>,
@@ -100,17 +100,17 @@ fn has_ended(pidfd: &OwnedFd) -> io::Result<bool> {
 }
 
 /// Returns a field of a process's status.
-pub(crate) fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+pub fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
 }
 
 /// Reads a file of `/proc`.
 #[expect(clippy::disallowed_methods, reason = "the kernel describes processes in files")]
-pub(crate) fn proc_bytes(path: &Path) -> io::Result<Vec<u8>> {
+pub fn proc_bytes(path: &Path) -> io::Result<Vec<u8>> {
     std::fs::read(path)
 }
 
 /// Reads a file of `/proc` as text.
-pub(crate) fn proc_text(path: &Path) -> io::Result<String> {
+pub fn proc_text(path: &Path) -> io::Result<String> {
     proc_bytes(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }

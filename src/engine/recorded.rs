@@ -80,7 +80,8 @@ pub struct EventRef<'a> {
     pub payload: &'a [u8],
     /// Declared references; `None` without a declaration.
     pub(crate) declared: Option<&'a [[u8; 32]]>,
-    pub(crate) common: Common,
+    #[doc(hidden)]
+    pub common: Common,
     pub(crate) validated: ValidatedPayload<'a>,
 }
 
@@ -113,7 +114,8 @@ impl<'a> EventRef<'a> {
     }
 
     #[inline]
-    pub(crate) fn finished(&self) -> Result<FinishedView<'a>, CodecError> {
+    #[doc(hidden)]
+    pub fn finished(&self) -> Result<FinishedView<'a>, CodecError> {
         match self.validated {
             ValidatedPayload::Finished(view) => Ok(view),
             _ => finished_view(self.version, self.payload),
@@ -126,7 +128,8 @@ impl<'a> EventRef<'a> {
     }
 
     /// Decodes the event as `E`; `None` if it is of another kind or damaged.
-    pub(crate) fn decoded<E: Event>(&self) -> Option<E> {
+    #[doc(hidden)]
+    pub fn decoded<E: Event>(&self) -> Option<E> {
         if self.kind == E::KIND { E::decode(self.version, self.payload).ok() } else { None }
     }
 

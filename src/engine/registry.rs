@@ -14,6 +14,7 @@ use super::{EventRef, Slice, ValueError};
 /// and shown, but changes no slice.
 ///
 /// ```
+/// # use foldspace_engine as foldspace;
 /// use foldspace::{Event, Recorded, Registry, Slice};
 /// use serde::{Deserialize, Serialize};
 ///

@@ -74,7 +74,8 @@ impl State {
     }
 
     /// Returns the digest of the slice of that name, ignoring case; `None` if the slice is unknown or can't be encoded.
-    pub(crate) fn digest(&self, name: &str) -> Option<Digest> {
+    #[doc(hidden)]
+    pub fn digest(&self, name: &str) -> Option<Digest> {
         let encoded = self.encode_some(|known| known.name.eq_ignore_ascii_case(name)).ok()?;
         encoded.first().map(EncodedSlice::digest)
     }
@@ -84,7 +85,8 @@ impl State {
     }
 
     /// Encodes the slices that a rewind restores, except `but`, which has its own events for rewinds.
-    pub(crate) fn restorable(&self, but: &str) -> Result<Vec<EncodedSlice>, SliceError> {
+    #[doc(hidden)]
+    pub fn restorable(&self, but: &str) -> Result<Vec<EncodedSlice>, SliceError> {
         self.encode_some(|known| known.on_rewind == OnRewind::Restore && known.name != but)
     }
 

@@ -1,7 +1,5 @@
 //! The HTTP problem of an error of the library.
 
-use axum::extract::rejection::{PathRejection, QueryRejection};
-
 use super::problem::{HttpProblem, ProblemDetails, ProblemKind, RewindRefusal};
 use crate::backends::BackendError;
 use crate::engine::error::Diagnostic;
@@ -74,16 +72,4 @@ fn hint(error: &dyn Diagnostic) -> Option<String> {
     let found = found.or_else(|| error.downcast_ref().and_then(workspace));
     let backend = |_: &BackendError| "`foldspace doctor` reports what works on the server";
     found.or_else(|| error.downcast_ref().map(backend)).map(str::to_owned)
-}
-
-impl From<QueryRejection> for HttpProblem {
-    fn from(rejection: QueryRejection) -> Self {
-        Self::new(ProblemKind::BadRequest, rejection.body_text())
-    }
-}
-
-impl From<PathRejection> for HttpProblem {
-    fn from(rejection: PathRejection) -> Self {
-        Self::new(ProblemKind::BadRequest, rejection.body_text())
-    }
 }

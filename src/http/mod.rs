@@ -115,6 +115,7 @@ impl Default for HttpOptions {
 /// The state that all HTTP listeners of a hub share: rules, metrics, session names.
 ///
 /// ```
+/// # use foldspace_http as foldspace;
 /// use foldspace::{Hub, Registry, Sessions, http::{HttpFace, HttpOptions}, hub::HubOptions};
 /// # let directory = tempfile::tempdir()?;
 /// let hub = Hub::new(Sessions::open(directory.path(), Registry::standard())?, HubOptions::new(directory.path()));

@@ -113,7 +113,9 @@ impl HttpRoute {
 
     pub(super) async fn serve(&self, face: HttpFace, request: Request) -> Result<Response, HttpProblem> {
         let (mut parts, body) = request.into_parts();
-        let Path(given) = Path::<Vec<(String, String)>>::from_request_parts(&mut parts, &()).await?;
+        let Path(given) = Path::<Vec<(String, String)>>::from_request_parts(&mut parts, &())
+            .await
+            .map_err(|refused| HttpProblem::new(ProblemKind::BadRequest, refused.body_text()))?;
         let (of_session, mut texts): (Vec<_>, Vec<_>) = given.into_iter().partition(|(name, _)| name == "session");
         if let [(_, session)] = &of_session[..]
             && let Some(forward) = face.forward(session, &parts).await?
@@ -141,7 +143,8 @@ impl HttpRoute {
 
     /// Reads the query. A misspelt parameter would change the meaning.
     fn query(&self, uri: &Uri) -> Result<Vec<(String, String)>, HttpProblem> {
-        let Query(given) = Query::<Vec<(String, String)>>::try_from_uri(uri)?;
+        let Query(given) = Query::<Vec<(String, String)>>::try_from_uri(uri)
+            .map_err(|refused| HttpProblem::new(ProblemKind::BadRequest, refused.body_text()))?;
         let known: Vec<_> = self.fields.keys().filter(|name| !self.path_names().any(|other| other == **name)).collect();
         let known = if self.is_query() { known } else { Vec::new() };
         let Some((name, _)) = given.iter().find(|(name, _)| !known.contains(&name)) else { return Ok(given) };

@@ -26,7 +26,7 @@ impl Beginning {
 }
 
 /// Derives a session's id from a client's request id, and for a fork also from the parent and the fork's number.
-pub(crate) fn chosen_id(request: &str, of: Option<(SessionId, u32)>) -> SessionId {
+pub fn chosen_id(request: &str, of: Option<(SessionId, u32)>) -> SessionId {
     let mut bytes = b"foldspace create id\0".to_vec();
     if let Some((parent, number)) = of {
         bytes.extend(parent.as_bytes());
@@ -41,7 +41,8 @@ pub(crate) fn chosen_id(request: &str, of: Option<(SessionId, u32)>) -> SessionI
 
 impl Hub {
     /// Creates a session with a chosen id, or returns the existing one. Concurrent requests are serialized.
-    pub(crate) async fn create_once(
+    #[doc(hidden)]
+    pub async fn create_once(
         &self,
         id: SessionId,
         name: Option<String>,
@@ -62,7 +63,8 @@ impl Hub {
     }
 
     /// Creates a fork, or returns the existing one with the chosen id. The flag is true if the fork is new.
-    pub(crate) async fn fork_once(&self, parent: SessionId, new: ForkOptions) -> Result<(Session, bool), HubError> {
+    #[doc(hidden)]
+    pub async fn fork_once(&self, parent: SessionId, new: ForkOptions) -> Result<(Session, bool), HubError> {
         let Some(id) = new.id else { return Ok((self.start_child(parent, new).await?.session().clone(), true)) };
         let hub = self.clone();
         let begun = tokio::spawn(async move {

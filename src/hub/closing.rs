@@ -77,7 +77,8 @@ impl Hub {
 
     /// Returns the sessions with an open workspace, its backend, and its idle time if it is not in use. Omits those
     /// being opened or closed.
-    pub(crate) fn open_workspaces(&self) -> Vec<(SessionId, &'static str, Option<Duration>)> {
+    #[doc(hidden)]
+    pub fn open_workspaces(&self) -> Vec<(SessionId, &'static str, Option<Duration>)> {
         let open = |(id, place): (&SessionId, &Arc<AsyncMutex<WorkspaceSlot>>)| {
             let place = place.try_lock().ok()?;
             let kept = place.as_ref()?;

@@ -99,7 +99,6 @@ through!(HubError, SessionError: StoreError);
 
 impl HubError {
     /// Creates the error for a malformed report.
-    #[cfg(feature = "attach")]
     pub(super) fn unreadable(error: impl std::fmt::Display) -> Self {
         BackendError { backend: "host", reason: format!("invalid hook report: {error}") }.into()
     }

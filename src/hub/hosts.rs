@@ -64,7 +64,7 @@ pub(super) fn release(session: &Session) {
 }
 
 /// Access to sessions that other hosts have claimed.
-pub(crate) trait OtherHosts: Send + Sync {
+pub trait OtherHosts: Send + Sync {
     /// Makes a call in a session, as an agent and under rules, without questions. Dropping the future cancels the call.
     fn call<'a>(&'a self, hub: &'a Hub, call: CallElsewhere<'a>) -> BoxFuture<'a, Result<ToolOutcome, OperationError>>;
 
@@ -73,29 +73,31 @@ pub(crate) trait OtherHosts: Send + Sync {
 }
 
 /// A call in a session that another host has claimed.
-pub(crate) struct CallElsewhere<'a> {
-    pub(crate) session: SessionId,
-    pub(crate) tool: &'a str,
-    pub(crate) params: Map<String, Value>,
-    pub(crate) agent: String,
-    pub(crate) rules: &'a ShellRules,
+pub struct CallElsewhere<'a> {
+    pub session: SessionId,
+    pub tool: &'a str,
+    pub params: Map<String, Value>,
+    pub agent: String,
+    pub rules: &'a ShellRules,
 }
 
 /// An operation on a session that another host has claimed.
-pub(crate) struct VerbElsewhere {
-    pub(crate) session: SessionId,
-    pub(crate) route: OperationRoute,
-    pub(crate) params: Map<String, Value>,
+pub struct VerbElsewhere {
+    pub session: SessionId,
+    pub route: OperationRoute,
+    pub params: Map<String, Value>,
 }
 
 impl Hub {
     /// Sets the access to sessions of other hosts. Only the first call has an effect.
-    pub(crate) fn reach_hosts(&self, way: Box<dyn OtherHosts>) {
+    #[doc(hidden)]
+    pub fn reach_hosts(&self, way: Box<dyn OtherHosts>) {
         drop(self.shared.other_hosts.set(way));
     }
 
     /// Returns the access to sessions of other hosts.
-    pub(crate) fn other_hosts(&self) -> Option<&dyn OtherHosts> {
+    #[doc(hidden)]
+    pub fn other_hosts(&self) -> Option<&dyn OtherHosts> {
         self.shared.other_hosts.get().map(|way| &**way)
     }
 
@@ -124,8 +126,8 @@ impl Hub {
     }
 
     /// Returns the secret that all hosts of the store share.
-    #[cfg(feature = "http")]
-    pub(crate) fn shared_with_hosts(&self) -> Option<&str> {
+    #[doc(hidden)]
+    pub fn shared_with_hosts(&self) -> Option<&str> {
         self.shared.shared_with_hosts.get().map(String::as_str)
     }
 
@@ -139,7 +141,8 @@ impl Hub {
     }
 
     /// Closes a session's workspace so that another host can open it. Ends its processes and waits for its calls.
-    pub(crate) async fn hand_over(&self, id: SessionId) -> Result<(), HubError> {
+    #[doc(hidden)]
+    pub async fn hand_over(&self, id: SessionId) -> Result<(), HubError> {
         self.refresh(id).await?;
         self.end_processes(id, HAND_OVER_TIME_LIMIT).await;
         let is_quiet = || !self.in_flight().calls().iter().any(|call| call.session == id);

@@ -16,7 +16,7 @@ use crate::engine::lock::lock;
 use crate::tools::{ApprovalAnswer, CommandQuestion, Tools};
 
 #[derive(Default)]
-pub(crate) struct InFlight {
+pub struct InFlight {
     work: Mutex<InFlightWork>,
     ended: Notify,
     pub(super) figures: Figures,
@@ -39,16 +39,16 @@ struct InFlightEntry {
 }
 
 /// A call in flight.
-pub(crate) struct CallGoing {
-    pub(crate) session: SessionId,
-    pub(crate) call: Seq,
-    pub(crate) since: Duration,
+pub struct CallGoing {
+    pub session: SessionId,
+    pub call: Seq,
+    pub since: Duration,
     /// The pending question, if any.
-    pub(crate) question: Option<CommandQuestion>,
+    pub question: Option<CommandQuestion>,
 }
 
 /// A guard that counts as work in flight until it is dropped.
-pub(crate) struct Going {
+pub struct Going {
     in_flight: Arc<InFlight>,
     number: u64,
 }
@@ -67,7 +67,7 @@ impl InFlightWork {
 }
 
 impl InFlight {
-    pub(crate) fn begin(self: &Arc<Self>, cancel: CancellationToken) -> Result<Going, HubError> {
+    pub fn begin(self: &Arc<Self>, cancel: CancellationToken) -> Result<Going, HubError> {
         let mut work = self.lock();
         if work.is_ending {
             return Err(HubError::Ending);
@@ -93,7 +93,7 @@ impl InFlight {
     }
 
     /// Returns the calls in flight, oldest first.
-    pub(crate) fn calls(&self) -> Vec<CallGoing> {
+    pub fn calls(&self) -> Vec<CallGoing> {
         let work = self.lock();
         let call = |entry: &InFlightEntry| {
             let (session, call) = entry.call?;
@@ -105,7 +105,7 @@ impl InFlight {
     }
 
     /// Returns a token that is cancelled when a call ends; `None` if the call is not in flight.
-    pub(crate) fn end_of(&self, session: SessionId, call: Seq) -> Option<CancellationToken> {
+    pub fn end_of(&self, session: SessionId, call: Seq) -> Option<CancellationToken> {
         self.lock().call(session, call).map(|entry| entry.over.clone())
     }
 
@@ -121,7 +121,7 @@ impl InFlight {
         meant.inspect(|entry| entry.cancel.cancel()).filter_map(|entry| Some(entry.call?.1)).collect()
     }
 
-    pub(crate) fn ask(&self, session: SessionId, question: CommandQuestion) -> oneshot::Receiver<ApprovalAnswer> {
+    pub fn ask(&self, session: SessionId, question: CommandQuestion) -> oneshot::Receiver<ApprovalAnswer> {
         let (sender, receiver) = oneshot::channel();
         if let Some(entry) = self.lock().call(session, question.call) {
             entry.question = Some((question, sender));

@@ -1,35 +1,32 @@
 //! The open workspaces of a store's sessions, shared by all callers of a server.
 
-#[cfg(feature = "attach")]
 pub(crate) mod attached;
-pub(crate) mod begin_once;
+#[doc(hidden)]
+pub mod begin_once;
 mod closing;
 mod directories;
 mod error;
 mod figures;
-#[cfg(feature = "attach")]
 mod hook_message;
-pub(crate) mod hosts;
-pub(crate) mod in_flight;
-#[cfg(feature = "attach")]
+#[doc(hidden)]
+pub mod hosts;
+#[doc(hidden)]
+pub mod in_flight;
 mod left_out;
 mod open;
 #[doc(hidden)]
 pub mod operations;
 #[cfg(feature = "otel")]
 mod otel;
-#[cfg(feature = "attach")]
 mod own_copies;
-pub(crate) mod process_output;
-pub(crate) mod processes;
-#[cfg(feature = "http")]
+#[doc(hidden)]
+pub mod process_output;
+#[doc(hidden)]
+pub mod processes;
 mod registering;
-#[cfg(feature = "e2b")]
 mod release;
 mod span;
-#[cfg(feature = "attach")]
 mod spool;
-#[cfg(feature = "attach")]
 mod spool_files;
 
 use std::collections::BTreeMap;
@@ -54,24 +51,18 @@ use crate::tools::{
     hydrate, preview_merge, rewind,
 };
 
-#[cfg(feature = "attach")]
 pub use attached::{AttachedDirectory, all_attached, attached_at, attached_file, worktree_at};
 use begin_once::Beginning;
 pub use error::HubError;
 pub use figures::CallFigures;
-#[cfg(feature = "attach")]
 pub use hook_message::{HookMessage, ReportId, ReportOutcome};
 use in_flight::InFlight;
-#[cfg(feature = "attach")]
 pub use left_out::IgnoredLeftOut;
 pub use open::OpenSession;
 use open::{KeptWorkspace, User};
-#[cfg(feature = "attach")]
 pub use own_copies::own_copies_of;
 use processes::ProcessTable;
-#[cfg(feature = "attach")]
 pub use spool::kept_reports;
-#[cfg(feature = "attach")]
 pub use spool_files::{ATTACHED, UnrecordedReports, keep_report};
 
 /// The options of a [`Hub`].
@@ -109,6 +100,7 @@ impl HubOptions {
 /// and leaves its files.
 ///
 /// ```
+/// # use foldspace_hub as foldspace;
 /// use foldspace::{Hub, NewSession, Registry, Sessions, ToolCall, WorkspaceSpec, hub::HubOptions};
 /// # let directory = tempfile::tempdir()?;
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -138,9 +130,7 @@ struct HubInner {
     processes: ProcessTable,
     shared_with_hosts: OnceLock<String>,
     other_hosts: OnceLock<Box<dyn hosts::OtherHosts>>,
-    #[cfg(feature = "attach")]
     reports: attached::ReportOrder,
-    #[cfg(feature = "attach")]
     own_copies: own_copies::CopiesMade,
 }
 
@@ -162,9 +152,7 @@ impl Hub {
             processes,
             shared_with_hosts: OnceLock::new(),
             other_hosts: OnceLock::new(),
-            #[cfg(feature = "attach")]
             reports: Mutex::default(),
-            #[cfg(feature = "attach")]
             own_copies: Mutex::default(),
         };
         Self { shared: Arc::new(shared), options: Arc::new(options) }
@@ -409,12 +397,13 @@ impl Hub {
     }
 
     /// Returns a receiver that is notified when programs register or withdraw tools.
-    #[cfg(feature = "mcp")]
-    pub(crate) fn tool_changes(&self) -> tokio::sync::watch::Receiver<u64> {
+    #[doc(hidden)]
+    pub fn tool_changes(&self) -> tokio::sync::watch::Receiver<u64> {
         self.shared.registrations.changes()
     }
 
-    pub(crate) fn in_flight(&self) -> &Arc<InFlight> {
+    #[doc(hidden)]
+    pub fn in_flight(&self) -> &Arc<InFlight> {
         &self.shared.in_flight
     }
 
@@ -448,7 +437,6 @@ impl Hub {
             return Err(SessionError::Unreadable { name: session.name().to_owned() }.into());
         };
         let spec = WorkspaceSpec::of_session(started)?;
-        #[cfg(feature = "attach")]
         let spec = self.as_attached(session.id(), spec);
         hosts::claim(session, &spec, &self.options.home)?;
         let opened = spec.open_ready(session.id(), &self.options.home, self.options.progress.clone());
@@ -457,11 +445,12 @@ impl Hub {
 }
 
 /// Runs blocking work on tokio's blocking threads.
-pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, HubError> {
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, HubError> {
     joined(tokio::task::spawn_blocking(work).await)
 }
 
-pub(crate) fn joined<T>(done: Result<T, tokio::task::JoinError>) -> Result<T, HubError> {
+#[doc(hidden)]
+pub fn joined<T>(done: Result<T, tokio::task::JoinError>) -> Result<T, HubError> {
     done.map_err(|error| if error.is_panic() { HubError::Panicked } else { HubError::Ending })
 }
 

@@ -169,7 +169,8 @@ crate::engine::debug_by!(OpenSession, |session| session: session.session());
 
 impl Hub {
     /// Records external changes in an open workspace, unless a call is in flight.
-    pub(crate) async fn refresh(&self, id: SessionId) -> Result<(), HubError> {
+    #[doc(hidden)]
+    pub async fn refresh(&self, id: SessionId) -> Result<(), HubError> {
         self.take_in(id).await?;
         let place = lock(&self.shared.places).get(&id).cloned();
         let user = place.and_then(|place| place.try_lock().ok().and_then(|slot| slot.as_ref().map(User::of)));
@@ -177,11 +178,5 @@ impl Hub {
             Some(user) if user.0.workspace().is_in_place() => Ok(user.tool_runner().refresh().await?),
             _ => Ok(()),
         }
-    }
-
-    /// Does nothing: without the `attach` feature there are no hook reports.
-    #[cfg(not(feature = "attach"))]
-    pub(super) async fn take_in(&self, _id: SessionId) -> Result<(), HubError> {
-        Ok(())
     }
 }

@@ -40,24 +40,24 @@ struct OutputState {
 
 /// A piece of a process's output.
 #[derive(Debug, Clone)]
-pub(crate) struct OutputPiece {
+pub struct OutputPiece {
     /// The number of bytes before it, in both streams.
-    pub(crate) at: u64,
+    pub at: u64,
     /// The stream.
-    pub(crate) stream: OutputStream,
+    pub stream: OutputStream,
     /// The bytes.
-    pub(crate) bytes: Bytes,
+    pub bytes: Bytes,
 }
 
 /// Reads a process's output, starting at any byte.
-pub(crate) struct ProcessReader {
+pub struct ProcessReader {
     output: Arc<ProcessOutput>,
     number: u64,
     at: u64,
 }
 
 /// A part of a process's output.
-pub(crate) enum OutputPart {
+pub enum OutputPart {
     Piece(OutputPiece),
     /// The number of bytes that are no longer retained.
     Missed(u64),
@@ -124,7 +124,7 @@ impl OutputState {
 
 impl ProcessReader {
     /// Waits for the next part. `None` at the end.
-    pub(crate) async fn next(&mut self) -> Option<OutputPart> {
+    pub async fn next(&mut self) -> Option<OutputPart> {
         loop {
             let output = Arc::clone(&self.output);
             let mut more = std::pin::pin!(output.more.notified());

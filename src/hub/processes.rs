@@ -34,11 +34,11 @@ const LOST: &str = "the container or the command runner ended while it ran";
 pub(super) struct ProcessTable(Mutex<BTreeMap<(SessionId, Seq), Arc<Process>>>);
 
 /// A process.
-pub(crate) struct Process {
+pub struct Process {
     call: Seq,
     command: CommandLine,
     cwd: String,
-    pub(crate) input: CommandInput,
+    pub input: CommandInput,
     output: Arc<ProcessOutput>,
     since: Instant,
     end: watch::Sender<Option<ProcessEnd>>,
@@ -92,7 +92,7 @@ pub struct ProcessDocument {
 
 impl Process {
     /// Returns its current status.
-    pub(crate) fn document(&self) -> ProcessDocument {
+    pub fn document(&self) -> ProcessDocument {
         let end = self.end.borrow().clone();
         let running = end.is_none();
         let micros = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -116,13 +116,13 @@ impl Process {
     }
 
     /// Waits for its end.
-    pub(crate) async fn ended(&self) {
+    pub async fn ended(&self) {
         // `self` owns the sender, so this can't fail.
         let _ = self.end.subscribe().wait_for(Option::is_some).await;
     }
 
     /// Reads its output, starting at any byte.
-    pub(crate) fn read_from(&self, at: u64) -> ProcessReader {
+    pub fn read_from(&self, at: u64) -> ProcessReader {
         self.output.read_from(at)
     }
 
@@ -179,7 +179,8 @@ impl ProcessEnd {
 
 impl Hub {
     /// Starts a process in a session. If it can't be started, returns the outcome of its call.
-    pub(crate) async fn start_process(
+    #[doc(hidden)]
+    pub async fn start_process(
         &self,
         open: OpenSession,
         start: ProcessStart,
@@ -208,7 +209,8 @@ impl Hub {
     }
 
     /// Returns the known processes of a session, oldest first.
-    pub(crate) fn processes(&self, session: SessionId) -> Vec<Arc<Process>> {
+    #[doc(hidden)]
+    pub fn processes(&self, session: SessionId) -> Vec<Arc<Process>> {
         let all = lock(&self.shared.processes.0);
         all.range((session, 0)..=(session, Seq::MAX)).map(|(_, process)| Arc::clone(process)).collect()
     }
@@ -224,7 +226,8 @@ impl Hub {
     }
 
     /// Returns a process of a session.
-    pub(crate) fn process(&self, session: SessionId, number: Seq) -> Option<Arc<Process>> {
+    #[doc(hidden)]
+    pub fn process(&self, session: SessionId, number: Seq) -> Option<Arc<Process>> {
         lock(&self.shared.processes.0).get(&(session, number)).cloned()
     }
 }

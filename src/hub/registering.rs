@@ -10,7 +10,8 @@ use crate::tools::{ErasedTool, Registration, check_name};
 
 impl Hub {
     /// Offers tools in one session, or in all, until the result is dropped. Their names must be unused.
-    pub(crate) fn register(
+    #[doc(hidden)]
+    pub fn register(
         &self,
         session: Option<SessionId>,
         tools: Vec<(String, Arc<dyn ErasedTool>)>,

@@ -64,6 +64,7 @@ const CONNECTIONS_MAX: usize = 4096;
 /// behind. Several clients in one session are separate agents.
 ///
 /// ```
+/// # use foldspace_mcp as foldspace;
 /// use foldspace::{Hub, Registry, Sessions, hub::HubOptions, mcp::{McpOptions, McpServer}};
 /// use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 /// use tokio_util::sync::CancellationToken;

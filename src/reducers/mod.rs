@@ -16,7 +16,8 @@ mod tool_calls;
 mod usage;
 mod virtual_file_system;
 
-pub(crate) use crate::engine::path::directories_above;
+#[doc(hidden)]
+pub use crate::engine::path::directories_above;
 pub use agent_runs::{AgentRun, AgentRuns, EndedObservation, ObservedCall, ObservedTask};
 pub use allowances::Allowances;
 pub use annotations::{Annotation, Annotations};
@@ -30,7 +31,8 @@ pub use git_worktree::GitWorktree;
 #[cfg(feature = "tools")]
 pub use merge::MergeChoices;
 #[cfg(feature = "tools")]
-pub(crate) use merge::{MergePlan, MergeStep, can_be_made, plan_merge};
+#[doc(hidden)]
+pub use merge::{MergePlan, MergeStep, can_be_made, plan_merge};
 pub use merges::{LastMerge, Merges};
 pub use mounts::Mounts;
 pub use podman_workspace::PodmanWorkspace;

@@ -1,8 +1,9 @@
 //! Tools: the only place where effects and events meet.
 
-#[cfg(feature = "attach")]
-pub(crate) mod agents;
-pub(crate) mod bisection;
+#[doc(hidden)]
+pub mod agents;
+#[doc(hidden)]
+pub mod bisection;
 pub(crate) mod builtin;
 pub(crate) mod call;
 pub(crate) mod children;
@@ -14,14 +15,13 @@ mod predicate;
 mod rerun;
 mod rewind;
 mod secret_mask;
-#[cfg(feature = "transcripts")]
 mod transcript;
 mod undo;
-pub(crate) mod words;
+#[doc(hidden)]
+pub mod words;
 pub(crate) mod workspace;
 
 pub use crate::engine::path_glob::PathGlob;
-#[cfg(feature = "attach")]
 pub use agents::kind::{AgentKind, UnknownAgent};
 pub use bisection::algorithm::{BisectOutcome, BisectSearch, BisectVerdict};
 pub use bisection::probe::Probe;
@@ -33,10 +33,12 @@ pub use builtin::files::{EditTool, GlobTool, GrepTool, ListTool, ReadTool, Remov
 pub use builtin::line_search::LineSearch;
 pub use builtin::podman_shell::PodmanShellTool;
 pub use builtin::shell_execute::ShellTool;
-pub(crate) use builtin::shell_execute::TIMED_OUT;
+#[doc(hidden)]
+pub use builtin::shell_execute::TIMED_OUT;
 pub use builtin::shell_facts::{EnvTool, WhichTool};
 pub use call::approval::ASK_THE_PERSON;
-pub(crate) use call::approval::Decided;
+#[doc(hidden)]
+pub use call::approval::Decided;
 #[doc(hidden)]
 pub use call::approval::nobody as nobody_to_ask;
 pub use call::approver::{ApprovalAnswer, Asker, Asking, CommandQuestion};
@@ -45,23 +47,27 @@ pub use call::context::ToolContext;
 pub use call::error::ToolError;
 pub use call::file_work::FileWork;
 pub use call::filesystem::Filesystem;
-pub(crate) use call::process;
-#[cfg(feature = "http")]
-pub(crate) use call::registrations::Registration;
-pub(crate) use call::registrations::Registrations;
-pub(crate) use call::shell::TERMINAL;
+#[doc(hidden)]
+pub use call::process;
+#[doc(hidden)]
+pub use call::registrations::Registration;
+#[doc(hidden)]
+pub use call::registrations::Registrations;
+#[doc(hidden)]
+pub use call::shell::TERMINAL;
 pub use call::shell::ToolShell;
-#[cfg(feature = "http")]
-pub(crate) use call::tool::{Answering, ErasedTool, ToolAnswer};
+#[doc(hidden)]
+pub use call::tool::{Answering, ErasedTool, ToolAnswer};
 pub use call::tool::{Effect, Tool, ToolDescription};
 pub use call::tool_call::{ToolCall, ToolOutcome};
 pub use call::tool_runner::ToolRunner;
 pub use call::toolset::Tools;
-#[cfg(feature = "http")]
-pub(crate) use call::toolset::check_name;
+#[doc(hidden)]
+pub use call::toolset::check_name;
 pub use call::trace::TraceContext;
 pub use call::work_budget::{BeatWatch, ToolBeat, WorkBudget};
-pub(crate) use children::forker::left_of_fork;
+#[doc(hidden)]
+pub use children::forker::left_of_fork;
 pub use children::forker::{Forker, mounts_of};
 pub use children::merge::{MergeOutcome, MergeReport, MergedChange, merge_child, preview_merge};
 pub use children::subagents::{ChildContext, Subagent, SubagentOutcome, SubagentResult, Subagents, dispatch_subagents};
@@ -82,20 +88,25 @@ pub use rerun::{
 };
 #[doc(hidden)]
 pub use rewind::check_position;
-pub(crate) use rewind::taken_up;
+#[doc(hidden)]
+pub use rewind::taken_up;
 pub use rewind::{RewindOptions, Rewound, rewind};
 pub use secret_mask::SecretMask;
-#[cfg(feature = "transcripts")]
 pub use transcript::{ImportedRun, TranscriptError, TranscriptFormat, import_transcripts, traces_of, trajectory_of};
-pub(crate) use undo::known_run;
+#[doc(hidden)]
+pub use undo::known_run;
 pub use undo::{UndoLeft, UndoLeftReason, UndoOptions, UndoPassed, UndoReport, UndoSubject};
 #[doc(hidden)]
 pub use words::regex_error;
 pub use workspace::borrowed::CopyProgress;
-pub(crate) use workspace::borrowed::OwnCopies;
+#[doc(hidden)]
+pub use workspace::borrowed::OwnCopies;
 pub use workspace::capture::CaptureBudget;
-pub(crate) use workspace::limits::{began, denied, limits_of};
-pub(crate) use workspace::managed::Extent;
+#[doc(hidden)]
+pub use workspace::limits::{began, denied, limits_of};
+#[doc(hidden)]
+pub use workspace::managed::Extent;
 pub use workspace::materialise::{Materialised, materialise, write_tar};
-pub(crate) use workspace::plan::PlannedChange;
+#[doc(hidden)]
+pub use workspace::plan::PlannedChange;
 pub use workspace::section::WorkspaceSection;

@@ -18,7 +18,7 @@ pub(super) fn any_of(names: &[String]) -> String {
 }
 
 /// Returns a text, cut after `chars` characters.
-pub(crate) fn beginning(text: &str, chars: usize) -> String {
+pub fn beginning(text: &str, chars: usize) -> String {
     match text.char_indices().nth(chars) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

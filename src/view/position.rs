@@ -18,6 +18,7 @@ use crate::reducers::Annotations;
 /// A position in a session, as it was written.
 ///
 /// ```
+/// # use foldspace_view as foldspace;
 /// use foldspace::view::Position;
 /// assert_eq!("-5".parse(), Ok(Position::Back(5)));
 /// assert_eq!("1h30m".parse(), Ok(Position::Ago(5_400_000)));
@@ -162,7 +163,8 @@ impl<'de> Deserialize<'de> for Position {
 }
 
 impl Position {
-    pub(crate) fn meaning() -> String {
+    #[doc(hidden)]
+    pub fn meaning() -> String {
         let forms = Self::FORMS;
         format!(
             "A position: {forms}. 0 is before the first event; a moment without an offset is in the machine's time zone."

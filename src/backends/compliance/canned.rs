@@ -13,6 +13,7 @@ const LONG: Duration = Duration::from_secs(3600);
 /// shell. A program without an answer does not exist.
 ///
 /// ```
+/// # use foldspace_backends as foldspace;
 /// use foldspace::{backends::MockWorkspace, backends::compliance::canned_answers};
 /// let mock = canned_answers()
 ///     .into_iter()

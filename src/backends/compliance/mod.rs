@@ -7,6 +7,7 @@
 //! shell needs `/bin/sh` and the usual small programs: `cat`, `head`, `mkfifo`, `mv`, `setsid`, ...
 //!
 //! ```no_run
+//! # use foldspace_backends as foldspace;
 //! use std::sync::Arc;
 //! use foldspace::backends::compliance::{Means, check_shell, check_workspace};
 //! use foldspace::{HostWorkspace, Workspace, backends::HostOptions};

@@ -28,6 +28,7 @@ const CPUS_MIN: f64 = 0.01;
 /// The definition of a session's workspace, recorded at its start, so that a resuming process opens the same one.
 ///
 /// ```
+/// # use foldspace_backends as foldspace;
 /// use foldspace::{WorkspaceSpec, backends::HostOptions, event::SessionStarted};
 /// let spec = WorkspaceSpec::Host(HostOptions::default());
 /// assert_eq!(spec.backend_name(), "host");
@@ -101,7 +102,8 @@ impl WorkspaceSpec {
         }
     }
 
-    pub(crate) fn commands_mut(&mut self) -> Option<&mut CommandOptions> {
+    #[doc(hidden)]
+    pub fn commands_mut(&mut self) -> Option<&mut CommandOptions> {
         match self {
             Self::Memory => None,
             Self::Host(options) => Some(&mut options.commands),
@@ -191,7 +193,8 @@ impl WorkspaceSpec {
 
     /// Parses the request of a new session: a missing image comes from the environment, and `container` stands for the
     /// available engine.
-    pub(crate) fn asked_for(backend: &str, options: &Value) -> Result<Self, BackendError> {
+    #[doc(hidden)]
+    pub fn asked_for(backend: &str, options: &Value) -> Result<Self, BackendError> {
         let backend = match backend {
             "container" => podman::find_engine(options["connection"].as_str())?.name(),
             backend => backend,
@@ -248,6 +251,7 @@ impl WorkspaceSpec {
     /// Returns the definition for a fork: the same, but without a given directory, which only this session uses.
     ///
     /// ```
+    /// # use foldspace_backends as foldspace;
     /// use foldspace::{WorkspaceSpec, backends::HostOptions};
     /// let given = WorkspaceSpec::Host(HostOptions { directory: Some("/srv/project".into()), ..Default::default() });
     /// assert_eq!(given.forked(), WorkspaceSpec::Host(HostOptions::default()));
@@ -274,12 +278,14 @@ impl WorkspaceSpec {
     }
 
     /// Returns the user's directory of a session with this first event.
-    pub(crate) fn directory_of(started: Option<&SessionStarted>) -> Option<PathBuf> {
+    #[doc(hidden)]
+    pub fn directory_of(started: Option<&SessionStarted>) -> Option<PathBuf> {
         Some(Self::of_session(started?).ok()?.given_directory()?.to_owned())
     }
 
     /// Returns the globs of generated files of a session with this first event.
-    pub(crate) fn generated_of(started: Option<&SessionStarted>) -> Vec<String> {
+    #[doc(hidden)]
+    pub fn generated_of(started: Option<&SessionStarted>) -> Vec<String> {
         let spec = started.and_then(|started| Self::of_session(started).ok());
         spec.as_ref().and_then(Self::commands).map(|commands| commands.generated.clone()).unwrap_or_default()
     }
@@ -300,7 +306,8 @@ impl WorkspaceSpec {
     }
 
     /// Checks that a user's directory and the data directory do not contain each other.
-    pub(crate) fn check_apart(&self, directory: &Path, home: &Path) -> Result<(), BackendError> {
+    #[doc(hidden)]
+    pub fn check_apart(&self, directory: &Path, home: &Path) -> Result<(), BackendError> {
         if !overlap(directory, home) {
             return Ok(());
         }
@@ -309,7 +316,8 @@ impl WorkspaceSpec {
         Err(BackendError { backend: self.backend_name(), reason })
     }
 
-    pub(crate) fn named_directory_mut(&mut self) -> Option<&mut PathBuf> {
+    #[doc(hidden)]
+    pub fn named_directory_mut(&mut self) -> Option<&mut PathBuf> {
         match self {
             Self::Host(HostOptions { directory, .. }) | Self::Podman(PodmanOptions { directory, .. }) => {
                 directory.as_mut()

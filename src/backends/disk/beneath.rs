@@ -14,7 +14,7 @@ const PIECE_MAX: usize = 3000;
 const RACES_MAX: usize = 8;
 
 /// Opens `name` directly in a directory. It does not follow links or wait for pipes.
-pub(crate) fn open_in(directory: impl AsFd, name: impl rustix::path::Arg, flags: OFlags) -> Result<OwnedFd, Errno> {
+pub fn open_in(directory: impl AsFd, name: impl rustix::path::Arg, flags: OFlags) -> Result<OwnedFd, Errno> {
     openat(directory, name, guarded(flags), Mode::empty())
 }
 
@@ -72,7 +72,7 @@ fn piece(from: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Er
 }
 
 /// Opens a path below a directory, each step from the handle of the one before; no step follows a link.
-pub(crate) fn open_beneath(top: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+pub fn open_beneath(top: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     match relative.as_os_str().as_bytes() {
         b"" => open_in(top, ".", flags),
         path => steps(top.as_fd(), path, flags),

@@ -24,7 +24,7 @@ pub(super) const PRIVATE: u32 = 0o700;
 /// subdirectories: without a journal it skips recently freed inodes one by one, so removed files of one workspace would
 /// slow down the others.
 #[expect(clippy::disallowed_methods, reason = "a backend makes its own directories")]
-pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
+pub fn make_private(directory: &Path) -> io::Result<()> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(PRIVATE).create(directory);
     made.map_err(|error| io::Error::new(error.kind(), format!("cannot create {}: {error}", directory.display())))?;
     let apart = || {
@@ -40,7 +40,7 @@ pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
 
 /// Lists a directory; empty if it does not exist.
 #[expect(clippy::disallowed_methods, reason = "a backend looks for its own directories")]
-pub(crate) fn entries_in(directory: &Path) -> io::Result<Vec<DirEntry>> {
+pub fn entries_in(directory: &Path) -> io::Result<Vec<DirEntry>> {
     match std::fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         other => other?.collect(),
@@ -49,7 +49,7 @@ pub(crate) fn entries_in(directory: &Path) -> io::Result<Vec<DirEntry>> {
 
 /// Returns the status change time of an entry, which programs can't set, in milliseconds since 1970. For a removed
 /// entry it is that of the nearest parent directory.
-pub(crate) fn changed_at(root: &Path, path: &EntryPath) -> Option<i64> {
+pub fn changed_at(root: &Path, path: &EntryPath) -> Option<i64> {
     let above = std::iter::successors(Some(path.clone()), EntryPath::parent);
     let stats = above.filter_map(|path| lstat(root.join(OsStr::from_bytes(path.as_bytes()))).ok());
     let changed =
@@ -59,7 +59,7 @@ pub(crate) fn changed_at(root: &Path, path: &EntryPath) -> Option<i64> {
 
 /// Locks a file while it is open; `None` if it is already locked or missing. `CREATE` creates it in an existing
 /// directory.
-pub(crate) fn lock_file(path: &Path, create: OFlags) -> io::Result<Option<File>> {
+pub fn lock_file(path: &Path, create: OFlags) -> io::Result<Option<File>> {
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | create;
     let file = match openat(CWD, path, flags, Mode::RUSR | Mode::WUSR) {
         Err(Errno::NOENT) => return Ok(None),

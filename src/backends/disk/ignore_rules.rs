@@ -48,7 +48,7 @@ const RULES_MAX: u64 = 4 << 20;
 ///
 /// They apply only to unknown entries: an entry that was once recorded stays recorded, even if a later rule ignores it.
 #[derive(Debug)]
-pub(crate) struct IgnoreRules {
+pub struct IgnoreRules {
     repository: Option<GitRepository>,
     directory: PathBuf,
     asked: RecordedBeyond,
@@ -74,13 +74,13 @@ impl Default for IgnoredLimits {
 
 /// Entries that are recorded despite the rules.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct RecordedBeyond {
+pub struct RecordedBeyond {
     /// Paths, with everything below them.
-    pub(crate) included: Vec<EntryPath>,
+    pub included: Vec<EntryPath>,
     /// True to record small files that a rule ignores.
-    pub(crate) ignored: bool,
+    pub ignored: bool,
     /// True to store the contents of files that look like secrets, also of ignored ones.
-    pub(crate) secrets: bool,
+    pub secrets: bool,
 }
 
 #[derive(Debug, Default)]
@@ -170,7 +170,7 @@ impl IgnoreRules {
     /// Reads the rules of a directory.
     ///
     /// If git rejects the repository or can't read it, the directory is treated as a plain one.
-    pub(crate) fn of(directory: &Path, asked: RecordedBeyond) -> Self {
+    pub fn of(directory: &Path, asked: RecordedBeyond) -> Self {
         let found = GitRepository::find(directory);
         let found = found.inspect_err(|error| tracing::warn!(%error, "git failed to read a directory's repository"));
         let (repository, directory) = (found.ok().flatten(), directory.to_owned());

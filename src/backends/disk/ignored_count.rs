@@ -16,7 +16,7 @@ use crate::engine::path::EntryPath;
 impl IgnoreRules {
     /// Counts the ignored files and directories that would be recorded without the limits. A left-out directory counts
     /// as one. Build products and dependencies do not count.
-    pub(crate) fn beyond_limits(&self, is_recorded: impl Fn(&EntryPath) -> bool) -> io::Result<u64> {
+    pub fn beyond_limits(&self, is_recorded: impl Fn(&EntryPath) -> bool) -> io::Result<u64> {
         let root = open_in(CWD, self.directory(), OFlags::PATH | OFlags::DIRECTORY)
             .map_err(context("open", &self.directory().display().to_string()))?;
         let (mut lister, mut count) = (Lister::new(), 0);

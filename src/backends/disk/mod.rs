@@ -1,7 +1,7 @@
 //! A session's files on a disk of this machine: safe operations beneath a directory, and detection of changes.
 
 mod apply;
-pub(crate) mod beneath;
+pub mod beneath;
 mod copying;
 mod dir_xattrs;
 mod entries;
@@ -35,8 +35,8 @@ mod tree;
 mod watch;
 mod workspace_disk;
 
-pub(crate) use entries::{changed_at, entries_in, lock_file, make_private};
-pub(crate) use ignore_rules::{IgnoreRules, RecordedBeyond};
+pub use entries::{changed_at, entries_in, lock_file, make_private};
+pub use ignore_rules::{IgnoreRules, RecordedBeyond};
 pub use ignore_rules::{IgnoredLimits, is_secret_name};
 pub(crate) use kept_index::KeptIndex;
 pub(crate) use making::umask;
@@ -44,7 +44,7 @@ pub(crate) use mapped_mount::MappedMount;
 pub(crate) use opened_directory::{OpenedDirectory, overlap, owner_of};
 pub(crate) use overlay::{OverlayDir, OverlayDisk, OverlayOptions};
 pub(crate) use plain::{PlainDisk, PlainOptions};
-pub(crate) use remove::remove_path;
+pub use remove::remove_path;
 pub(crate) use root_check::Anchor;
 pub(crate) use staging_dir::StagingDir;
 pub(crate) use tree::DirTree;

@@ -19,7 +19,7 @@ const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 const OWNERS: u32 = 0o700;
 
 /// Removes the entry at a path, with everything below it; a missing entry is not an error.
-pub(crate) fn remove_path(path: &Path) -> io::Result<()> {
+pub fn remove_path(path: &Path) -> io::Result<()> {
     let failed = context("remove", &path.display().to_string());
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(failed(Errno::INVAL)) };
     // `.` opens the directory itself if the parent is a link.

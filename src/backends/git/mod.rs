@@ -25,16 +25,17 @@ pub struct GitPlace {
     /// The digest of the index listing.
     pub index: Digest,
     /// The ids of the listed blobs, sorted; empty unless they are SHA-1 ids.
-    pub(crate) blobs: Vec<[u8; 20]>,
+    #[doc(hidden)]
+    pub blobs: Vec<[u8; 20]>,
 }
 
 /// A repository, seen from a directory of its worktree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct GitRepository {
+pub struct GitRepository {
     /// The directory.
     pub(crate) directory: PathBuf,
     /// The top of its worktree.
-    pub(crate) top: PathBuf,
+    pub top: PathBuf,
     /// The git directory of the worktree.
     pub(crate) git_directory: PathBuf,
     /// The git directory with the objects, shared by all worktrees.
@@ -49,7 +50,7 @@ impl GitRepository {
     /// # Errors
     /// The error of git, for example that the directory belongs to another user; or the directory is not in the
     /// repository's own worktree.
-    pub(crate) fn find(directory: &Path) -> io::Result<Option<Self>> {
+    pub fn find(directory: &Path) -> io::Result<Option<Self>> {
         let asked = ["rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir", "--show-object-format"];
         if !is_below_git(directory) {
             return Ok(None);
@@ -97,12 +98,12 @@ impl GitRepository {
     }
 
     /// Returns the id of a commit.
-    pub(crate) fn commit(&self, revision: &str) -> io::Result<String> {
+    pub fn commit(&self, revision: &str) -> io::Result<String> {
         commit_in(&self.directory, revision)
     }
 
     /// Lists the files of a commit, with the ids of their blobs.
-    pub(crate) fn blobs(&self, commit: &str) -> io::Result<Vec<(Vec<u8>, String)>> {
+    pub fn blobs(&self, commit: &str) -> io::Result<Vec<(Vec<u8>, String)>> {
         let printed = run(&self.directory, &["ls-tree", "-r", "-z", "--full-tree", commit], None)?;
         let file = |line: &[u8]| {
             let tab = line.iter().position(|byte| *byte == b'\t')?;
@@ -113,12 +114,12 @@ impl GitRepository {
         Ok(printed.split(|byte| *byte == 0).filter_map(file).collect())
     }
 
-    pub(crate) fn blob(&self, id: &str) -> io::Result<Vec<u8>> {
+    pub fn blob(&self, id: &str) -> io::Result<Vec<u8>> {
         run(&self.directory, &["cat-file", "blob", id], None)
     }
 
     /// Writes a note of a commit, replacing an existing one.
-    pub(crate) fn write_note(&self, reference: &str, commit: &str, note: &str) -> io::Result<()> {
+    pub fn write_note(&self, reference: &str, commit: &str, note: &str) -> io::Result<()> {
         let reference = format!("--ref={reference}");
         let arguments = ["notes", &reference, "add", "-f", "-F", "-", commit];
         run(&self.directory, &arguments, Some(note.as_bytes().to_vec())).map(drop)

@@ -32,6 +32,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from
 /// Dropping this removes the remaining ones. `foldspace gc` removes the containers of a killed process.
 ///
 /// ```no_run
+/// # use foldspace_backends as foldspace;
 /// use foldspace::{backends::{PodmanOptions, WarmContainers}};
 /// let warm = WarmContainers::keep(&PodmanOptions::default(), 2)?;
 /// warm.wait(std::time::Duration::from_secs(10))?;

@@ -3,8 +3,8 @@
 
 mod worker;
 
-pub(crate) use foldspace_evaluator::{EvalAnswer, EvalRequest, LeftFile};
-pub(crate) use worker::EvalEnd;
+pub use foldspace_evaluator::{EvalAnswer, EvalRequest, LeftFile};
+pub use worker::EvalEnd;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
@@ -27,6 +27,7 @@ static IDLE: Mutex<Vec<EvaluatorProcess>> = Mutex::new(Vec::new());
 /// next to this program, and then on the `PATH`.
 ///
 /// ```
+/// # use foldspace_backends as foldspace;
 /// use foldspace::backends::PythonEvaluator;
 /// assert!(PythonEvaluator::set_program("/opt/foldspace/foldspace-evaluator"));
 /// assert!(!PythonEvaluator::set_program("/elsewhere"), "the first one stays");
@@ -58,7 +59,7 @@ fn installed() -> Option<PathBuf> {
 }
 
 /// Evaluates code within a wall clock. When this is dropped, the process is ended.
-pub(crate) async fn evaluate(request: EvalRequest, cancel: &CancellationToken) -> Result<EvalEnd, ShellError> {
+pub async fn evaluate(request: EvalRequest, cancel: &CancellationToken) -> Result<EvalEnd, ShellError> {
     let process = match idle() {
         Some(process) => process,
         None => blocking(start).await??,

@@ -24,7 +24,7 @@ const SIGSEGV: i32 = 11;
 const SIGXCPU: i32 = 24;
 
 /// The end of an evaluation.
-pub(crate) enum EvalEnd {
+pub enum EvalEnd {
     Answer(Box<EvalAnswer>),
     /// The process was killed because the code exceeded its time limit.
     TimedOut,

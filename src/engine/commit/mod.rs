@@ -291,7 +291,8 @@ impl Commit {
         self.view(first, time).encode(out);
     }
 
-    pub(crate) fn encoded_len(&self) -> usize {
+    #[doc(hidden)]
+    pub fn encoded_len(&self) -> usize {
         self.view(1, self.time).encoded_len()
     }
 

@@ -74,7 +74,8 @@ impl From<ErrorKind> for CallReason {
 }
 
 impl CallFinished {
-    pub(crate) fn without_success(status: CallStatus, reason: CallReason, message: String, micros: u64) -> Self {
+    #[doc(hidden)]
+    pub fn without_success(status: CallStatus, reason: CallReason, message: String, micros: u64) -> Self {
         Self { status, result: Value::Null, message, micros, reason: Some(reason) }
     }
 
@@ -159,12 +160,12 @@ impl Event for CallStarted {
 }
 
 /// Tool name of calls that are undos.
-pub(crate) const UNDO_TOOL: &str = "undo";
+pub const UNDO_TOOL: &str = "undo";
 /// Tool name of calls that restore earlier entries of paths.
-pub(crate) const REVERT_TOOL: &str = "revert";
+pub const REVERT_TOOL: &str = "revert";
 
 /// Returns true if calls of a tool restore earlier versions, so that lines keep their authors.
-pub(crate) fn takes_back(tool: &str) -> bool {
+pub fn takes_back(tool: &str) -> bool {
     [UNDO_TOOL, REVERT_TOOL].contains(&tool)
 }
 
@@ -172,11 +173,13 @@ fn started(version: u16, bytes: &[u8]) -> Result<&ArchivedCallStartedV1, CodecEr
     validated::<CallStartedV1>(CallStarted::KIND, version, bytes)
 }
 
-pub(crate) fn started_tool(version: u16, bytes: &[u8]) -> Result<&str, CodecError> {
+#[doc(hidden)]
+pub fn started_tool(version: u16, bytes: &[u8]) -> Result<&str, CodecError> {
     started(version, bytes).map(|frozen| frozen.tool.as_str())
 }
 
-pub(crate) fn started_params(version: u16, bytes: &[u8]) -> Result<&str, CodecError> {
+#[doc(hidden)]
+pub fn started_params(version: u16, bytes: &[u8]) -> Result<&str, CodecError> {
     started(version, bytes).map(|frozen| frozen.params.as_str())
 }
 
@@ -185,20 +188,23 @@ fn json(kind: &str, version: u16, text: &str) -> Result<Value, CodecError> {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct FinishedView<'a> {
-    pub(crate) status: CallStatus,
-    pub(crate) message: &'a str,
-    pub(crate) micros: u64,
+#[doc(hidden)]
+pub struct FinishedView<'a> {
+    pub status: CallStatus,
+    pub message: &'a str,
+    pub micros: u64,
 }
 
-pub(crate) fn finished_view(version: u16, bytes: &[u8]) -> Result<FinishedView<'_>, CodecError> {
+#[doc(hidden)]
+pub fn finished_view(version: u16, bytes: &[u8]) -> Result<FinishedView<'_>, CodecError> {
     let frozen = finished(version, bytes)?;
     let unknown = || CodecError::new(CallFinished::KIND, version, "unknown status");
     let status = *STATUSES.get(usize::from(frozen.status)).ok_or_else(unknown)?;
     Ok(FinishedView { status, message: &frozen.message, micros: frozen.micros.to_native() })
 }
 
-pub(crate) fn finished_result(version: u16, bytes: &[u8]) -> Result<&str, CodecError> {
+#[doc(hidden)]
+pub fn finished_result(version: u16, bytes: &[u8]) -> Result<&str, CodecError> {
     finished(version, bytes).map(|frozen| frozen.result.as_str())
 }
 

@@ -94,7 +94,8 @@ pub enum Special {
 
 impl Node {
     /// Returns the digest of a file's contents; `None` for other entries.
-    pub(crate) fn content(&self) -> Option<&Digest> {
+    #[doc(hidden)]
+    pub fn content(&self) -> Option<&Digest> {
         match self {
             Self::File { content, .. } => Some(content),
             Self::Symlink { .. } | Self::Directory { .. } | Self::Special { .. } => None,
@@ -102,7 +103,8 @@ impl Node {
     }
 
     /// Returns the digest of a file's contents, unless they could not be read.
-    pub(crate) fn known_content(&self) -> Option<Digest> {
+    #[doc(hidden)]
+    pub fn known_content(&self) -> Option<Digest> {
         self.content().copied().filter(|digest| *digest != Digest::from_bytes([0; 32]))
     }
 
@@ -139,7 +141,8 @@ impl Node {
     }
 
     /// Returns the entry with another mode. Links and special files are unchanged.
-    pub(crate) fn with_mode(&self, wanted: FileMode) -> Self {
+    #[doc(hidden)]
+    pub fn with_mode(&self, wanted: FileMode) -> Self {
         let mut node = self.clone();
         if let Self::File { mode, .. } | Self::Directory { mode } = &mut node {
             *mode = wanted;
@@ -148,7 +151,8 @@ impl Node {
     }
 
     /// Returns true if no difference of the entries is known. An unknown mode matches any with the same execute bit.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
+    #[doc(hidden)]
+    pub fn is_like(&self, other: &Self) -> bool {
         match (self.mode(), other.mode()) {
             (Some(mode), Some(others)) if mode != others => {
                 let is_open = self.is_directory() && (mode.is_unknown() || others.is_unknown());

@@ -53,12 +53,14 @@ impl FileMode {
     }
 
     /// Returns the mode without its set-user-ID and set-group-ID bits.
-    pub(crate) const fn without_set_id(self) -> Self {
+    #[doc(hidden)]
+    pub const fn without_set_id(self) -> Self {
         Self(self.0 & !SET_ID)
     }
 
     /// Returns true if the mode has a set-user-ID or set-group-ID bit that another lacks.
-    pub(crate) const fn adds_set_id(self, before: Self) -> bool {
+    #[doc(hidden)]
+    pub const fn adds_set_id(self, before: Self) -> bool {
         self.0 & !before.0 & SET_ID != 0
     }
 
@@ -79,6 +81,7 @@ impl FileMode {
     }
 
     /// Merges two changes of a mode, bit by bit. A bit that either side changed is changed.
+    #[cfg(feature = "tools")]
     pub(crate) fn merged(base: Self, ours: Self, theirs: Self) -> Self {
         if base.is_unknown() || ours.is_unknown() || theirs.is_unknown() {
             let by_ours = ours.is_executable() != base.is_executable();
@@ -89,7 +92,8 @@ impl FileMode {
     }
 
     /// Returns true if no difference of the modes is known.
-    pub(crate) const fn is_like(self, other: Self) -> bool {
+    #[doc(hidden)]
+    pub const fn is_like(self, other: Self) -> bool {
         match self.is_unknown() || other.is_unknown() {
             true => self.is_executable() == other.is_executable(),
             false => self.0 == other.0,

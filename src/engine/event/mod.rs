@@ -15,9 +15,9 @@ mod workspace;
 
 pub use annotation::{Annotated, PositionTagged};
 pub use call::{CallFinished, CallReason, CallStarted, CallStatus};
-pub(crate) use call::{FinishedView, REVERT_TOOL, UNDO_TOOL, finished_view, started_tool, takes_back};
-#[cfg(feature = "tools")]
-pub(crate) use call::{finished_result, started_params};
+pub use call::{
+    FinishedView, REVERT_TOOL, UNDO_TOOL, finished_result, finished_view, started_params, started_tool, takes_back,
+};
 pub use command::{
     CommandDecided, CommandLine, CommandResult, DecidedBy, EvalResult, PolicyDecision, RecordedOutput, SessionAllow,
     TerminalRecorded,
@@ -45,7 +45,8 @@ use super::id::Digest;
 
 /// Frequent kinds, distinguished once so that folds over millions of events compare no texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Common {
+#[doc(hidden)]
+pub enum Common {
     WriteFile,
     DeleteEntry,
     CallStarted,
@@ -87,6 +88,7 @@ impl Common {
 /// The default encoding is JSON: a new field with a serde default needs no new version.
 ///
 /// ```
+/// # use foldspace_engine as foldspace;
 /// use foldspace::Event;
 ///
 /// #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]

@@ -158,7 +158,7 @@ pub struct EventsLost {
 
 impl EventsLost {
     /// Returns true for an event that takes the position of a lost one.
-    pub(crate) fn is_gap(event: &EventRef<'_>) -> bool {
+    pub fn is_gap(event: &EventRef<'_>) -> bool {
         event.typed::<Self>().is_some_and(|lost| lost.is_ok_and(|lost| lost.event.gap.is_some()))
     }
 }

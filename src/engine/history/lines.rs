@@ -9,7 +9,7 @@ const COMPARED_MAX: usize = 30_000;
 
 /// Returns for each line of `new` its index in `old`, if it has one. The result depends on the texts alone, not on the
 /// speed of the machine. If too much differs, some old lines count as new, and the second value is true.
-pub(crate) fn kept<'a>(old: &[&'a [u8]], new: &[&'a [u8]]) -> (Vec<Option<usize>>, bool) {
+pub fn kept<'a>(old: &[&'a [u8]], new: &[&'a [u8]]) -> (Vec<Option<usize>>, bool) {
     let mut from = vec![None; new.len()];
     let start = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let rest = old.len().min(new.len()) - start;

@@ -3,7 +3,7 @@
 
 mod blame;
 mod cause;
-pub(crate) mod error;
+pub mod error;
 pub(crate) mod lineage;
 mod lines;
 mod merged;
@@ -21,7 +21,7 @@ pub use blame::{Blame, BlameLine, blame};
 pub use cause::Cause;
 pub use error::HistoryError;
 pub use lineage::SessionChange;
-pub(crate) use lines::kept;
+pub use lines::kept;
 pub use merged::history_through_merges;
 pub use path::{PathChange, path_history};
 pub use search::{HistoryHit, HistorySearch, Matches, search_history};

@@ -54,7 +54,7 @@ pub struct PortableSummary {
 ///
 /// # Errors
 /// Errors of [`export_session`] and [`import_session`]; [`HistoryError::Differs`] if the target diverged.
-pub(crate) fn copy_session(id: SessionId, from: &Sessions, to: &Sessions) -> Result<PortableSummary, HistoryError> {
+pub fn copy_session(id: SessionId, from: &Sessions, to: &Sessions) -> Result<PortableSummary, HistoryError> {
     let io = |action| move |source| HistoryError::Io { action, source };
     let mut file = tempfile::tempfile().map_err(io("create"))?;
     export_session(from, id, &mut BufWriter::new(&mut file))?;

@@ -25,7 +25,7 @@ pub struct ForkOptions {
     /// Limits of the child, which are never wider than the parent's.
     pub limits: ChildLimits,
     /// Backend of its workspace with its options; the parent's by default. Two sessions must not have the same
-    /// directory: [`Forker`](crate::tools::Forker) ensures that.
+    /// directory: `tools::Forker` ensures that.
     pub workspace: Option<(String, Value)>,
     /// Id of the child, which no session may have had; a fresh one by default. A shared child has the parent's id.
     pub id: Option<SessionId>,
@@ -52,6 +52,7 @@ impl Sessions {
     /// depend on the length of the history.
     ///
     /// ```
+    /// # use foldspace_engine as foldspace;
     /// use foldspace::{ForkOptions, NewSession, Registry, Sessions, event::Isolation};
     /// # let directory = tempfile::tempdir()?;
     /// let sessions = Sessions::open(directory.path(), Registry::standard())?;
@@ -72,12 +73,14 @@ impl Sessions {
         self.child_with_id(parent, new, id)
     }
 
-    pub(crate) fn fresh_id(&self) -> SessionId {
+    #[doc(hidden)]
+    pub fn fresh_id(&self) -> SessionId {
         SessionId::from_bytes(self.clock().fresh_id())
     }
 
     /// Creates a child as [`child_of`](Self::child_of) with a chosen id. Its files may exist already.
-    pub(crate) fn child_with_id(&self, parent: &Session, new: ForkOptions, id: SessionId) -> SessionResult<Session> {
+    #[doc(hidden)]
+    pub fn child_with_id(&self, parent: &Session, new: ForkOptions, id: SessionId) -> SessionResult<Session> {
         let head = parent.head()?;
         let at = new.at.unwrap_or(head);
         if at == 0 || at > head {

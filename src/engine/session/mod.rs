@@ -1,11 +1,15 @@
-pub(crate) mod children;
-pub(crate) mod error;
+pub mod children;
+#[doc(hidden)]
+pub mod error;
 pub(crate) mod inner;
-pub(crate) mod name_index;
-pub(crate) mod output_stream;
+#[doc(hidden)]
+pub mod name_index;
+pub mod output_stream;
 pub(crate) mod parallel_fold;
-pub(crate) mod sessions;
-pub(crate) mod snapshot;
+#[doc(hidden)]
+pub mod sessions;
+#[doc(hidden)]
+pub mod snapshot;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +31,7 @@ use snapshot::RecentStates;
 /// Clones are the same session: each sees what the others record.
 ///
 /// ```
+/// # use foldspace_engine as foldspace;
 /// use foldspace::{
 ///     EntryPath, NewSession, Registry, Sessions, VirtualFileSystem, event::{Node, WriteFile, WriteMode},
 /// };
@@ -64,7 +69,8 @@ impl Session {
         Self { agent: agent.into(), ..self.clone() }
     }
 
-    pub(crate) fn limited_to(self, limits: ChildLimits) -> Self {
+    #[doc(hidden)]
+    pub fn limited_to(self, limits: ChildLimits) -> Self {
         Self { limits: Arc::new(limits), ..self }
     }
 
@@ -218,7 +224,8 @@ impl Session {
     }
 
     /// Returns true if the registry has events of that kind.
-    pub(crate) fn knows_kind(&self, kind: &str) -> bool {
+    #[doc(hidden)]
+    pub fn knows_kind(&self, kind: &str) -> bool {
         self.core.shared.registry.event_kinds().any(|known| known == kind)
     }
 
@@ -228,23 +235,27 @@ impl Session {
     }
 
     /// Prefetches contents; see [`EventStore::read_ahead`](super::store::EventStore::read_ahead).
-    pub(crate) fn read_ahead<'a>(&self, contents: impl Iterator<Item = &'a Digest>) {
+    #[doc(hidden)]
+    pub fn read_ahead<'a>(&self, contents: impl Iterator<Item = &'a Digest>) {
         self.core.shared.store.read_ahead(&contents.copied().collect::<Vec<_>>());
     }
 
     /// Returns true if the store itself has the content with that digest, not merely borrowed.
-    pub(crate) fn keeps(&self, digest: &Digest) -> SessionResult<bool> {
+    #[doc(hidden)]
+    pub fn keeps(&self, digest: &Digest) -> SessionResult<bool> {
         Ok(self.core.shared.store.has_content(digest)?)
     }
 
     /// Returns true if a file with that content can be restored: it is stored, withheld, or in a git repository.
-    pub(crate) fn has_content(&self, digest: &Digest) -> SessionResult<bool> {
+    #[doc(hidden)]
+    pub fn has_content(&self, digest: &Digest) -> SessionResult<bool> {
         let store = &self.core.shared.store;
         Ok(store.can_read(digest)? || store.withheld(digest)?.is_some())
     }
 
     /// Returns a content to restore a file from, even a withheld one. Fails with [`StoreError::NoContent`].
-    pub(crate) fn content_to_restore(&self, digest: &Digest) -> SessionResult<Bytes> {
+    #[doc(hidden)]
+    pub fn content_to_restore(&self, digest: &Digest) -> SessionResult<Bytes> {
         match self.content(digest) {
             Err(SessionError::Store(StoreError::NoContent(missing))) => {
                 Ok(self.core.shared.store.withheld(digest)?.ok_or(StoreError::NoContent(missing))?)
@@ -254,12 +265,14 @@ impl Session {
     }
 
     /// Stores a content on this machine only; see [`EventStore::withhold`](super::store::EventStore::withhold).
-    pub(crate) fn withhold(&self, digest: &Digest, bytes: &[u8]) -> SessionResult<bool> {
+    #[doc(hidden)]
+    pub fn withhold(&self, digest: &Digest, bytes: &[u8]) -> SessionResult<bool> {
         Ok(self.core.shared.store.withhold(digest, bytes)?)
     }
 
     /// Borrows contents from a git repository; see [`EventStore::borrow_from`](super::store::EventStore::borrow_from).
-    pub(crate) fn borrow_from(&self, git_directory: &std::path::Path) -> SessionResult<bool> {
+    #[doc(hidden)]
+    pub fn borrow_from(&self, git_directory: &std::path::Path) -> SessionResult<bool> {
         Ok(self.core.shared.store.borrow_from(git_directory)?)
     }
 
@@ -297,20 +310,24 @@ impl Session {
         *lock(&self.core.live) = self.core.empty();
     }
 
-    pub(crate) async fn turn(&self) -> WorkspaceLock {
+    #[doc(hidden)]
+    pub async fn turn(&self) -> WorkspaceLock {
         Arc::clone(&self.core.turn).lock_owned().await
     }
 
     /// Waits for the end of any scan of the workspace's disk, and excludes other scans until the guard is dropped.
-    pub(crate) async fn looking(&self) -> WorkspaceLock {
+    #[doc(hidden)]
+    pub async fn looking(&self) -> WorkspaceLock {
         Arc::clone(&self.core.looking).lock_owned().await
     }
 
-    pub(crate) fn looking_now(&self) -> Option<WorkspaceLock> {
+    #[doc(hidden)]
+    pub fn looking_now(&self) -> Option<WorkspaceLock> {
         Arc::clone(&self.core.looking).try_lock_owned().ok()
     }
 
-    pub(crate) fn turn_now(&self) -> Option<WorkspaceLock> {
+    #[doc(hidden)]
+    pub fn turn_now(&self) -> Option<WorkspaceLock> {
         Arc::clone(&self.core.turn).try_lock_owned().ok()
     }
 
@@ -320,7 +337,8 @@ impl Session {
     }
 
     /// Sends a command's output to subscribers. Blocks while a lossless subscriber is behind.
-    pub(crate) fn show_output(&self, output: impl FnOnce() -> CommandOutput) {
+    #[doc(hidden)]
+    pub fn show_output(&self, output: impl FnOnce() -> CommandOutput) {
         self.core.outputs.show(output);
     }
 
@@ -332,7 +350,8 @@ impl Session {
     }
 
     /// Returns the hosts that share the store; `None` for a store of one machine.
-    pub(crate) fn hosts(&self) -> Option<&dyn SessionHosts> {
+    #[doc(hidden)]
+    pub fn hosts(&self) -> Option<&dyn SessionHosts> {
         self.core.shared.store.hosts()
     }
 
@@ -342,29 +361,35 @@ impl Session {
         !lock(&self.core.in_flight).is_empty() || is_elsewhere()
     }
 
-    pub(crate) fn claim_machine(&self) -> Option<MachineClaim> {
+    #[doc(hidden)]
+    pub fn claim_machine(&self) -> Option<MachineClaim> {
         let taken = self.core.has_machine.swap(true, Ordering::AcqRel);
         (!taken).then(|| MachineClaim { core: Arc::clone(&self.core) })
     }
 
     /// Returns the shared count of calls that began; the first caller sets it.
-    pub(crate) fn calls_begun(&self, before: u64) -> Arc<AtomicU64> {
+    #[doc(hidden)]
+    pub fn calls_begun(&self, before: u64) -> Arc<AtomicU64> {
         Arc::clone(self.core.calls_begun.get_or_init(|| Arc::new(AtomicU64::new(before))))
     }
 
-    pub(crate) fn call_in_flight(&self, call: Seq) -> SessionCall {
+    #[doc(hidden)]
+    pub fn call_in_flight(&self, call: Seq) -> SessionCall {
         lock(&self.core.in_flight).insert(call);
         SessionCall { core: Arc::clone(&self.core), call }
     }
 
-    pub(crate) fn is_in_flight(&self, call: Seq) -> bool {
+    #[doc(hidden)]
+    pub fn is_in_flight(&self, call: Seq) -> bool {
         lock(&self.core.in_flight).contains(&call)
     }
 }
 
-pub(crate) type WorkspaceLock = tokio::sync::OwnedMutexGuard<()>;
+#[doc(hidden)]
+pub type WorkspaceLock = tokio::sync::OwnedMutexGuard<()>;
 
-pub(crate) struct MachineClaim {
+#[doc(hidden)]
+pub struct MachineClaim {
     core: Arc<Core>,
 }
 
@@ -374,7 +399,8 @@ impl Drop for MachineClaim {
     }
 }
 
-pub(crate) struct SessionCall {
+#[doc(hidden)]
+pub struct SessionCall {
     core: Arc<Core>,
     call: Seq,
 }

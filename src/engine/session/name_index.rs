@@ -8,7 +8,7 @@ use crate::engine::store::{EventStore, SessionEntry};
 /// Session names in use, read from the store on first use, or on every use if another process owns it. Names that are
 /// written to the store directly are not seen.
 #[derive(Default)]
-pub(crate) struct NameIndex {
+pub struct NameIndex {
     known: Option<BTreeMap<String, SessionId>>,
     pending: BTreeSet<String>,
     numbers: BTreeMap<String, u64>,
@@ -38,7 +38,7 @@ impl NameIndex {
     }
 
     /// Returns true if a session other than `id` has the name.
-    pub(crate) fn has_other(&mut self, store: &dyn EventStore, name: &str, id: SessionId) -> SessionResult<bool> {
+    pub fn has_other(&mut self, store: &dyn EventStore, name: &str, id: SessionId) -> SessionResult<bool> {
         match self.known(store)?.get(name).copied().filter(|holder| *holder != id) {
             // The name of a session that was removed directly from the store is free again.
             Some(holder) => Ok(store.entry(holder)?.is_some_and(|entry| name_of(&entry) == name)),
@@ -99,7 +99,8 @@ pub fn name_of(entry: &SessionEntry) -> String {
     }
 }
 
-pub(crate) fn check_name(name: &str) -> SessionResult<()> {
+#[doc(hidden)]
+pub fn check_name(name: &str) -> SessionResult<()> {
     let fits = name.len() <= MAX_NAME_CHARS
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));

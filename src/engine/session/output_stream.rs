@@ -49,7 +49,8 @@ pub enum OutputStream {
 }
 
 #[derive(Default)]
-pub(crate) struct Outputs {
+#[doc(hidden)]
+pub struct Outputs {
     subscribers: Mutex<Vec<Subscriber>>,
 }
 
@@ -74,7 +75,8 @@ pub struct OutputSubscription {
 }
 
 impl Outputs {
-    pub(crate) fn subscribe(&self, options: OutputOptions) -> OutputSubscription {
+    #[doc(hidden)]
+    pub fn subscribe(&self, options: OutputOptions) -> OutputSubscription {
         let OutputOptions { call, whole } = options;
         let (sender, receiver) = bounded(if whole { HELD_MAX } else { WAITING_MAX });
         let waited_for = AtomicBool::new(whole);
@@ -84,7 +86,7 @@ impl Outputs {
     }
 
     /// Blocks while a lossless subscriber is behind.
-    pub(crate) fn show(&self, output: impl FnOnce() -> CommandOutput) {
+    pub fn show(&self, output: impl FnOnce() -> CommandOutput) {
         let mut behind = Vec::new();
         let output = {
             let mut subscribers = lock(&self.subscribers);

@@ -14,6 +14,7 @@ use crate::engine::{Clock, Commit, CommitView, Expected, Registry, SessionId, Sy
 /// Sessions of a store.
 ///
 /// ```
+/// # use foldspace_engine as foldspace;
 /// use foldspace::{NewSession, Registry, Sessions};
 /// # let directory = tempfile::tempdir()?;
 /// let sessions = Sessions::open(directory.path(), Registry::standard())?;
@@ -121,7 +122,8 @@ impl Sessions {
 
     /// Checks that a new session may have that name. Fails with [`SessionError::NameTaken`] and
     /// [`SessionError::BadName`].
-    pub(crate) fn check_free(&self, name: &str) -> SessionResult<()> {
+    #[doc(hidden)]
+    pub fn check_free(&self, name: &str) -> SessionResult<()> {
         check_name(name)?;
         match self.shared.store.entries()?.iter().any(|entry| name_of(entry) == name) {
             true => Err(SessionError::NameTaken { name: name.to_owned() }),
@@ -171,7 +173,8 @@ impl Sessions {
         Ok(Pending::done(begun?))
     }
 
-    pub(crate) fn names(&self) -> MutexGuard<'_, NameIndex> {
+    #[doc(hidden)]
+    pub fn names(&self) -> MutexGuard<'_, NameIndex> {
         lock(&self.shared.naming)
     }
 

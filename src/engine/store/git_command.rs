@@ -8,7 +8,7 @@ const QUIET: [&str; 6] = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/d
 
 /// Returns git without this process's `GIT_*` variables for another repository. It takes no locks and fetches nothing.
 #[expect(clippy::disallowed_methods, reason = "git reads its own formats")]
-pub(crate) fn git_command() -> Command {
+pub fn git_command() -> Command {
     let mut git = Command::new("git");
     let is_identity = |name: &[u8]| name.starts_with(b"GIT_AUTHOR_") || name.starts_with(b"GIT_COMMITTER_");
     let is_other = |name: &[u8]| name.starts_with(b"GIT_") && !is_identity(name);

@@ -12,6 +12,7 @@ use crate::engine::{Commit, CommitId, CommitView, Digest, Expected, ForkPoint, R
 /// A simple store in memory.
 ///
 /// ```
+/// # use foldspace_engine as foldspace;
 /// use foldspace::{EventStore, MemoryStore};
 /// assert!(MemoryStore::default().entries().unwrap().is_empty());
 /// ```

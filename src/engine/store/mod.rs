@@ -4,7 +4,7 @@ mod batch;
 mod content;
 mod decompress;
 mod error;
-mod git_command;
+pub(crate) mod git_command;
 mod hosts;
 mod index;
 mod journal;
@@ -38,10 +38,10 @@ pub use batch::EventBatch;
 pub(crate) use content::chunks_of;
 pub(crate) use error::Result;
 pub use error::StoreError;
-pub(crate) use git_command::git_command;
+pub use git_command::git_command;
 pub use hosts::{SessionClaim, SessionHosts, StoreHost};
-#[cfg(test)]
-pub(crate) use journal::disk;
+#[doc(hidden)]
+pub use journal::disk;
 pub use journal::{FsckReport, Gap, JournalProblem};
 pub use local::{Durability, GcReport, LocalStore, LocalStoreOptions};
 pub use loss::{Loss, LostEvents};

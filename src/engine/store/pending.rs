@@ -52,12 +52,13 @@ pub(super) trait GroupWait: Send + Sync {
 
 impl Pending {
     /// Creates a `Pending` for a commit that is already settled.
-    pub(crate) fn done(committed: Committed) -> Self {
+    pub fn done(committed: Committed) -> Self {
         Self { ticket: Ticket::Done(committed) }
     }
 
     /// Returns its positions. `None` if the commit was refused, or goes through another process and is not durable yet.
-    pub(crate) fn known(&self) -> Option<Committed> {
+    #[doc(hidden)]
+    pub fn known(&self) -> Option<Committed> {
         match &self.ticket {
             Ticket::Done(committed) | Ticket::Group { committed, .. } => Some(*committed),
             Ticket::Answered(answer) => answer.get()?.ok(),
@@ -97,7 +98,8 @@ impl Pending {
     }
 
     /// Waits like [`durable`](Pending::durable), but can be dropped and called again.
-    pub(crate) async fn settled(&self) -> Result<Committed> {
+    #[doc(hidden)]
+    pub async fn settled(&self) -> Result<Committed> {
         match &self.ticket {
             Ticket::Done(committed) => Ok(*committed),
             Ticket::Group { committed, number, writer } => {

@@ -57,6 +57,7 @@ pub struct E2bOptions {
 /// E2B's wire API, as far as the public SDKs of E2B need it to work with sessions.
 ///
 /// ```
+/// # use foldspace_http as foldspace;
 /// # let directory = tempfile::tempdir()?;
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 /// # runtime.block_on(async {

@@ -106,7 +106,8 @@ impl From<&MountSpec> for NewMount {
 }
 
 impl NewMount {
-    pub(crate) fn spec(self) -> Result<MountSpec, OperationError> {
+    #[doc(hidden)]
+    pub fn spec(self) -> Result<MountSpec, OperationError> {
         let mount_path = self.mount_path.filter(|path| !path.bytes().all(|byte| byte == b'/'));
         Ok(MountSpec {
             host_path: self.host_path.into(),

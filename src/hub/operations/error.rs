@@ -37,15 +37,18 @@ impl OperationError {
         Self::Told { kind, detail: detail.into(), hint: None }
     }
 
-    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
+    #[doc(hidden)]
+    pub fn invalid(detail: impl Into<String>) -> Self {
         Self::new(ErrorKind::Invalid, detail)
     }
 
-    pub(crate) fn refused(detail: impl Into<String>) -> Self {
+    #[doc(hidden)]
+    pub fn refused(detail: impl Into<String>) -> Self {
         Self::new(ErrorKind::Refused, detail)
     }
 
-    pub(crate) fn not_found(detail: impl Into<String>) -> Self {
+    #[doc(hidden)]
+    pub fn not_found(detail: impl Into<String>) -> Self {
         Self::new(ErrorKind::NotFound, detail)
     }
 }

@@ -81,11 +81,7 @@ impl Operation for Log {
 }
 
 /// Reads events from a position, or the last ones. The limits are a count and a size in bytes.
-pub(crate) fn events(
-    session: &Session,
-    from: Option<Seq>,
-    limits: (usize, usize),
-) -> Result<LogDocument, SessionError> {
+pub fn events(session: &Session, from: Option<Seq>, limits: (usize, usize)) -> Result<LogDocument, SessionError> {
     let head = session.head()?;
     let first = from.unwrap_or_else(|| (head + 1).saturating_sub(limits.0 as u64)).max(1);
     let (mut page, mut next) = (LogPage::new(limits, from.is_none()), None);

@@ -5,7 +5,6 @@ mod align;
 mod annotate;
 mod answer_call;
 mod apply;
-#[cfg(feature = "attach")]
 mod attach;
 mod bisect;
 mod blame_file;
@@ -61,13 +60,11 @@ use crate::engine::session::error::SessionError;
 use crate::tools::{AllowedRoots, Bisection, ShellRules};
 use crate::view::Position;
 
-#[cfg(feature = "attach")]
 pub use super::attached::AttachDirectory;
 pub use align::{Align, AlignedCall, AlignedRow, Alignment};
 pub use annotate::{Annotate, ListAnnotations, ListTags, RecordedSeq, RemoveTag, TagPosition};
 pub use answer_call::{AnswerCall, CallAnswer};
 pub use apply::{Apply, ApplyDocument};
-#[cfg(feature = "attach")]
 pub use attach::{AttachedDocument, DetachDirectory, ListAttached, ReportDocument};
 pub use bisect::{
     BadChange, Bisect, BisectDocument, BisectEnds, ProbeCommand, ProbeDocument, SliceLook, bisected, bisected_by_slice,
@@ -87,10 +84,10 @@ pub use list_events::{EventsPage, ListEvents};
 pub use list_files::ListFiles;
 pub use list_sessions::{ListSessions, SessionDocument, listed};
 pub use list_tools::ListTools;
-pub(crate) use log::events;
+pub use log::events;
 pub use log::{Log, LogDocument};
 pub use merge::{Merge, MergeDocument, merged};
-pub(crate) use processes::no_process;
+pub use processes::no_process;
 pub use processes::{ListProcesses, SendInput, ShowProcess, SignalProcess, WaitProcess};
 pub use remove_session::RemoveSession;
 pub use rerun::{RerunCalls, RerunDocument};
@@ -101,9 +98,9 @@ pub use show_call::{ShowCall, WholeCall};
 pub use show_session::ShowSession;
 pub use show_slice::ShowSlice;
 pub use show_state::{ShowState, ShownState, SliceDocument, StateDocument, state};
-pub(crate) use show_state::{known_slice, state_at};
+pub use show_state::{known_slice, state_at};
 pub use stat_entry::StatEntry;
-pub(crate) use strangers::{admit, check_sandbox};
+pub use strangers::{admit, check_sandbox};
 pub use timeline::{ShowTimeline, TimelineBucket, TimelineDocument};
 pub use undo::{ExternalChange, PassedCall, Undo, UndoDocument, UndoneCall};
 pub use verify::{Verification, Verify};
@@ -200,7 +197,8 @@ impl OperationTool {
 }
 
 impl OperationRoute {
-    pub(crate) const fn at(method: &'static str, tag: &'static str, path: &'static str, status: u16) -> Self {
+    #[doc(hidden)]
+    pub const fn at(method: &'static str, tag: &'static str, path: &'static str, status: u16) -> Self {
         Self { method, path, tag, status }
     }
 
@@ -298,7 +296,7 @@ impl OperationContext<'_> {
     }
 }
 
-pub(crate) async fn reading<T: Send + 'static>(
+pub async fn reading<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, OperationError> + Send + 'static,
 ) -> Result<T, OperationError> {
     blocking(work).await?
@@ -308,7 +306,7 @@ fn position(session: &Session, given: Option<Position>, otherwise: Seq) -> Resul
     given.map_or(Ok(otherwise), |given| given.resolve(session))
 }
 
-pub(crate) fn check_agent(agent: &str) -> Result<(), OperationError> {
+pub fn check_agent(agent: &str) -> Result<(), OperationError> {
     match agent.len() <= MAX_AGENT_BYTES {
         true => Ok(()),
         false => Err(OperationError::invalid(format!("agent has more than {MAX_AGENT_BYTES} bytes"))),
@@ -371,7 +369,7 @@ pub struct OperationEntry {
 }
 
 /// Returns the parameters with their schemas, and the description.
-pub(crate) fn described<P: JsonSchema>() -> (Arc<Map<String, Value>>, String) {
+pub fn described<P: JsonSchema>() -> (Arc<Map<String, Value>>, String) {
     let schema = SchemaGenerator::default().into_root_schema_for::<P>();
     let about = schema.get("description").and_then(Value::as_str).unwrap_or_default().replace('\n', " ");
     (Arc::new(schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default()), about)
@@ -445,13 +443,9 @@ pub fn operations() -> &'static [OperationEntry] {
             row::<TagPosition>(),
             row::<ListTags>(),
             row::<RemoveTag>(),
-            #[cfg(feature = "attach")]
             row::<AttachDirectory>(),
-            #[cfg(feature = "attach")]
             row::<DetachDirectory>(),
-            #[cfg(feature = "attach")]
             row::<ListAttached>(),
-            #[cfg(feature = "attach")]
             row::<super::HookMessage>(),
         ]
     });

@@ -36,7 +36,7 @@ async fn process(context: &OperationContext<'_>, number: Seq) -> Result<Arc<Proc
     context.hub.process(session.id(), number).ok_or_else(|| no_process(session.name(), number))
 }
 
-pub(crate) fn no_process(session: &str, number: Seq) -> OperationError {
+pub fn no_process(session: &str, number: Seq) -> OperationError {
     OperationError::not_found(format!("session {session} has no process {number}; its log lists older processes"))
 }
 

@@ -79,14 +79,14 @@ impl Operation for ShowState {
     }
 }
 
-pub(crate) fn state_at(session: &Session, at: Option<Position>) -> Result<State, OperationError> {
+pub fn state_at(session: &Session, at: Option<Position>) -> Result<State, OperationError> {
     Ok(match at {
         Some(at) => session.state_at(at.resolve(session)?)?,
         None => session.state()?,
     })
 }
 
-pub(crate) fn known_slice(state: &State, wanted: &str) -> Result<&'static str, OperationError> {
+pub fn known_slice(state: &State, wanted: &str) -> Result<&'static str, OperationError> {
     slice_named(state, wanted).ok_or_else(|| {
         let names: Vec<_> = state.registry().slices().iter().map(|slice| slice.name).collect();
         let shown: String = wanted.chars().take(80).collect();

@@ -82,7 +82,7 @@ const HARMLESS: &[&str] = &[
 ///
 /// # Errors
 /// The client is a stranger, and the operation is not harmless.
-pub(crate) fn admit(operation: &str, client: &HostCaller) -> Result<(), OperationError> {
+pub fn admit(operation: &str, client: &HostCaller) -> Result<(), OperationError> {
     match HARMLESS.contains(&operation) {
         true => Ok(()),
         false => check_sandbox(client),
@@ -90,6 +90,6 @@ pub(crate) fn admit(operation: &str, client: &HostCaller) -> Result<(), Operatio
 }
 
 /// Refuses a stranger.
-pub(crate) fn check_sandbox(client: &HostCaller) -> Result<(), OperationError> {
+pub fn check_sandbox(client: &HostCaller) -> Result<(), OperationError> {
     client.process().map(drop).map_err(|why| OperationError::refused(&*why))
 }

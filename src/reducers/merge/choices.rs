@@ -24,6 +24,7 @@ static GENERATED_GLOB: LazyLock<Option<PathGlob>> = LazyLock::new(|| PathGlob::n
 /// and `.git/info/exclude` ignore, and files added by [`with_generated`](MergeChoices::with_generated).
 ///
 /// ```
+/// # use foldspace_engine as foldspace;
 /// use foldspace::{EntryPath, event::MergeSide, reducers::MergeChoices};
 /// let choices = MergeChoices::of_texts(&["*.lock"], &["src"])?;
 /// let side = |path: &str| Ok::<_, Box<dyn std::error::Error>>(choices.side(&EntryPath::lookup(path)?));
@@ -52,7 +53,8 @@ impl Default for MergeChoices {
 
 impl MergeChoices {
     /// Returns rules that choose nothing, and count no file as generated.
-    pub(crate) fn without_generated() -> Self {
+    #[doc(hidden)]
+    pub fn without_generated() -> Self {
         Self { rules: BTreeMap::new(), generated: None }
     }
 
@@ -110,7 +112,8 @@ impl MergeChoices {
     }
 
     /// Returns the first rule that matches no entry of these trees.
-    pub(crate) fn unfit(&self, trees: [&VirtualFileSystem; 3]) -> Option<&EntryPath> {
+    #[doc(hidden)]
+    pub fn unfit(&self, trees: [&VirtualFileSystem; 3]) -> Option<&EntryPath> {
         let is_in = |text: &EntryPath, rule: &MergeRule, tree: &VirtualFileSystem| match &rule.glob {
             _ if text.is_root() || tree.get(text).is_some() => true,
             None => false,

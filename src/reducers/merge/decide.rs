@@ -57,7 +57,7 @@ impl<'a> MergeFile<'a> {
 
 /// Returns true if an entry can be created, as its contents are stored. A pipe needs no contents; a socket or device
 /// needs the program or the number behind it.
-pub(crate) fn can_be_made(node: &Node) -> bool {
+pub fn can_be_made(node: &Node) -> bool {
     match node {
         Node::File { incomplete, .. } => !incomplete,
         Node::Special { special } => *special == Special::Fifo,

@@ -19,13 +19,13 @@ use crate::engine::{Digest, EntryPath};
 pub use choices::MergeChoices;
 
 use decide::EntryDecision;
-pub(crate) use decide::can_be_made;
+pub use decide::can_be_made;
 use generated::Generated;
 use sides::Sides;
 
 /// Steps and conflicts of a merge.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct MergePlan {
+pub struct MergePlan {
     /// Steps in order: removals first, then writes, each directory before its entries.
     pub steps: Vec<MergeStep>,
     /// Conflicting changes, by path; with the chosen side, if any.
@@ -41,7 +41,7 @@ pub(crate) struct MergePlan {
 
 /// A change of the parent's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum MergeStep {
+pub enum MergeStep {
     /// Removes an entry, with everything below a directory.
     Delete {
         /// Path of the entry.
@@ -62,7 +62,7 @@ pub(crate) enum MergeStep {
 
 impl MergeStep {
     /// Returns the path of the entry.
-    pub(crate) fn path(&self) -> &EntryPath {
+    pub fn path(&self) -> &EntryPath {
         match self {
             Self::Delete { path } | Self::Write { path, .. } => path,
         }
@@ -71,14 +71,14 @@ impl MergeStep {
 
 impl MergePlan {
     /// Iterates over the conflicts without a choice. While there is any, the steps must not be taken.
-    pub(crate) fn open(&self) -> impl Iterator<Item = &MergeConflict> {
+    pub fn open(&self) -> impl Iterator<Item = &MergeConflict> {
         self.conflicts.iter().filter(|conflict| conflict.resolved.is_none())
     }
 }
 
-/// Plans a merge by the rules of [`merge_child`](crate::tools::merge_child). Examines only paths that differ. `read`
+/// Plans a merge by the rules of `tools::merge_child`. Examines only paths that differ. `read`
 /// returns contents by their digest.
-pub(crate) fn plan_merge<E>(
+pub fn plan_merge<E>(
     base: &VirtualFileSystem,
     ours: &VirtualFileSystem,
     theirs: &VirtualFileSystem,

@@ -149,12 +149,14 @@ impl VirtualFileSystem {
     }
 
     /// Returns the first name of the file at `path`, if it has several.
-    pub(crate) fn first_name(&self, path: &EntryPath) -> Option<&EntryPath> {
+    #[doc(hidden)]
+    pub fn first_name(&self, path: &EntryPath) -> Option<&EntryPath> {
         self.links.first(path)
     }
 
     /// Returns true if a file has several names.
-    pub(crate) fn has_hard_links(&self) -> bool {
+    #[doc(hidden)]
+    pub fn has_hard_links(&self) -> bool {
         !self.links.is_empty()
     }
 
@@ -168,7 +170,8 @@ impl VirtualFileSystem {
         self.entries.get(path.as_bytes())
     }
 
-    pub(crate) fn node(&self, path: &EntryPath) -> Option<&Node> {
+    #[doc(hidden)]
+    pub fn node(&self, path: &EntryPath) -> Option<&Node> {
         self.get(path).map(|entry| &entry.node)
     }
 
@@ -199,7 +202,8 @@ impl VirtualFileSystem {
     }
 
     /// Iterates over the entries from a path on, in order; the path may be a prefix.
-    pub(crate) fn starting_at(&self, from: Bound<Vec<u8>>) -> impl Iterator<Item = (&EntryPath, &Entry)> + use<'_> {
+    #[doc(hidden)]
+    pub fn starting_at(&self, from: Bound<Vec<u8>>) -> impl Iterator<Item = (&EntryPath, &Entry)> + use<'_> {
         self.entries.range(from, Bound::Unbounded)
     }
 

@@ -39,7 +39,7 @@ const REFUSALS: [&str; 4] =
 ///
 /// # Errors
 /// Recording failed.
-pub(crate) async fn prepare_look(session: Session, root: PathBuf, arrivals: Vec<Arrival>) -> Result<(), ToolError> {
+pub async fn prepare_look(session: Session, root: PathBuf, arrivals: Vec<Arrival>) -> Result<(), ToolError> {
     let turn = session.turn().await;
     let prepared = off_thread(turn, ToolError::new("recording a report was interrupted"), move || {
         let has_end = |call: &ObservedCall| arrivals.iter().any(|arrival| is_end_of(&arrival.report, call));
@@ -56,7 +56,8 @@ pub(crate) async fn prepare_look(session: Session, root: PathBuf, arrivals: Vec<
 impl ToolRunner {
     /// Scans the disk if a call waits for permission, which separates a person's changes from the call's. Returns false
     /// if no call waits.
-    pub(crate) async fn look_while_asked(&self) -> Result<bool, ToolError> {
+    #[doc(hidden)]
+    pub async fn look_while_asked(&self) -> Result<bool, ToolError> {
         let _turn = self.session().turn().await;
         let state = self.session().state()?;
         let waits = |call: &ObservedCall| call.doubt && call.since.is_none() && !is_lost(call, self.session().now());
@@ -69,7 +70,7 @@ impl ToolRunner {
 }
 
 /// Returns true if a report ends nothing. If such a report comes late, it is recorded before a scan of the disk.
-pub(crate) fn only_begins(kind: &HookKind) -> bool {
+pub fn only_begins(kind: &HookKind) -> bool {
     matches!(
         kind,
         HookKind::RunBegan
@@ -83,7 +84,7 @@ pub(crate) fn only_begins(kind: &HookKind) -> bool {
 }
 
 /// Returns true if `report` shows that the call in `begun` is over.
-pub(crate) fn ends(report: &HookReport, begun: &HookReport) -> bool {
+pub fn ends(report: &HookReport, begun: &HookReport) -> bool {
     let HookKind::CallBegan(call) = &begun.kind else { return false };
     let is_it = |other: &ReportedCall| id_of(other) == id_of(call);
     report.run == begun.run

@@ -1,13 +1,13 @@
 //! Parsing the hook payloads of coding agents into a common form.
 
-pub(crate) mod before_look;
+pub mod before_look;
 mod brief;
 mod command_hook;
 pub(crate) mod kind;
 mod linked_places;
-pub(crate) mod observer;
+pub mod observer;
 mod plugin_hook;
-pub(crate) mod report;
+pub mod report;
 #[cfg(test)]
 mod tests;
 
@@ -20,7 +20,7 @@ use report::HookReport;
 ///
 /// Accepts any payload: an unknown event becomes [`HookKind::Other`](report::HookKind::Other), an unknown tool may
 /// write, and missing ids are `None`.
-pub(crate) fn read_report(agent: AgentKind, event: Option<&str>, payload: &Value) -> HookReport {
+pub fn read_report(agent: AgentKind, event: Option<&str>, payload: &Value) -> HookReport {
     match agent {
         AgentKind::OpenCode => plugin_hook::read(payload),
         _ => command_hook::read(agent, event, payload),

@@ -50,20 +50,20 @@ const AGENT_MAX: usize = 40;
 
 /// A report with the circumstances of its arrival.
 #[derive(Debug, Clone)]
-pub(crate) struct Arrival {
-    pub(crate) report: HookReport,
+pub struct Arrival {
+    pub report: HookReport,
     /// The payload, which is recorded for an unknown event.
-    pub(crate) payload: Value,
+    pub payload: Value,
     /// The start time of the hook if known, else the arrival time.
-    pub(crate) arrived: Instant,
+    pub arrived: Instant,
     /// The time that the report was queued before, in microseconds.
-    pub(crate) waited: u64,
+    pub waited: u64,
     /// True to record requests and outputs whole.
-    pub(crate) keeps_all: bool,
+    pub keeps_all: bool,
     /// The process of the agent; empty if unknown.
-    pub(crate) process: String,
+    pub process: String,
     /// The end time of the call that the report begins, if the end was reported before the beginning is recorded.
-    pub(crate) until: Option<Timestamp>,
+    pub until: Option<Timestamp>,
 }
 
 impl ToolRunner {
@@ -71,7 +71,8 @@ impl ToolRunner {
     ///
     /// # Errors
     /// Reading the disk or recording failed. The report is not recorded, or only in part.
-    pub(crate) async fn observe(&self, arrival: Arrival) -> Result<(), ToolError> {
+    #[doc(hidden)]
+    pub async fn observe(&self, arrival: Arrival) -> Result<(), ToolError> {
         if arrival.payload.is_null() {
             return self.look().await;
         }
@@ -93,20 +94,23 @@ impl ToolRunner {
     }
 
     /// Scans the disk, and records changes.
-    pub(crate) async fn find_changes(&self) -> Result<(), ToolError> {
+    #[doc(hidden)]
+    pub async fn find_changes(&self) -> Result<(), ToolError> {
         let _turn = self.session().turn().await;
         self.machine().record_drift(self.session(), Extent::Due).await
     }
 
     /// Closes calls that ended without a report.
-    pub(crate) async fn close_lost(&self) -> Result<(), ToolError> {
+    #[doc(hidden)]
+    pub async fn close_lost(&self) -> Result<(), ToolError> {
         let turn = self.session().turn().await;
         let session = self.session().clone();
         off_thread(turn, ToolError::new("closing lost calls was interrupted"), move || close_lost(&session)).await
     }
 
     /// Records the exit codes in the transcript of a run. Does nothing for agents that report exit codes by hooks.
-    pub(crate) async fn note_exit_codes(&self, run: &str) -> Result<(), ToolError> {
+    #[doc(hidden)]
+    pub async fn note_exit_codes(&self, run: &str) -> Result<(), ToolError> {
         let runs = self.session().state()?.slice::<AgentRuns>().cloned().unwrap_or_default();
         let known = runs.runs.get(run).filter(|known| known.agent == CODELESS);
         let Some(path) = known.and_then(|known| known.facts.get("transcript_path")?.as_str()) else { return Ok(()) };
@@ -131,7 +135,8 @@ impl ToolRunner {
     }
 
     /// Records the place of the git worktree if it has changed.
-    pub(crate) async fn note_git(&self) -> Result<(), ToolError> {
+    #[doc(hidden)]
+    pub async fn note_git(&self) -> Result<(), ToolError> {
         let workspace = Arc::clone(self.workspace());
         let stopped = ToolError::new("reading the git worktree was interrupted");
         let look = move || workspace.capture().map_or(Ok(None), |disk| disk.git_place());

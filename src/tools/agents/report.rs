@@ -9,11 +9,11 @@ use crate::tools::transcript::tool_access::ToolAccess;
 
 /// A parsed payload of a hook.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct HookReport {
+pub struct HookReport {
     /// The agent's name: the name of an [`AgentKind`](super::kind::AgentKind), or `cursor`.
-    pub(crate) agent: String,
+    pub agent: String,
     /// The agent's id of the conversation; empty if missing.
-    pub(crate) run: String,
+    pub run: String,
     /// The parent conversation, for a subagent with a separate conversation.
     pub(crate) parent: Option<String>,
     /// The agent's id of the subagent that acts, begins or ends.
@@ -22,12 +22,12 @@ pub(crate) struct HookReport {
     pub(crate) directory: Option<String>,
     /// Short facts about the run, such as its model.
     pub(crate) facts: Map<String, Value>,
-    pub(crate) kind: HookKind,
+    pub kind: HookKind,
 }
 
 /// The event that a hook reports.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum HookKind {
+pub enum HookKind {
     RunBegan,
     RunEnded {
         reason: Option<String>,
@@ -56,7 +56,7 @@ pub(crate) enum HookKind {
 
 /// A call reported by a hook.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ReportedCall {
+pub struct ReportedCall {
     /// The agent's id of the call. Some agents don't assign ids.
     pub(crate) id: Option<String>,
     pub(crate) tool: String,
@@ -103,7 +103,7 @@ fn declared_paths(params: &Value) -> Vec<String> {
 
 /// The end of a call, reported by a hook.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ReportedEnd {
+pub struct ReportedEnd {
     /// `Ok` for a command with any exit code.
     pub(crate) status: CallStatus,
     /// The tool's answer; null for a failure.

@@ -75,7 +75,7 @@ fn shown(report: &HookReport) -> String {
 /// Reads the samples in a file and compares the reports.
 #[expect(clippy::disallowed_methods, reason = "a test reads its fixtures")]
 fn check(agent: AgentKind, name: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/hooks").join(format!("{name}.jsonl"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hooks").join(format!("{name}.jsonl"));
     let samples = std::fs::read_to_string(path).unwrap();
     let reports: Vec<_> = samples
         .lines()

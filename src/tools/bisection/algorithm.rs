@@ -29,6 +29,7 @@ pub enum BisectOutcome {
 /// `log(last)` rounds, to the base `n + 1`. Skips take more probes; the search jumps away from runs of skipped items.
 ///
 /// ```
+/// # use foldspace_tools as foldspace;
 /// use foldspace::{tools::{BisectOutcome, BisectSearch, BisectVerdict}};
 /// let mut search = BisectSearch::new(1000);
 /// let mut probes = 0;

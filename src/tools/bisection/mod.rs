@@ -1,6 +1,6 @@
 //! Searching for the first event that makes a check fail.
 
-pub(crate) mod algorithm;
+pub mod algorithm;
 pub(crate) mod probe;
 pub(crate) mod probe_record;
 pub(crate) mod search;

@@ -35,6 +35,7 @@ const LOOK: CaptureBudget = CaptureBudget { file_bytes: 0, step_bytes: 0, digest
 /// leaves outside of the workspace, such as in a container's `/tmp`, stay for the probe's later commands.
 ///
 /// ```
+/// # use foldspace_tools as foldspace;
 /// use std::sync::Arc;
 /// use foldspace::{
 ///     MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, ToolRunner, Tools, WorkspaceSpec,

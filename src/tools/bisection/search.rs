@@ -62,14 +62,16 @@ impl Bisection {
         Ok(Self { session, spec, home, command, rules, good, bad, jobs })
     }
 
-    pub(crate) fn positions(&self) -> Result<usize, WorkspaceError> {
+    #[doc(hidden)]
+    pub fn positions(&self) -> Result<usize, WorkspaceError> {
         // The bad end has the same files as the last change.
         Ok(positions_between(&self.session, self.good, self.bad)?.len() + 1)
     }
 
     /// Approves the command; only denials still apply.
     #[must_use]
-    pub(crate) fn allowed(mut self) -> Self {
+    #[doc(hidden)]
+    pub fn allowed(mut self) -> Self {
         self.rules.policy.auto_confirm = true;
         self
     }

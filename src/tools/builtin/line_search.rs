@@ -11,6 +11,7 @@ const CACHE_MAX: usize = 16 << 20;
 /// Finds lines that match a regular expression. A line excludes its ending, `\n` or `\r\n`.
 ///
 /// ```
+/// # use foldspace_tools as foldspace;
 /// use foldspace::tools::LineSearch;
 /// let mut found = Vec::new();
 /// LineSearch::new("x$")?.each(b"x\r\ny\r\n", &mut |number, line| {

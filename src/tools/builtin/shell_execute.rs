@@ -16,7 +16,7 @@ use crate::tools::call::error::ToolError;
 use crate::tools::call::tool::{BESIDE, Effect, Tool};
 
 /// Exit code of a command that timed out.
-pub(crate) const TIMED_OUT: i32 = 124;
+pub const TIMED_OUT: i32 = 124;
 
 /// The tool `shell_execute`.
 #[derive(Debug, Clone, Copy, Default)]

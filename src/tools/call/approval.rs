@@ -6,10 +6,11 @@ use crate::tools::policy::rules::ShellRules;
 use crate::tools::policy::{AllowedBy, Decision};
 use crate::tools::words;
 
-pub(crate) struct Decided {
-    pub(crate) decision: PolicyDecision,
-    pub(crate) by: DecidedBy,
-    pub(crate) reason: String,
+#[doc(hidden)]
+pub struct Decided {
+    pub decision: PolicyDecision,
+    pub by: DecidedBy,
+    pub reason: String,
     /// Programs that are now allowed for the rest of the session.
     pub(crate) programs: Vec<String>,
     /// True if every command is now allowed for the rest of the session.
@@ -29,7 +30,8 @@ impl Decided {
         }
     }
 
-    pub(crate) async fn of(
+    #[doc(hidden)]
+    pub async fn of(
         decision: Decision,
         rules: &ShellRules,
         question: impl FnOnce(Vec<String>) -> CommandQuestion + Send,

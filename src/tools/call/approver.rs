@@ -12,6 +12,7 @@ use crate::engine::id::Seq;
 /// Approver of commands: a person at a terminal, an orchestrator, another program.
 ///
 /// ```
+/// # use foldspace_tools as foldspace;
 /// use foldspace::{tools::{ApprovalAnswer, Asker, Asking, CommandQuestion}};
 ///
 /// /// Allows what begins with `git`.

@@ -135,7 +135,8 @@ impl ToolContext {
     }
 
     /// Strips the workspace's root from a path; refuses a path that commands see in another directory.
-    pub(crate) fn below_root<'a>(&self, given: &'a str) -> Result<&'a str, ValueError> {
+    #[doc(hidden)]
+    pub fn below_root<'a>(&self, given: &'a str) -> Result<&'a str, ValueError> {
         if let Some(below) = below(given, WORKSPACE) {
             return Ok(below);
         }
@@ -165,8 +166,8 @@ impl ToolContext {
     }
 
     /// Adds an encoded event of a kind that is not in the store's registry.
-    #[cfg(feature = "http")]
-    pub(crate) fn record_encoded(&mut self, kind: &str, version: u16, payload: &[u8]) -> Result<(), ToolError> {
+    #[doc(hidden)]
+    pub fn record_encoded(&mut self, kind: &str, version: u16, payload: &[u8]) -> Result<(), ToolError> {
         if kind.is_empty() || self.session.knows_kind(kind) {
             let shown: String = kind.chars().take(100).collect();
             return Err(ToolError::new(format!("a program records only its own event kinds, not {shown:?}")));
@@ -175,8 +176,8 @@ impl ToolContext {
     }
 
     /// Fails for a read-only tool.
-    #[cfg(feature = "http")]
-    pub(crate) fn check_may_change(&self) -> Result<(), ToolError> {
+    #[doc(hidden)]
+    pub fn check_may_change(&self) -> Result<(), ToolError> {
         match self.may_change {
             true => Ok(()),
             false => Err(ToolError::new("the tool is registered as read-only")),

@@ -30,6 +30,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// begin with `/workspace`. Missing parent directories are created.
 ///
 /// ```
+/// # use foldspace_tools as foldspace;
 /// # let directory = tempfile::tempdir()?;
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// # runtime.block_on(async {
@@ -350,7 +351,8 @@ impl ToolRunner {
     }
 
     /// Returns a runner that can make the change, and the call to make.
-    pub(crate) fn for_change(&self, work: FileWork) -> Result<(Self, ToolCall), SessionError> {
+    #[doc(hidden)]
+    pub fn for_change(&self, work: FileWork) -> Result<(Self, ToolCall), SessionError> {
         let (name, params) = (work.tool(), work.params());
         let tool = Arc::new(OneChange(name, Mutex::new(Some(work))));
         Ok((self.with_tool(name, tool)?, ToolCall::new(name, params)))

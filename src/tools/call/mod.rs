@@ -11,10 +11,9 @@ pub(crate) mod error;
 pub(crate) mod file_work;
 pub(crate) mod filesystem;
 pub(crate) mod open_call;
-pub(crate) mod process;
+pub mod process;
 pub(crate) mod record_command;
 pub(crate) mod recorded_shell;
-#[cfg_attr(not(feature = "http"), expect(dead_code, reason = "programs register tools over HTTP"))]
 pub(crate) mod registrations;
 pub(crate) mod shell;
 pub(crate) mod tool;

@@ -29,32 +29,33 @@ pub(crate) const START: &str = "start_process";
 
 /// A command to run in the background.
 #[derive(Debug, Clone)]
-pub(crate) struct ProcessStart {
+pub struct ProcessStart {
     /// The command.
-    pub(crate) command: CommandLine,
+    pub command: CommandLine,
     /// The directory to run it in, as for `shell_execute`.
-    pub(crate) cwd: String,
+    pub cwd: String,
     /// Variables for it.
-    pub(crate) env: BTreeMap<String, String>,
+    pub env: BTreeMap<String, String>,
     /// The beginning of its standard input.
-    pub(crate) stdin: String,
+    pub stdin: String,
     /// The input that is sent while it runs; not recorded.
-    pub(crate) input: CommandInput,
+    pub input: CommandInput,
     /// The size of its terminal, if it has one.
-    pub(crate) window: Option<WindowSize>,
+    pub window: Option<WindowSize>,
     /// Its time limit in seconds; `None` for the rules' default.
-    pub(crate) timeout_seconds: Option<f64>,
+    pub timeout_seconds: Option<f64>,
 }
 
 /// A started process.
-pub(crate) struct ProcessTask {
-    pub(crate) task: JoinHandle<Result<ShellResult, ShellError>>,
+#[doc(hidden)]
+pub struct ProcessTask {
+    pub task: JoinHandle<Result<ShellResult, ShellError>>,
     /// Counts it as running.
-    pub(crate) running: CountedProcess,
+    pub running: CountedProcess,
 }
 
 /// Counts a process as running until it is dropped.
-pub(crate) struct CountedProcess(Arc<AtomicUsize>);
+pub struct CountedProcess(Arc<AtomicUsize>);
 
 impl Drop for CountedProcess {
     fn drop(&mut self) {
@@ -66,7 +67,8 @@ impl ToolRunner {
     /// Returns a runner, the call that starts the process, and the tool that then holds the process. Output goes to
     /// `watch`. Changes are recorded with the calls that are made while it runs; the rest is recorded with its end, by
     /// [`end_process`](Self::end_process).
-    pub(crate) fn for_start(
+    #[doc(hidden)]
+    pub fn for_start(
         &self,
         start: ProcessStart,
         watch: OutputWatch,
@@ -92,7 +94,8 @@ impl ToolRunner {
     }
 
     /// Records the end of a process as a separate call, with its changes since the last call.
-    pub(crate) async fn end_process(
+    #[doc(hidden)]
+    pub async fn end_process(
         &self,
         process: Seq,
         ended: Result<ShellResult, ShellError>,
@@ -108,7 +111,7 @@ impl ToolRunner {
 }
 
 /// A tool that starts one process.
-pub(crate) struct StartTool {
+pub struct StartTool {
     start: Mutex<Option<ProcessStart>>,
     hooks: CommandHooks,
     count: Arc<AtomicUsize>,
@@ -117,7 +120,7 @@ pub(crate) struct StartTool {
 
 impl StartTool {
     /// Takes the process, once the call has succeeded.
-    pub(crate) fn started(&self) -> Option<ProcessTask> {
+    pub fn started(&self) -> Option<ProcessTask> {
         lock(&self.started).take()
     }
 }

@@ -15,7 +15,7 @@ const TOOLS_MAX: usize = 1024;
 
 /// Tools that programs have registered, for all sessions or for one.
 #[derive(Default)]
-pub(crate) struct Registrations {
+pub struct Registrations {
     tools: Mutex<Vec<RegisteredTool>>,
     changed: watch::Sender<u64>,
 }
@@ -29,14 +29,14 @@ struct RegisteredTool {
 }
 
 /// Offers tools until it is dropped.
-pub(crate) struct Registration {
+pub struct Registration {
     registrations: Arc<Registrations>,
     number: u64,
 }
 
 impl Registrations {
     /// Registers tools; fails if a name is taken in one of the sessions.
-    pub(crate) fn add(
+    pub fn add(
         self: &Arc<Self>,
         session: Option<SessionId>,
         added: Vec<(String, Arc<dyn ErasedTool>)>,
@@ -84,8 +84,7 @@ impl Registrations {
     }
 
     /// Returns a receiver that is notified when tools are added or removed.
-    #[cfg(feature = "mcp")]
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+    pub fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 }

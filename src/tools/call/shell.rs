@@ -31,7 +31,7 @@ use crate::tools::words;
 /// Maximum number of characters of code in a recorded decision; the whole code is stored under its digest.
 const CODE_SHOWN: usize = 1000;
 /// The value of `TERM` for commands.
-pub(crate) const TERMINAL: &str = "xterm-256color";
+pub const TERMINAL: &str = "xterm-256color";
 pub(crate) const EVALUATION: Duration = Duration::from_secs(5);
 
 /// Shell for a tool's commands. Commands see the call's earlier changes, and the call sees theirs, which are recorded

@@ -20,6 +20,7 @@ use crate::engine::error::ValueError;
 /// none. Changes made by a command, and those put onto the disk for it before, are recorded in either case.
 ///
 /// ```
+/// # use foldspace_tools as foldspace;
 /// use foldspace::{EntryPath, Tool, ToolContext, ToolError, tools::Effect};
 /// use schemars::JsonSchema;
 /// use serde::{Deserialize, Serialize};
@@ -111,28 +112,34 @@ pub struct ToolDescription {
     pub output: Schema,
 }
 
-pub(crate) struct ToolAnswer {
-    pub(crate) result: Value,
-    pub(crate) text: String,
+#[doc(hidden)]
+pub struct ToolAnswer {
+    pub result: Value,
+    pub text: String,
 }
 
-pub(crate) type Answering<'a> = Pin<Box<dyn Future<Output = Result<ToolAnswer, ToolError>> + Send + 'a>>;
+#[doc(hidden)]
+pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<ToolAnswer, ToolError>> + Send + 'a>>;
 
 /// Time of a call in addition to its command: an approval, the start of a container, and the scan.
 pub(crate) const BESIDE: Duration = Duration::from_secs(180);
 
 /// A tool of any type. The defaults suit a tool that runs one command.
-pub(crate) trait ErasedTool: Send + Sync {
+pub trait ErasedTool: Send + Sync {
+    #[doc(hidden)]
     fn describe(&self) -> ToolDescription;
 
+    #[doc(hidden)]
     fn effect(&self) -> Effect {
         Effect::Destructive
     }
 
+    #[doc(hidden)]
     fn limit(&self) -> Option<Duration> {
         Some(BESIDE)
     }
 
+    #[doc(hidden)]
     fn call<'a>(&'a self, context: &'a mut ToolContext, params: Value) -> Answering<'a>;
 }
 

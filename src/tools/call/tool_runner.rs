@@ -131,7 +131,8 @@ impl ToolRunner {
         Ok(Self { budget: self.budget.clone(), beats: self.beats.clone(), ..child })
     }
 
-    pub(crate) fn machine(&self) -> &ManagedWorkspace {
+    #[doc(hidden)]
+    pub fn machine(&self) -> &ManagedWorkspace {
         &self.machine
     }
 
@@ -144,7 +145,8 @@ impl ToolRunner {
     }
 
     /// Records drift, unless a call is in flight.
-    pub(crate) async fn refresh(&self) -> Result<(), WorkspaceError> {
+    #[doc(hidden)]
+    pub async fn refresh(&self) -> Result<(), WorkspaceError> {
         match self.session.turn_now() {
             Some(_turn) if self.machine.workspace.capture().is_some() => {
                 Ok(self.machine.record_drift(&self.session, Extent::Due).await?)

@@ -61,30 +61,35 @@ impl Tools {
     }
 
     /// Returns the set with the tools that programs register in addition.
-    pub(crate) fn and_registered(&self, registered: Arc<Registrations>) -> Self {
+    #[doc(hidden)]
+    pub fn and_registered(&self, registered: Arc<Registrations>) -> Self {
         Self { registered: Some(registered), ..self.clone() }
     }
 
     /// Describes the tools that programs have registered for a session, or for all.
-    pub(crate) fn describe_registered(&self, session: Option<SessionId>) -> Vec<ToolDescription> {
+    #[doc(hidden)]
+    pub fn describe_registered(&self, session: Option<SessionId>) -> Vec<ToolDescription> {
         let registered = self.registered.as_ref().map(|all| all.of(session, self.only.as_ref()));
         registered.into_iter().flatten().map(|tool| tool.describe()).collect()
     }
 
     /// Returns the effect of a tool that a program has registered for any session.
-    pub(crate) fn effect_of_registered(&self, name: &str) -> Option<Effect> {
+    #[doc(hidden)]
+    pub fn effect_of_registered(&self, name: &str) -> Option<Effect> {
         self.registered.as_ref()?.effect(name)
     }
 
     /// Describes each tool that a session offers.
-    pub(crate) fn describe_for(&self, session: Option<SessionId>) -> Vec<ToolDescription> {
+    #[doc(hidden)]
+    pub fn describe_for(&self, session: Option<SessionId>) -> Vec<ToolDescription> {
         let mut all = self.describe();
         all.extend(self.describe_registered(session));
         all
     }
 
     /// Finds a tool that a session offers; without a session, a tool for all sessions.
-    pub(crate) fn find(&self, name: &str, session: Option<SessionId>) -> Option<Arc<dyn ErasedTool>> {
+    #[doc(hidden)]
+    pub fn find(&self, name: &str, session: Option<SessionId>) -> Option<Arc<dyn ErasedTool>> {
         if let Some(own) = self.own.get(name) {
             return Some(Arc::clone(own));
         }
@@ -95,7 +100,7 @@ impl Tools {
 }
 
 /// Checks the name of a tool.
-pub(crate) fn check_name(name: &str) -> Result<(), ValueError> {
+pub fn check_name(name: &str) -> Result<(), ValueError> {
     let fits = (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     if fits {
         return Ok(());

@@ -7,6 +7,7 @@ const STATE_MAX: usize = 2048;
 /// continues through its tool calls.
 ///
 /// ```
+/// # use foldspace_tools as foldspace;
 /// use foldspace::{tools::TraceContext};
 /// let text = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 /// let trace = TraceContext::read(text, Some("vendor=1")).expect("it is one");
@@ -15,10 +16,14 @@ const STATE_MAX: usize = 2048;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceContext {
-    pub(crate) trace: u128,
-    pub(crate) span: u64,
-    pub(crate) flags: u8,
-    pub(crate) state: String,
+    #[doc(hidden)]
+    pub trace: u128,
+    #[doc(hidden)]
+    pub span: u64,
+    #[doc(hidden)]
+    pub flags: u8,
+    #[doc(hidden)]
+    pub state: String,
 }
 
 impl TraceContext {

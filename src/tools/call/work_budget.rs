@@ -21,6 +21,7 @@ pub struct ToolBeat {
 /// Budget that tools spend from, in a unit that the program chooses: tokens, cents, requests. Clones share it.
 ///
 /// ```
+/// # use foldspace_tools as foldspace;
 /// use std::sync::{Arc, Mutex};
 /// use foldspace::{MemoryWorkspace, NewSession, Registry, Sessions, Tool, ToolCall, ToolContext, ToolError, ToolRunner, Tools};
 /// use foldspace::tools::{Effect, ToolBeat, WorkBudget};

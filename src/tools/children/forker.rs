@@ -149,7 +149,7 @@ impl Forker {
 
 /// Lists the entries of a fork's history that its files lack, or, before its workspace is opened, will lack: they can't
 /// be restored.
-pub(crate) fn left_of_fork(child: &Session, is_open: bool) -> Result<Vec<EntryPath>, SessionError> {
+pub fn left_of_fork(child: &Session, is_open: bool) -> Result<Vec<EntryPath>, SessionError> {
     let Some(at) = child.origin().filter(|origin| origin.isolation == Isolation::Fork).map(|origin| origin.at) else {
         return Ok(Vec::new());
     };

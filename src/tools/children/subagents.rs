@@ -122,6 +122,7 @@ impl SubagentOutcome {
 /// every changing tool does.
 ///
 /// ```
+/// # use foldspace_tools as foldspace;
 /// use foldspace::{
 ///     ForkOptions, MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, ToolRunner, Tools, event::Isolation,
 ///     reducers::MergeChoices, tools::{AllowedRoots, ChildContext, Forker, Subagent, Subagents, dispatch_subagents},

@@ -34,6 +34,7 @@ const PREVIEW_MAX: usize = 50;
 /// mounts or none.
 ///
 /// ```
+/// # use foldspace_tools as foldspace;
 /// use foldspace::{MemoryWorkspace, NewSession, Registry, Sessions, tools::{AllowedRoots, MountSpec, hydrate}};
 /// # let directory = tempfile::tempdir()?;
 /// # let home = tempfile::tempdir()?;

@@ -13,6 +13,7 @@ const LEAST: Duration = Duration::from_secs(1);
 /// The time limits of commands: the longest time that a call may request, and the default.
 ///
 /// ```
+/// # use foldspace_tools as foldspace;
 /// use std::time::Duration;
 /// use foldspace::tools::CommandTime;
 /// let time = CommandTime::up_to(1800.0).expect("half an hour is within 24 hours");
@@ -69,7 +70,8 @@ impl CommandTime {
     }
 
     /// Returns the advice for a model.
-    pub(crate) fn advice(&self) -> String {
+    #[doc(hidden)]
+    pub fn advice(&self) -> String {
         let (usual, most) = (DEFAULT_TIMEOUT.min(self.most).as_secs_f64(), self.seconds());
         format!(
             "A command is killed after {usual} seconds, unless timeout_seconds asks for more, up to {most}: choose it \

@@ -60,6 +60,7 @@ pub const MAX_SCRIPT_CHARS: usize = 65_536;
 /// or a `PATH` changed by the command or its variables. A word from a variable matches no word of an entry.
 ///
 /// ```
+/// # use foldspace_tools as foldspace;
 /// use std::collections::BTreeSet;
 /// use foldspace::{backends::ShellCommand, tools::{AllowedBy, CommandPolicy, Decision}};
 ///

@@ -28,6 +28,7 @@ impl PythonPlace {
 /// A tool runner's rules for `evaluate_python`.
 ///
 /// ```
+/// # use foldspace_tools as foldspace;
 /// use foldspace::tools::{PythonPlace, PythonRules, ShellRules};
 /// let python = PythonRules { place: Some(PythonPlace::Container), ..PythonRules::default() };
 /// let rules = ShellRules { python, ..ShellRules::default() };

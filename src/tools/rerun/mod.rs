@@ -43,6 +43,7 @@ use past::{PastRun, RerunStep};
 /// recorded session is read.
 ///
 /// ```
+/// # use foldspace_tools as foldspace;
 /// use foldspace::{
 ///     MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, ToolRunner, Tools, WorkspaceSpec, tools::{Rerun,
 ///     RerunWorkspace, Scratch},

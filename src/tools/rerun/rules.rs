@@ -18,6 +18,7 @@ const PATTERN_BYTES: usize = 4 << 20;
 /// fields of results and ignored paths are not compared.
 ///
 /// ```
+/// # use foldspace_tools as foldspace;
 /// use foldspace::{tools::NormalRules};
 /// let rules = NormalRules::default();
 /// assert_eq!(rules.normal("ok in 0.31s at 0x7f3a2b10c0de"), rules.normal("ok in 1.07s at 0x55aa00112233"));

@@ -229,7 +229,7 @@ fn check_earlier(session: &Session, changes: &[Change]) -> Result<(), WorkspaceE
 }
 
 /// Returns the end of the commits that recorded the directory's initial contents before the first call.
-pub(crate) fn taken_up(session: &Session) -> Result<Option<Seq>, SessionError> {
+pub fn taken_up(session: &Session) -> Result<Option<Seq>, SessionError> {
     let fork = session.origin().filter(|origin| origin.isolation == Isolation::Fork);
     let begun = fork.map_or(1, |origin| origin.at.saturating_add(1));
     let (mut is_taking, mut last) = (false, None);

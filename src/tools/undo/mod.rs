@@ -23,7 +23,7 @@ use crate::reducers::{AgentRuns, Change, GitWorktree, VirtualFileSystem};
 use history::ChangeHistory;
 pub use left::{UndoLeft, UndoLeftReason, UndoPassed};
 use plan::{UndoPlan, Undoing};
-pub(crate) use select::known_run;
+pub use select::known_run;
 use select::{UndoSelection, nothing, selected};
 use unrecorded::unrecorded;
 

@@ -211,7 +211,7 @@ impl TouchedPaths {
 }
 
 /// Finds an agent's run by its id, by a prefix of the id, or as `last`.
-pub(crate) fn known_run(session: &Session, wanted: &str) -> Result<String, WorkspaceError> {
+pub fn known_run(session: &Session, wanted: &str) -> Result<String, WorkspaceError> {
     let state = session.state()?;
     let runs = state.slice::<AgentRuns>().map(|runs| &runs.runs);
     let runs = || runs.into_iter().flatten();

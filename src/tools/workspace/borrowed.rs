@@ -59,11 +59,12 @@ pub(crate) fn keep_unlisted(session: &Session, listed: &[[u8; 20]]) -> Result<()
 }
 
 /// Copies of contents that only git has, made in steps.
-pub(crate) struct OwnCopies {
+#[doc(hidden)]
+pub struct OwnCopies {
     session: Session,
     /// Sizes and digests of the contents to copy, smallest last.
     left: Vec<(u64, Digest)>,
-    pub(crate) progress: CopyProgress,
+    pub progress: CopyProgress,
 }
 
 /// Progress of the copies, counted in contents, which files may share.
@@ -81,7 +82,7 @@ pub struct CopyProgress {
 
 impl OwnCopies {
     /// Lists the contents to copy, up to `limit` bytes including earlier copies.
-    pub(crate) fn of(session: &Session, limit: u64) -> Result<Self, SessionError> {
+    pub fn of(session: &Session, limit: u64) -> Result<Self, SessionError> {
         let files = VirtualFileSystem::of(&session.state()?);
         let borrowed = files.iter().filter_map(|(_, entry)| match entry.node {
             Node::File { content, size, .. } if content.git_blob().is_some() => Some((size, content)),
@@ -107,7 +108,7 @@ impl OwnCopies {
     }
 
     /// Copies some contents. Returns false once all are copied.
-    pub(crate) fn copy_some(&mut self) -> Result<bool, SessionError> {
+    pub fn copy_some(&mut self) -> Result<bool, SessionError> {
         let (mut commit, mut bytes) = (self.session.commit(), 0);
         while bytes < COPY_BYTES
             && let Some((size, digest)) = self.left.pop()

@@ -45,7 +45,7 @@ struct Bound<'a> {
 }
 
 /// Returns the last position before a child's own work: the end of its parent's history and of its mounts.
-pub(crate) fn began(session: &Session) -> Result<Seq, SessionError> {
+pub fn began(session: &Session) -> Result<Seq, SessionError> {
     if let Some(origin) = session.origin().filter(|origin| origin.isolation == Isolation::Fork) {
         return Ok(origin.at.saturating_add(1).min(session.head()?));
     }
@@ -91,11 +91,13 @@ fn narrowed(session: &Session, state: &State) -> ChildLimits {
     limits
 }
 
-pub(crate) fn limits_of(session: &Session) -> Result<ChildLimits, SessionError> {
+#[doc(hidden)]
+pub fn limits_of(session: &Session) -> Result<ChildLimits, SessionError> {
     Ok(narrowed(session, &session.state()?))
 }
 
-pub(crate) fn denied(limits: &ChildLimits) -> impl Iterator<Item = DenyRule> {
+#[doc(hidden)]
+pub fn denied(limits: &ChildLimits) -> impl Iterator<Item = DenyRule> {
     limits.deny.iter().filter_map(|entry| DenyRule::words(entry).ok())
 }
 

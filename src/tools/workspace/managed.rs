@@ -30,7 +30,7 @@ use crate::tools::call::error::ToolError;
 
 /// The extent of a scan for external changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Extent {
+pub enum Extent {
     /// Entries that the kernel reported, or every entry if that is due.
     Due,
     /// Every entry.
@@ -38,7 +38,7 @@ pub(crate) enum Extent {
 }
 
 #[derive(Clone)]
-pub(crate) struct ManagedWorkspace {
+pub struct ManagedWorkspace {
     pub(crate) workspace: Arc<dyn Workspace>,
     pub(crate) rules: Arc<ShellRules>,
     /// Claim of the session's only container, for a workspace in one.
@@ -107,7 +107,7 @@ impl ManagedWorkspace {
 
     /// Records external changes, after [held](Self::hold_drift) ones. Refuses a disk left blank by a failed rewind:
     /// its half-done changes are not external, and opening the workspace repairs it.
-    pub(crate) async fn record_drift(&self, session: &Session, extent: Extent) -> Result<(), ToolError> {
+    pub async fn record_drift(&self, session: &Session, extent: Extent) -> Result<(), ToolError> {
         let Some(look) = self.look(session, extent).await? else { return Ok(()) };
         self.record_look(session, look).await
     }

@@ -29,7 +29,8 @@ pub(in crate::tools) struct ChangePlan {
 pub(crate) type NewContents = BTreeMap<Digest, Bytes>;
 
 #[derive(Debug, Clone)]
-pub(crate) enum PlannedChange {
+#[doc(hidden)]
+pub enum PlannedChange {
     Write(WriteFile),
     Delete(DeleteEntry),
     Link(LinkFile),
@@ -40,12 +41,13 @@ impl PlannedChange {
     pub(crate) const KINDS: [&str; 3] = [WriteFile::KIND, DeleteEntry::KIND, LinkFile::KIND];
 
     /// Decodes the change of an event. `None` for other events.
-    pub(crate) fn of(event: &EventRef<'_>) -> Option<Self> {
+    pub fn of(event: &EventRef<'_>) -> Option<Self> {
         let change = event.decoded().map(Self::Write).or_else(|| event.decoded().map(Self::Delete));
         change.or_else(|| event.decoded().map(Self::Link))
     }
 
-    pub(crate) fn path(&self) -> &EntryPath {
+    #[doc(hidden)]
+    pub fn path(&self) -> &EntryPath {
         match self {
             Self::Write(event) => &event.path,
             Self::Delete(event) => &event.path,
@@ -53,7 +55,8 @@ impl PlannedChange {
         }
     }
 
-    pub(crate) fn link(&self) -> Option<&LinkFile> {
+    #[doc(hidden)]
+    pub fn link(&self) -> Option<&LinkFile> {
         if let Self::Link(event) = self { Some(event) } else { None }
     }
 

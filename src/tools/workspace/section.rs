@@ -15,6 +15,7 @@ use crate::tools::policy::python::PythonPlace;
 /// Prompt section about a session's workspace, with the tools and access that belong to it.
 ///
 /// ```
+/// # use foldspace_tools as foldspace;
 /// use foldspace::{ToolRunner, MemoryWorkspace, NewSession, Registry, Sessions, Tools};
 /// # let directory = tempfile::tempdir()?;
 /// let sessions = Sessions::open(directory.path(), Registry::standard())?;

@@ -157,11 +157,13 @@ impl SledIndex {
 }
 
 /// Encodes a snapshot without its session and position.
+#[cfg(feature = "nats")]
 pub(in crate::engine::store) fn packed_snapshot(snapshot: &Snapshot) -> Result<Vec<u8>> {
     packed(&encoded(snapshot))
 }
 
 /// Decodes the output of [`packed_snapshot`]. `None` for other bytes.
+#[cfg(feature = "nats")]
 pub(in crate::engine::store) fn unpacked_snapshot(session: SessionId, seq: Seq, bytes: &[u8]) -> Option<Snapshot> {
     decoded(session, seq, unpacked(bytes)?)
 }

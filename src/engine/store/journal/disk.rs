@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 /// Opens, names and removes files. A sync of the file makes its bytes durable; a sync of the directory makes its name
 /// durable.
-pub(crate) trait JournalDisk: Send + Sync {
+#[doc(hidden)]
+pub trait JournalDisk: Send + Sync {
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
     fn open_to_write(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
@@ -29,7 +30,9 @@ pub(crate) trait JournalDisk: Send + Sync {
     fn sync_dir(&self, directory: &Path) -> io::Result<()>;
 }
 
-pub(crate) trait DiskFile: Send + Sync {
+#[doc(hidden)]
+#[expect(clippy::len_without_is_empty, reason = "a file is no collection")]
+pub trait DiskFile: Send + Sync {
     /// Reads some bytes; 0 only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 

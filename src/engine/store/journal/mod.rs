@@ -1,6 +1,7 @@
 //! The journal: append-only segments of frames, a local store's source of truth.
 
-pub(crate) mod disk;
+#[doc(hidden)]
+pub mod disk;
 mod flipped;
 pub(crate) mod frame;
 mod fsck;

@@ -6,8 +6,8 @@ use super::frame::{self, FrameKind, HEADER, Header, MAX_PAYLOAD};
 use super::scan::{self, ScanEnd};
 use super::segment::{self, Segment, SegmentHead, packed_path, raw_path};
 use super::{Item, NO_SESSION, pack, walk};
-use crate::simulation::disk::SimulatedDisk;
-use crate::simulation::random::Random;
+use crate::disk::SimulatedDisk;
+use crate::random::Random;
 
 const CASES: u64 = 500;
 const HEAD: SegmentHead = SegmentHead { number: 1, journal: [7; 16] };

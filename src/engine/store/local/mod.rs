@@ -6,6 +6,8 @@ mod check;
 mod collect;
 pub(crate) mod index_fallback;
 pub(in crate::engine::store) mod late;
+#[cfg(feature = "nats")]
+mod late_copy;
 mod lineage;
 mod maintain;
 mod named;
@@ -17,7 +19,6 @@ mod read;
 mod recover;
 pub(crate) mod session_head;
 pub(crate) mod session_heads;
-#[cfg(test)]
 mod testing;
 pub(in crate::engine::store) mod withheld;
 
@@ -93,6 +94,7 @@ impl Default for LocalStoreOptions {
 /// Dropping the store closes it cleanly.
 ///
 /// ```
+/// # use foldspace_engine as foldspace;
 /// use foldspace::{EventStore, LocalStore, store::LocalStoreOptions};
 /// # let directory = tempfile::tempdir()?;
 /// let store = LocalStore::open(directory.path(), LocalStoreOptions::default())?;

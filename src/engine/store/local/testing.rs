@@ -14,7 +14,8 @@ fn opening(disk: Arc<dyn JournalDisk>, options: LocalStoreOptions) -> Opening {
 
 impl LocalStore {
     /// Opens a store with segments that may be smaller than the normal minimum.
-    pub(crate) fn simulated(
+    #[doc(hidden)]
+    pub fn simulated(
         directory: &Path,
         disk: Arc<dyn JournalDisk>,
         options: LocalStoreOptions,
@@ -22,7 +23,8 @@ impl LocalStore {
         Self::open_with(directory, opening(disk, options))
     }
 
-    pub(crate) fn simulated_fsck(
+    #[doc(hidden)]
+    pub fn simulated_fsck(
         directory: &Path,
         disk: Arc<dyn JournalDisk>,
         repair: bool,
@@ -30,7 +32,8 @@ impl LocalStore {
         Self::fsck_on(disk, directory, repair.then_some(&[]))
     }
 
-    pub(crate) fn simulated_accept_loss(
+    #[doc(hidden)]
+    pub fn simulated_accept_loss(
         directory: &Path,
         disk: Arc<dyn JournalDisk>,
         options: LocalStoreOptions,
@@ -38,7 +41,8 @@ impl LocalStore {
         Self::accept_loss_with(directory, opening(disk, options))
     }
 
-    pub(crate) fn simulated_collect(
+    #[doc(hidden)]
+    pub fn simulated_collect(
         directory: &Path,
         disk: Arc<dyn JournalDisk>,
         options: LocalStoreOptions,
@@ -47,29 +51,34 @@ impl LocalStore {
     }
 
     /// Runs one round of the indexing thread.
-    pub(crate) fn maintain_now(&self) {
+    #[doc(hidden)]
+    pub fn maintain_now(&self) {
         self.shared.learn();
         self.shared.pack_full();
     }
 
-    pub(crate) fn packed_segments(&self) -> u64 {
+    #[doc(hidden)]
+    pub fn packed_segments(&self) -> u64 {
         let numbers = self.shared.segments.numbers().unwrap_or_default();
         let packed = numbers.iter().filter(|n| self.shared.segments.get(**n).is_ok_and(|s| s.is_packed()));
         packed.count() as u64
     }
 
-    pub(crate) fn flush_index(&self) {
+    #[doc(hidden)]
+    pub fn flush_index(&self) {
         self.shared.flush_index();
     }
 
     /// Ends like a killed process: nothing more is written.
-    pub(crate) fn abandon(mut self) {
+    #[doc(hidden)]
+    pub fn abandon(mut self) {
         self.maintenance = None;
     }
 }
 
 impl Pending {
-    pub(crate) fn committed(&self) -> Committed {
-        self.known().unwrap()
+    #[doc(hidden)]
+    pub fn committed(&self) -> Option<Committed> {
+        self.known()
     }
 }

@@ -13,6 +13,7 @@ const NAME_MAX: usize = 64;
 /// `replicate`, in object storage: `contents=s3://BUCKET/PREFIX`.
 ///
 /// ```
+/// # use foldspace_engine as foldspace;
 /// use foldspace::store::NatsAddress;
 /// let address: NatsAddress = "nats://10.0.0.1,10.0.0.2:4223?stream=agents".parse()?;
 /// assert_eq!((address.stream(), address.replicas()), ("agents", 3));

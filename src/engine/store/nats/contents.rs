@@ -6,7 +6,7 @@ use async_nats::jetstream::context::PublishErrorKind;
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use bytes::Bytes;
-use futures_util::stream::{self, FuturesUnordered, StreamExt, TryStreamExt};
+use futures_util::stream::{FuturesUnordered, TryStreamExt};
 
 use super::cluster::Cluster;
 use super::waiting::Waiting;
@@ -132,6 +132,7 @@ pub(super) async fn get_many(
 ) -> Result<(), String> {
     #[cfg(feature = "replicate")]
     if let Some(bucket) = &cluster.bucket {
+        use futures_util::stream::{self, StreamExt};
         let reads = stream::iter(digests.to_vec()).map(|digest| async move { (digest, bucket.get(&digest).await) });
         let mut reads = std::pin::pin!(reads.buffer_unordered(OBJECTS_AT_ONCE));
         while let Some((digest, payload)) = reads.next().await {

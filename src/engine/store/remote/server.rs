@@ -37,6 +37,7 @@ const WAITING_MAX: usize = 1024;
 /// [`RemoteStore`](super::RemoteStore).
 ///
 /// ```
+/// # use foldspace_engine as foldspace;
 /// use foldspace::{EventStore, NewSession, Registry, Sessions, store::{RemoteStore, StoreServer}};
 /// # let directory = tempfile::tempdir()?;
 /// let sessions = Sessions::open(directory.path(), Registry::standard())?;

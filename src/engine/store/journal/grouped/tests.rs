@@ -8,7 +8,7 @@ use super::super::scan;
 use super::super::segment::{Segment, SegmentHead, packed_path, raw_path};
 use super::super::{Item, walk};
 use super::*;
-use crate::simulation::random::Random;
+use crate::random::Random;
 
 const HEAD: SegmentHead = SegmentHead { number: 1, journal: [7; 16] };
 const TRAILER: usize = 32;

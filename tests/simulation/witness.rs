@@ -148,7 +148,7 @@ impl Witness {
     pub(super) fn submit_only(&self, commit: Commit) -> Result<(Pending, usize), StoreError> {
         let pending = self.store.submit(commit.clone())?;
         let mut ledger = self.ledger();
-        if !pending.committed().repeated {
+        if !pending.committed().unwrap().repeated {
             ledger.deeds.push(Deed::Commit(Box::new(commit)));
         }
         let number = ledger.deeds.len();

@@ -2,7 +2,14 @@
 //!
 //! `FOLDSPACE_SEED=n` runs one seed, `FOLDSPACE_SEEDS=n` that many.
 
-#![expect(clippy::disallowed_methods, reason = "the index is on a real disk")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a test stops at what it does not expect; the index is on a real disk"
+)]
 
 mod damage;
 pub(crate) mod disk;
@@ -11,6 +18,9 @@ mod moments;
 pub(crate) mod random;
 mod repairs;
 mod run;
+#[expect(dead_code, reason = "the other tests use the rest")]
+#[path = "../../src/testing.rs"]
+mod testing;
 mod witness;
 mod work;
 
@@ -18,9 +28,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use disk::Lie;
+use foldspace_tools::{backends, engine, reducers, tools};
 use run::{Figures, Run};
 
-use crate::testing::rounds;
+use testing::rounds;
 
 /// Seeds that are tested with every change; `.ci/long` tests ten times as many.
 const SEEDS: u64 = 300;

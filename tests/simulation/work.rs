@@ -131,7 +131,7 @@ impl Run {
         commit.push(&DeleteEntry { path: self.path() })?;
         let (first, _) = live.witness.submit_only(commit.clone())?;
         let (again, _) = live.witness.submit_only(commit)?;
-        let (first, again) = (first.committed(), again.committed());
+        let (first, again) = (first.committed().unwrap(), again.committed().unwrap());
         assert!(again.repeated && (again.first, again.last) == (first.first, first.last), "{first:?} {again:?}");
         Ok(())
     }

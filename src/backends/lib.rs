@@ -1,0 +1,13 @@
+//! The workspaces and shells of foldspace. Programs use this through the package `foldspace`, which documents it.
+
+pub use foldspace_engine::*;
+
+#[path = "mod.rs"]
+pub mod backends;
+
+pub use backends::{HostWorkspace, MemoryWorkspace, PodmanSandbox, Workspace, WorkspaceSpec};
+
+#[cfg(test)]
+#[expect(dead_code, reason = "the tests of other packages use the rest")]
+#[path = "../testing.rs"]
+mod testing;

@@ -1,0 +1,8 @@
+//! The operations of foldspace over all sessions of a store. Programs use this through the package `foldspace`, which documents it.
+
+pub use foldspace_view::*;
+
+#[path = "mod.rs"]
+pub mod hub;
+
+pub use hub::Hub;
