@@ -94,7 +94,7 @@ impl ListedEntry {
             created_at: entry.created_at,
             updated_at: entry.updated_at,
             executable,
-            permissions: entry.node.mode().filter(|mode| !mode.is_unknown()).map(|mode| mode.to_string()),
+            permissions: entry.node.mode().map(|mode| mode.to_string()),
             target,
         }
     }
