@@ -69,7 +69,7 @@ struct ListedEntry {
     updated_at: Timestamp,
     /// True for an executable file.
     executable: bool,
-    /// Permission bits as octal digits. Absent for a link, and if old events did not record them.
+    /// Permission bits as octal digits. Absent for a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     permissions: Option<String>,
     /// Target of a link.
