@@ -19,6 +19,9 @@ use crate::engine::error::ValueError;
 /// A success is recorded with all files and events that the handler wrote through its [`ToolContext`], an error with
 /// none. Changes made by a command, and those put onto the disk for it before, are recorded in either case.
 ///
+/// `C` is what the handler gets for a call. The server calls a tool of another program with an
+/// `http::RemoteContext`, which requests files and commands over the connection.
+///
 /// ```
 /// use foldspace::{EntryPath, Tool, ToolContext, ToolError, tools::Effect};
 /// use schemars::JsonSchema;
@@ -47,7 +50,7 @@ use crate::engine::error::ValueError;
 ///     }
 /// }
 /// ```
-pub trait Tool: Send + Sync + 'static {
+pub trait Tool<C: Send = ToolContext>: Send + Sync + 'static {
     /// Its name: letters, digits and underscores; unique in a set of tools.
     const NAME: &'static str;
     /// Description for a model.
@@ -65,7 +68,7 @@ pub trait Tool: Send + Sync + 'static {
     /// [`ToolError`] with a message that the caller can act on. It discards all changes since the last command.
     fn call(
         &self,
-        context: &mut ToolContext,
+        context: &mut C,
         params: Self::Params,
     ) -> impl Future<Output = Result<Self::Output, ToolError>> + Send;
 
@@ -122,7 +125,7 @@ pub(crate) type Answering<'a> = Pin<Box<dyn Future<Output = Result<ToolAnswer, T
 pub(crate) const BESIDE: Duration = Duration::from_secs(180);
 
 /// A tool of any type. The defaults suit a tool that runs one command.
-pub(crate) trait ErasedTool: Send + Sync {
+pub(crate) trait ErasedTool<C = ToolContext>: Send + Sync {
     fn describe(&self) -> ToolDescription;
 
     fn effect(&self) -> Effect {
@@ -133,10 +136,10 @@ pub(crate) trait ErasedTool: Send + Sync {
         Some(BESIDE)
     }
 
-    fn call<'a>(&'a self, context: &'a mut ToolContext, params: Value) -> Answering<'a>;
+    fn call<'a>(&'a self, context: &'a mut C, params: Value) -> Answering<'a>;
 }
 
-impl<T: Tool> ErasedTool for T {
+impl<C: Send, T: Tool<C>> ErasedTool<C> for T {
     fn describe(&self) -> ToolDescription {
         let schema = |make: fn(SchemaGenerator) -> Schema| make(SchemaGenerator::default());
         ToolDescription {
@@ -153,14 +156,14 @@ impl<T: Tool> ErasedTool for T {
     }
 
     fn limit(&self) -> Option<Duration> {
-        Tool::limit(self)
+        Tool::<C>::limit(self)
     }
 
-    fn call<'a>(&'a self, context: &'a mut ToolContext, params: Value) -> Answering<'a> {
+    fn call<'a>(&'a self, context: &'a mut C, params: Value) -> Answering<'a> {
         Box::pin(async move {
             let wrong = |e| ValueError::new(format!("the parameters of {} are not right: {e}", T::NAME));
             let params = serde_json::from_value(params).map_err(wrong)?;
-            let output = Tool::call(self, context, params).await?;
+            let output = Tool::<C>::call(self, context, params).await?;
             let result = serde_json::to_value(&output).map_err(|e| ToolError::new(e.to_string()))?;
             Ok(ToolAnswer { result, text: self.render(&output) })
         })
