@@ -1,4 +1,4 @@
-//! A tool in a program that does not own the store: the owner calls back. The same tool also works in the owner.
+//! A tool in a program that does not own the store: the owner calls back.
 //!
 //! `cargo run --example remote_tool`
 
@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use foldspace::event::CommandLine;
 use foldspace::http::{
-    CallRequest, HttpClient, HttpFace, HttpOptions, HttpServer, InProcess, RemoteCommand, RemoteContext, RemoteEntry,
-    RemoteRun, RemoteTool, RemoteTools, ServerLimits, bind_unix,
+    CallRequest, HttpClient, HttpFace, HttpOptions, HttpServer, RemoteCommand, RemoteContext, RemoteEntry, RemoteRun,
+    RemoteTools, ServerLimits, bind_unix,
 };
 use foldspace::hub::HubOptions;
 use foldspace::tools::Effect;
-use foldspace::{Event, Hub, Registry, Sessions, ToolCall, ToolError, Tools, WorkspaceSpec};
+use foldspace::{Event, Hub, Registry, Sessions, Tool, ToolError, WorkspaceSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ impl Event for InventoryTaken {
     const KIND: &'static str = "InventoryTaken";
 }
 
-impl RemoteTool for Inventory {
+impl Tool<RemoteContext> for Inventory {
     const NAME: &'static str = "inventory";
     const DESCRIPTION: &'static str = "Writes a list of the files below a directory into a file.";
     const EFFECT: Effect = Effect::Destructive;
@@ -109,19 +109,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     drop(registered);
 
-    // The same tool in the process that owns a store.
-    let second = tempfile::tempdir()?;
-    let tools = Tools::standard().with(InProcess(Inventory))?.into();
-    let sessions = Sessions::open(second.path(), Registry::standard())?;
-    let own = Hub::new(sessions, HubOptions { tools, ..HubOptions::new(second.path()) });
-    let open = own.create(None, &WorkspaceSpec::Memory, &[]).await?;
-    let outcome = open.call(ToolCall::new("inventory", json!({ "directory": "/", "target": "list.txt" }))).await?;
-    println!("in the owner: {:?} {}", outcome.status, outcome.text);
-
-    drop((open, demo));
+    drop(demo);
     face.end();
     server.stop(Duration::from_secs(1)).await;
     hub.close().await;
-    own.close().await;
     Ok(())
 }

@@ -155,7 +155,7 @@ fn place(change: &PathChange) -> String {
     match (mode(&change.before), mode(&change.after)) {
         (Some(FileMode::FILE), Some(FileMode::EXECUTABLE)) => words.push_str(" (executable now)"),
         (Some(FileMode::EXECUTABLE), Some(FileMode::FILE)) => words.push_str(" (no longer executable)"),
-        (Some(before), Some(after)) if before != after && !after.is_unknown() => {
+        (Some(before), Some(after)) if before != after => {
             words.push_str(&format!(" (mode {before} -> {after})"));
         }
         _ => {}

@@ -1,4 +1,4 @@
-use foldspace::event::{FileMode, Node, WriteFile};
+use foldspace::event::{Node, WriteFile};
 use foldspace::reducers::Entry;
 use foldspace::view;
 use foldspace::{EntryPath, Seq, Session, VirtualFileSystem};
@@ -66,7 +66,7 @@ fn show(path: &EntryPath, entry: &Entry, writing: Option<&LastWrite>, out: &mut 
         Node::File { content, size, mode, text, incomplete } => rows.extend([
             ("kind", if *text { "text file" } else { "binary file" }.to_owned()),
             ("size", format!("{} ({})", text::count(*size, "byte"), text::size(*size))),
-            ("mode", shown_mode(*mode)),
+            ("mode", mode.to_string()),
             ("digest", content.to_string()),
             ("stored", if *incomplete { "no: over a budget" } else { "yes" }.to_owned()),
         ]),
@@ -74,7 +74,7 @@ fn show(path: &EntryPath, entry: &Entry, writing: Option<&LastWrite>, out: &mut 
             ("kind", "symbolic link".to_owned()),
             ("target", text::one_line(&String::from_utf8_lossy(target), 4096)),
         ]),
-        Node::Directory { mode } => rows.extend([("kind", "directory".to_owned()), ("mode", shown_mode(*mode))]),
+        Node::Directory { mode } => rows.extend([("kind", "directory".to_owned()), ("mode", mode.to_string())]),
         Node::Special { special } => rows.push(("kind", special.name().to_owned())),
     }
     rows.push(("version", entry.version.to_string()));
@@ -88,12 +88,4 @@ fn show(path: &EntryPath, entry: &Entry, writing: Option<&LastWrite>, out: &mut 
     let mut table = TextTable::default();
     rows.into_iter().for_each(|(name, value)| table.row([Cell::left(name).styled(BOLD), Cell::left(value)]));
     table.show(out)
-}
-
-fn shown_mode(mode: FileMode) -> String {
-    match (mode.is_unknown(), mode.is_executable()) {
-        (false, _) => mode.to_string(),
-        (true, true) => "not recorded, executable".to_owned(),
-        (true, false) => "not recorded".to_owned(),
-    }
 }

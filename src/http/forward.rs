@@ -145,7 +145,7 @@ impl HttpFace {
         };
         let why = match (answer.status, answer.headers.contains_key(ANSWER)) {
             (StatusCode::OK, true) => "its proof is wrong",
-            (StatusCode::OK, false) => "it does not prove that it has the token, as older versions do not",
+            (StatusCode::OK, false) => "it does not prove that it has the token",
             _ => "its token, --host or --at is not what this host expects",
         };
         let proof = proof.answered(&answer.headers).ok_or_else(|| unproved(host, why))?;

@@ -82,9 +82,7 @@ pub use move_session::MovedSession;
 pub use owner::{CallInFlight, ClientStatus, HostStatus, ReplicationStatus, ServerStatus, WorkspaceStatus};
 pub use page::page_files;
 pub use problem::{HttpProblem, ProblemDetails, RewindRefusal};
-pub use remote_tools::{
-    InProcess, RegisteredTools, RemoteCommand, RemoteContext, RemoteEntry, RemoteRun, RemoteTool, RemoteTools,
-};
+pub use remote_tools::{RegisteredTools, RemoteCommand, RemoteContext, RemoteEntry, RemoteRun, RemoteTools};
 pub use routes::openapi;
 pub use server::{HttpServer, ServerLimits, bind_unix, connect_unix};
 pub use sign_in::{PageAddress, SignedIn};

@@ -110,7 +110,6 @@ impl Children {
 
 impl Slice for Children {
     const NAME: &'static str = "Children";
-    const VERSION: u32 = 2;
     const ON_REWIND: OnRewind = OnRewind::Keep;
 
     fn encode(&self) -> Result<Vec<Vec<u8>>, SliceError> {

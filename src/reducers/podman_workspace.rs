@@ -31,8 +31,6 @@ pub struct PodmanWorkspace {
 
 impl Slice for PodmanWorkspace {
     const NAME: &'static str = "PodmanWorkspace";
-    /// Version 1 had no `created_at`.
-    const VERSION: u32 = 2;
     const ON_REWIND: OnRewind = OnRewind::Keep;
 }
 

@@ -232,11 +232,7 @@ fn started(event: &ContainerStarted) -> String {
     let how = if event.created { "made" } else { "started again" };
     let limits = if event.limits_enforced { "" } else { ", limits NOT in force" };
     let files = if event.overlay { "overlay" } else { "directory" };
-    let runner = match event.runner {
-        true => String::new(),
-        false => format!(", NO runner: {}", text::one_line(&event.without_runner, GIST_MAX)),
-    };
-    format!("{} {how} from {} ({}, {files}{limits}{runner})", event.name, event.image, event.engine)
+    format!("{} {how} from {} ({}, {files}{limits})", event.name, event.image, event.engine)
 }
 
 fn hydrated(event: &MountHydrated) -> String {
@@ -262,7 +258,7 @@ fn written(event: &WriteFile) -> String {
     match &event.node {
         Node::File { size, mode, text, incomplete, .. } => {
             let executable = mode.is_executable();
-            let mode = match mode.is_unknown() || *mode == FileMode::usual(executable) {
+            let mode = match *mode == FileMode::usual(executable) {
                 true if executable => ", executable".to_owned(),
                 true => String::new(),
                 false => format!(", mode {mode}"),

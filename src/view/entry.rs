@@ -34,7 +34,7 @@ pub struct EntryShape {
     /// True if a file is executable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executable: Option<bool>,
-    /// The permission bits of a file or directory: four octal digits. Absent if old events did not record them.
+    /// The permission bits of a file or directory: four octal digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permissions: Option<String>,
     /// True if a file is text.

@@ -135,7 +135,7 @@ impl Patch {
         let binary = old.binary != new.binary;
         // Git has only the executable bit of a mode, and skips such a line.
         let bits = match (old.bits, new.bits) {
-            (Some(before), Some(after)) if modes.is_empty() && !before.is_like(after) => {
+            (Some(before), Some(after)) if modes.is_empty() && before != after => {
                 format!("mode {before} -> {after} {path}\n")
             }
             _ => String::new(),

@@ -41,34 +41,13 @@ fn path(text: &str) -> EntryPath {
 
 #[test]
 fn file_events_keep_their_bytes() {
-    let node = Node::File {
-        content: Digest::of(b"hello"),
-        size: 5,
-        mode: FileMode::unknown(false),
-        text: true,
-        incomplete: false,
-    };
+    let node = Node::file(b"hello", false);
     check("file", &WriteFile { path: path("src/lib.rs"), mode: WriteMode::Create, node });
-    let node = Node::File {
-        content: Digest::of(b"\0"),
-        size: 1,
-        mode: FileMode::unknown(true),
-        text: false,
-        incomplete: false,
-    };
+    let node = Node::file(b"\0", true);
     check("executable", &WriteFile { path: path("bin/run"), mode: WriteMode::Overwrite, node });
     let node = Node::Symlink { target: b"../caf\xe9".to_vec() };
     check("symlink", &WriteFile { path: path("odd\\xff name"), mode: WriteMode::Create, node });
-    check(
-        "directory",
-        &WriteFile {
-            path: path("empty"),
-            mode: WriteMode::Append,
-            node: Node::Directory { mode: FileMode::unknown(true) },
-        },
-    );
-    let node = Node::file(b"hello", true);
-    check("usual-mode", &WriteFile { path: path("bin/run"), mode: WriteMode::Create, node });
+    check("directory", &WriteFile { path: path("empty"), mode: WriteMode::Append, node: Node::DIRECTORY });
     let node = Node::file_with(b"key", FileMode::of(0o600));
     check("private", &WriteFile { path: path(".ssh/id"), mode: WriteMode::Create, node });
     let node = Node::Directory { mode: FileMode::of(0o2750) };
@@ -76,7 +55,7 @@ fn file_events_keep_their_bytes() {
     let node = Node::File {
         content: Digest::of(b"big"),
         size: 1 << 40,
-        mode: FileMode::unknown(true),
+        mode: FileMode::EXECUTABLE,
         text: false,
         incomplete: true,
     };
@@ -103,18 +82,6 @@ fn call_events_keep_their_bytes() {
         reason,
     };
     check("reason", &failed("this session has used up its 3 calls", Some(CallReason::OverLimit)));
-    // Histories from before there were reasons are told by these texts alone.
-    let old = |name: &str, message: &str, reason| {
-        let event = failed(message, None);
-        check(name, &event);
-        assert_eq!(event.reason(), Some(reason), "{message}");
-    };
-    old("old_size", "the parameters have 1048577 bytes; at most 1048576 are allowed", CallReason::TooLarge);
-    let over = "this session has used up its 3 calls; end the work, and say how far it is";
-    old("old_limit", over, CallReason::OverLimit);
-    let over = "agent a may write 1 more byte of its 9, and this would be 2; nothing was written";
-    old("old_bytes", over, CallReason::OverLimit);
-    assert_eq!(failed("grep: nothing was written", None).reason(), None);
     assert_eq!(serde_json::from_value::<CallReason>(json!("newer")).unwrap(), CallReason::Other);
 }
 
@@ -210,9 +177,6 @@ fn command_events_keep_their_bytes() {
         stderr: output(b"", 0),
     };
     check("python", &evaluated);
-    let first = include_bytes!("../../fixtures/events/EvalResult-1-python.bin");
-    let upcast = EvalResult { place: text("shell"), ..evaluated };
-    assert_eq!(EvalResult::decode(1, first).unwrap(), upcast, "the first version had no place");
     let command = CommandLine::Shell(text("make && make install"));
     let reason = text("the person said no");
     let refused = CommandDecided {
@@ -225,7 +189,6 @@ fn command_events_keep_their_bytes() {
         by: DecidedBy::Answer,
         reason,
     };
-    // Written before there were variables, standard input, code and an environment in it.
     check("refused", &refused);
     let env = [(text("PYTHONPATH"), text("lib"))].into();
     let stdin = Some(Digest::of(b"1 2\n"));
@@ -262,9 +225,7 @@ fn container_events_keep_their_bytes() {
         rootless: false,
         limits_enforced: true,
         overlay: true,
-        runner: true,
-        without_runner: String::new(),
-        workdir: String::new(),
+        workdir: text("/workspace"),
         environment: BTreeMap::new(),
         overlay_path: String::new(),
     };
@@ -278,17 +239,15 @@ fn container_events_keep_their_bytes() {
         ]
         .into(),
         overlay_path: text("/var/cache/foldspace/layers/1"),
-        ..started.clone()
+        ..started
     };
     check("started-with-options", &with_options);
-    let slow = ContainerStarted { runner: false, without_runner: text("the image is for arm64"), ..started };
-    check("started-without-runner", &slow);
     check("idle", &ContainerStopped { name: text("foldspace-1"), reason: text("idle") });
 }
 
 #[test]
 fn merge_events_keep_their_bytes() {
-    let file = |text: &[u8]| Some(Node::file_with(text, FileMode::unknown(false)));
+    let file = |text: &[u8]| Some(Node::file(text, false));
     let (child, child_name) = (SessionId::from_bytes([8; 16]), "demo-1".to_owned());
     let open = MergeConflict {
         path: path("a.txt"),

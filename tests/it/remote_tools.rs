@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use foldspace::event::{CommandLine, DeleteEntry, WriteFile};
 use foldspace::http::{
-    CallRequest, ClientError, HttpClient, RegisteredTools, RemoteCommand, RemoteContext, RemoteTool, RemoteTools,
-    ServerStatus,
+    CallRequest, ClientError, HttpClient, RegisteredTools, RemoteCommand, RemoteContext, RemoteTools, ServerStatus,
 };
 use foldspace::tools::Effect;
-use foldspace::{Event, ToolError, ToolOutcome};
+use foldspace::{Event, Tool, ToolError, ToolOutcome};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -103,7 +102,7 @@ async fn follow(steps: Steps, context: &mut RemoteContext) -> Result<Said, ToolE
     Ok(Said { said })
 }
 
-impl RemoteTool for Steered {
+impl Tool<RemoteContext> for Steered {
     const NAME: &'static str = "steered";
     const DESCRIPTION: &'static str = "Does what it is told.";
     const EFFECT: Effect = Effect::Destructive;
@@ -120,7 +119,7 @@ impl RemoteTool for Steered {
 /// The same, but it only reads.
 struct Looking;
 
-impl RemoteTool for Looking {
+impl Tool<RemoteContext> for Looking {
     const NAME: &'static str = "looking";
     const DESCRIPTION: &'static str = "Does what it is told, if that changes nothing.";
     const EFFECT: Effect = Effect::ReadOnly;

@@ -49,7 +49,7 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 /// Answers of a forged host to a question.
 #[derive(Clone)]
 enum Answer {
-    /// Health only, as hosts of older versions.
+    /// Health only, without a proof.
     Health,
     WrongProof,
     /// That of a real host, to which it passes the question on.
@@ -159,7 +159,7 @@ async fn forged_host_gets_no_token_and_is_not_believed() {
     let (context, evil) = (cluster.connect(0).await, ForgedHost::begin());
     evil.claim(&context, &session).await;
     for (answer, why) in [
-        (Answer::Health, "does not prove that it has the token, as older versions do not"),
+        (Answer::Health, "does not prove that it has the token"),
         (Answer::WrongProof, "its proof is wrong"),
         (Answer::Relayed(one.place.clone()), "does not prove that it has the token"),
     ] {

@@ -17,7 +17,7 @@ pub(crate) struct PortableFile {
 impl PortableFile {
     /// A file without records.
     pub(crate) fn new() -> Self {
-        let bytes = [b"FOLDOUT\n", &2u32.to_le_bytes()[..], SESSION.as_bytes()].concat();
+        let bytes = [b"FOLDOUT\n", &1u32.to_le_bytes()[..], SESSION.as_bytes()].concat();
         Self { bytes, events: 0, contents: 0 }
     }
 

@@ -1829,7 +1829,7 @@ export interface components {
             size?: number | null;
             /** @description True if a file is executable. */
             executable?: boolean | null;
-            /** @description The permission bits of a file or directory: four octal digits. Absent if old events did not record them. */
+            /** @description The permission bits of a file or directory: four octal digits. */
             permissions?: string | null;
             /** @description True if a file is text. */
             text?: boolean | null;
@@ -1864,7 +1864,7 @@ export interface components {
             size?: number | null;
             /** @description True if a file is executable. */
             executable?: boolean | null;
-            /** @description The permission bits of a file or directory: four octal digits. Absent if old events did not record them. */
+            /** @description The permission bits of a file or directory: four octal digits. */
             permissions?: string | null;
             /** @description True if a file is text. */
             text?: boolean | null;
@@ -3376,7 +3376,7 @@ export interface components {
             size?: number | null;
             /** @description True if a file is executable. */
             executable?: boolean | null;
-            /** @description The permission bits of a file or directory: four octal digits. Absent if old events did not record them. */
+            /** @description The permission bits of a file or directory: four octal digits. */
             permissions?: string | null;
             /** @description True if a file is text. */
             text?: boolean | null;

@@ -159,10 +159,6 @@ impl WorkspaceSpec {
         let mut options = if options.is_null() { Value::Object(Default::default()) } else { options.clone() };
         let wrong =
             |backend| move |error: serde_json::Error| BackendError { backend, reason: format!("its options: {error}") };
-        if let ("podman", Some(fields)) = (backend, options.as_object_mut()) {
-            // Recorded by older programs; now the runner runs all commands.
-            fields.remove("runner");
-        }
         let commands = CommandOptions::take(&mut options)
             .map_err(|error| BackendError { backend: "requested", reason: format!("its options: {error}") })?;
         let container = |engine: EngineKind, options| {
@@ -199,10 +195,6 @@ impl WorkspaceSpec {
             "container" => podman::find_engine(options["connection"].as_str())?.name(),
             backend => backend,
         };
-        if backend == "podman" && options.get("runner").is_some_and(|runner| runner == "never") {
-            let reason = "its options: \"runner\": \"never\" is gone, the resident runner runs all commands; remove it";
-            return Err(BackendError { backend: "podman", reason: reason.to_owned() });
-        }
         let mut spec = Self::parse(backend, options)?;
         if let Some(commands) = spec.commands()
             && commands.variables().count() < commands.environment.len()

@@ -82,17 +82,6 @@ fn workspace_spec_places_and_root_that_can_not_be_are_refused() {
 }
 
 #[test]
-fn podman_runner_never_is_read_and_not_asked_for() {
-    let recorded = json!({ "image": "i", "runner": "never" });
-    let spec = WorkspaceSpec::parse("podman", &recorded).unwrap();
-    let options = PodmanOptions { image: "i".to_owned(), ..PodmanOptions::default() };
-    assert_eq!(spec, WorkspaceSpec::Podman(options));
-    let refused = WorkspaceSpec::asked_for("podman", &recorded).unwrap_err();
-    assert!(refused.reason.contains("is gone"), "{refused}");
-    assert!(WorkspaceSpec::asked_for("podman", &json!({ "runner": "auto" })).is_ok());
-}
-
-#[test]
 fn backend_container_without_engine_is_refused() {
     let nowhere = json!({ "connection": "unix:///nowhere.sock" });
     let refused = WorkspaceSpec::asked_for("container", &nowhere).unwrap_err();

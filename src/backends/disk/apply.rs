@@ -16,7 +16,7 @@ use super::entries::{kind_of, make_directory, set_bits, vanished};
 use super::file_stat::MadeStat;
 use super::limits::PATH_BYTES_MAX;
 use super::listing::{is_linked, look, look_at};
-use super::making::{MakingError, ParentDir, bits_for, errno, set_mode, times, times_of};
+use super::making::{MakingError, ParentDir, errno, set_mode, times, times_of};
 use super::remove::remove_all;
 use super::shut_dirs::{ShutDirs, opened};
 use super::tree::{DirTree, read_again};
@@ -130,15 +130,12 @@ impl<'a> ApplyBatch<'a> {
         let present = self.present(path)?;
         let is_directory = present.as_ref().is_some_and(|stat| kind_of(stat) == FileType::Directory);
         if let (true, Node::Directory { mode }, Some(stat)) = (is_directory, node, &present) {
-            self.set_mode(path, stat, bits_for(*mode, FileType::Directory, Some(stat)))?;
-            if !mode.is_unknown() {
-                self.shut.forget(path);
-            }
+            self.set_mode(path, stat, mode.bits())?;
+            self.shut.forget(path);
             return Ok(MadeStat::Directory);
         }
         let mut times = times;
         if let (Node::File { mode, .. }, Some(stat)) = (node, &present)
-            && !mode.is_unknown()
             && (mode.bits() != u32::from(stat.stx_mode) & 0o7777 || is_linked(stat))
             && self.holds(path, stat, bytes)?
         {
@@ -158,7 +155,7 @@ impl<'a> ApplyBatch<'a> {
         self.leftovers.push(aside.clone());
         let place = (self.tree.aside.as_fd(), aside.as_bytes());
         let opened = opened(node);
-        let made = self.tree.make(place, (opened.as_ref().unwrap_or(node), bytes), present.as_ref(), times)?;
+        let made = self.tree.make(place, (opened.as_ref().unwrap_or(node), bytes), times)?;
         if !(present.is_some() && !node.is_directory() && self.cover(path, &aside)?) {
             self.place(path, aside, present.is_some())?;
         }
@@ -180,11 +177,10 @@ impl<'a> ApplyBatch<'a> {
 
     fn mode(&mut self, path: &EntryPath, mode: FileMode) -> Result<MadeStat, Errno> {
         let stat = self.present(path)?.ok_or(Errno::NOENT)?;
-        let kind = kind_of(&stat);
-        if kind == FileType::Symlink {
+        if kind_of(&stat) == FileType::Symlink {
             return Err(Errno::LOOP);
         }
-        self.set_mode(path, &stat, bits_for(mode, kind, Some(&stat)))?;
+        self.set_mode(path, &stat, mode.bits())?;
         self.shut.forget(path);
         Ok(MadeStat::as_it_is(&stat))
     }

@@ -180,12 +180,11 @@ impl DirTree {
         }
     }
 
-    /// Creates an entry at a free name; `present` is the entry that it will replace.
+    /// Creates an entry at a free name.
     pub(super) fn make(
         &self,
         (directory, name): (BorrowedFd<'_>, &[u8]),
         (node, bytes): (&Node, &[u8]),
-        present: Option<&Statx>,
         times: Timestamps,
     ) -> Result<MadeStat, Errno> {
         let leaf = |bytes: &[u8]| MadeStat::Leaf { bytes: bytes.len() as u64, modified: times.last_modification };
@@ -196,7 +195,7 @@ impl DirTree {
                 let mut file = File::from(handle);
                 file.write_all(bytes).map_err(errno)?;
                 self.own(&file)?;
-                fchmod(&file, Mode::from_raw_mode(bits_for(*mode, FileType::RegularFile, present)))?;
+                fchmod(&file, Mode::from_raw_mode(mode.bits()))?;
                 futimens(&file, &times)?;
                 Ok(leaf(bytes))
             }
@@ -210,7 +209,7 @@ impl DirTree {
                 rustix::fs::mkdirat(directory, name, Mode::RWXU)?;
                 let handle = open_in(directory, name, OFlags::DIRECTORY)?;
                 self.own(&handle)?;
-                fchmod(&handle, Mode::from_raw_mode(bits_for(*mode, FileType::Directory, present)))?;
+                fchmod(&handle, Mode::from_raw_mode(mode.bits()))?;
                 Ok(MadeStat::Directory)
             }
             Node::Special { special: Special::Fifo } => {
@@ -235,20 +234,6 @@ impl DirTree {
             Some((user, group)) => fchown(handle, Some(Uid::from_raw(user)), Some(Gid::from_raw(group))),
             None => Ok(()),
         }
-    }
-}
-
-/// Returns the permission bits for an entry. If they are unknown, an existing entry of that kind keeps its bits, except
-/// that a file's execute bits follow the mode. A new entry gets the usual bits within the umask.
-pub(super) fn bits_for(mode: FileMode, kind: FileType, present: Option<&Statx>) -> u32 {
-    match present.filter(|stat| kind_of(stat) == kind) {
-        _ if !mode.is_unknown() => mode.bits(),
-        Some(stat) => {
-            let present = FileMode::of(stat.stx_mode.into());
-            let is_file = kind == FileType::RegularFile;
-            if is_file { present.with_executable(mode.is_executable()) } else { present }.bits()
-        }
-        None => mode.bits() & !umask(),
     }
 }
 

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::entries::{kind_of, vanished};
 use super::file_stat::MadeStat;
 use super::listing::look;
-use super::making::{MakingError, ParentDir, bits_for, set_mode, times};
+use super::making::{MakingError, ParentDir, set_mode, times};
 use super::remove::remove_all;
 use super::shut_dirs::{ShutDirs, opened};
 use super::tree::DirTree;
@@ -71,7 +71,7 @@ impl PopulateBatch<'_> {
             }
             FileChange::Mode { path, mode } => {
                 let stat = look(self.parent.handle()?, path.name())?;
-                set_mode(self.parent.handle()?, path.name(), bits_for(*mode, kind_of(&stat), Some(&stat)))?;
+                set_mode(self.parent.handle()?, path.name(), mode.bits())?;
                 self.shut.forget(path);
                 Ok(MadeStat::as_it_is(&stat))
             }
@@ -100,14 +100,14 @@ impl PopulateBatch<'_> {
     fn write(&mut self, path: &EntryPath, (node, bytes): (&Node, &[u8]), times: Timestamps) -> Result<MadeStat, Errno> {
         let (above, name) = (self.parent.handle()?, path.name());
         let opened = opened(node);
-        let make = || self.tree.make((above, name), (opened.as_ref().unwrap_or(node), bytes), None, times.clone());
+        let make = || self.tree.make((above, name), (opened.as_ref().unwrap_or(node), bytes), times.clone());
         match make() {
             Err(Errno::EXIST) => {}
             made => return made,
         }
         let stat = look(above, name)?;
         if let (Node::Directory { mode }, FileType::Directory) = (node, kind_of(&stat)) {
-            set_mode(above, name, bits_for(*mode, FileType::Directory, Some(&stat)))?;
+            set_mode(above, name, mode.bits())?;
             return Ok(MadeStat::Directory);
         }
         self.removed = true;

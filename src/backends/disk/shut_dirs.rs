@@ -69,7 +69,7 @@ impl ShutDirs {
         if let Some(bits) = shut_bits(node) {
             let stamp = FileStat::of(&look_at(tree.handle(path)?)?);
             self.0.insert(path.clone(), (stamp, bits));
-        } else if !matches!(node, Node::Directory { mode } if mode.is_unknown()) {
+        } else {
             self.forget(path);
         }
         Ok(())
@@ -98,7 +98,7 @@ pub(super) fn opened(node: &Node) -> Option<Node> {
 
 fn shut_bits(node: &Node) -> Option<u32> {
     match node {
-        Node::Directory { mode } if !mode.is_unknown() => Some(mode.bits()).filter(|bits| bits & CHANGING != CHANGING),
+        Node::Directory { mode } => Some(mode.bits()).filter(|bits| bits & CHANGING != CHANGING),
         _ => None,
     }
 }

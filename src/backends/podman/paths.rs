@@ -225,7 +225,7 @@ pub(crate) fn token() -> io::Result<Vec<u8>> {
 /// Removes the remains of interrupted processes: shared layers and spare containers. Returns the failures.
 pub(crate) fn sweep() -> Vec<String> {
     let (Ok(all), Ok(spares)) = (cache(), spares()) else { return Vec::new() };
-    let mut failed = OverlayDir::sweep(&all, LAYERS);
+    let mut failed: Vec<io::Error> = OverlayDir::sweep(&all, LAYERS).err().into_iter().collect();
     let spares = names_in(&spares).map(|name| OverlayDir::new(&spares, &name, LAYERS));
     // Locked while it is removed, so that one in creation stays.
     failed.extend(spares.filter_map(|spare| match spare.try_hold() {

@@ -26,17 +26,14 @@ impl PidNamespace {
         Self { boot: boot.trim().to_owned(), pid_namespace }
     }
 
-    /// Labels of older programs lack a namespace; they are assumed to be from this one.
     pub(super) fn owner(&self, label: &str, running: bool) -> Owner {
-        let mut fields = label.split(':');
-        let (pid, start) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
-        if let (Some(boot), Some(pid_namespace)) = (fields.next(), fields.next()) {
-            match (boot == self.boot, pid_namespace == self.pid_namespace.to_string()) {
-                (true, true) => {}
-                // It was made before this machine's last boot, or on another machine; in both cases nothing runs in it.
-                (false, _) if !running => return Owner::Ended,
-                _ => return Owner::Elsewhere,
-            }
+        let fields: Vec<&str> = label.split(':').collect();
+        let [pid, start, boot, pid_namespace, ..] = fields[..] else { return Owner::Ended };
+        match (boot == self.boot, pid_namespace == self.pid_namespace.to_string()) {
+            (true, true) => {}
+            // It was made before this machine's last boot, or on another machine; in both cases nothing runs in it.
+            (false, _) if !running => return Owner::Ended,
+            _ => return Owner::Elsewhere,
         }
         let began = pid.parse().ok().and_then(start_of);
         if began.is_some_and(|began| began == start) { Owner::Lives } else { Owner::Ended }
@@ -62,15 +59,11 @@ mod tests {
         let here = PidNamespace::here();
         assert!(!here.boot.is_empty() && here.pid_namespace > 0);
         assert_eq!(here.owner(&owner_of_this_process(), true), Owner::Lives);
-        for ended in [&format!("{}:1", std::process::id()), "4194305:1", "", "x:y", "x"] {
+        let place = format!("{}:{}", here.boot, here.pid_namespace);
+        let ended = [format!("{}:1:{place}", std::process::id()), format!("4194305:1:{place}"), format!("x:y:{place}")];
+        for ended in ended.iter().map(String::as_str).chain(["", "x", "x:y"]) {
             assert_eq!(here.owner(ended, true), Owner::Ended, "{ended}");
         }
-    }
-
-    #[test]
-    fn a_label_without_a_place_is_of_here() {
-        let (pid, start) = (std::process::id(), start_of(std::process::id()).unwrap());
-        assert_eq!(PidNamespace::here().owner(&format!("{pid}:{start}"), true), Owner::Lives);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub struct CallFinished {
     pub message: String,
     /// Duration from intent to outcome, in microseconds of the monotonic clock.
     pub micros: u64,
-    /// Reason for the failure; `None` after a success, and in events from before reasons were recorded.
+    /// Reason for the failure; `None` after a success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<CallReason>,
 }
@@ -77,24 +77,6 @@ impl CallFinished {
     #[doc(hidden)]
     pub fn without_success(status: CallStatus, reason: CallReason, message: String, micros: u64) -> Self {
         Self { status, result: Value::Null, message, micros, reason: Some(reason) }
-    }
-
-    /// Returns the reason for the failure, also for events from before reasons were recorded.
-    pub fn reason(&self) -> Option<CallReason> {
-        self.reason.or_else(|| reason_from_message(self.status, &self.message))
-    }
-}
-
-/// Derives the reason of an event that was recorded without one. Only here does the text of a message decide anything.
-/// Older programs wrote these texts, so they never change.
-fn reason_from_message(status: CallStatus, message: &str) -> Option<CallReason> {
-    match (status, message) {
-        (CallStatus::Error, text) if text.starts_with("the parameters have ") => Some(CallReason::TooLarge),
-        (CallStatus::Error, text) if text.ends_with("; end the work, and say how far it is") => {
-            Some(CallReason::OverLimit)
-        }
-        (CallStatus::Error, text) if text.ends_with("; nothing was written") => Some(CallReason::OverLimit),
-        _ => None,
     }
 }
 

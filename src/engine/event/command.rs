@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CodecError, Event};
 use crate::engine::{Digest, EntryPath};
 
 /// Event of a command that ended or was stopped. Its changes are in the same commit.
@@ -22,10 +21,8 @@ pub struct CommandResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
     /// True if it ran longer than its limit.
-    #[serde(default)]
     pub timed_out: bool,
     /// True if it was cancelled.
-    #[serde(default)]
     pub cancelled: bool,
     /// True if the container, or the process that runs commands, ended while it ran.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -113,7 +110,6 @@ pub struct TerminalRecorded {
     /// Bytes of the recording.
     pub bytes: u64,
     /// True if more was shown than is stored.
-    #[serde(default)]
     pub truncated: bool,
 }
 
@@ -122,18 +118,15 @@ pub struct TerminalRecorded {
 pub struct EvalResult {
     /// Language: `python`.
     pub language: String,
-    /// Place where it ran: `in-process`, or the backend that ran it in a shell. Events of version 1 lack a place; they
-    /// get `shell`, for the shell of the session's backend.
+    /// Place where it ran: `in-process`, or the backend that ran it in a shell.
     pub place: String,
     /// Digest of the stored code.
     pub code: Digest,
     /// Exit code; 0 if it ran to its end.
     pub exit_code: i32,
     /// True if it ran longer than its limit.
-    #[serde(default)]
     pub timed_out: bool,
     /// True if it was cancelled.
-    #[serde(default)]
     pub cancelled: bool,
     /// Duration in microseconds.
     pub micros: u64,
@@ -141,43 +134,6 @@ pub struct EvalResult {
     pub stdout: RecordedOutput,
     /// Standard error.
     pub stderr: RecordedOutput,
-}
-
-/// Frozen: stored in journals.
-#[derive(Deserialize)]
-struct EvalResultV1 {
-    language: String,
-    code: Digest,
-    exit_code: i32,
-    #[serde(default)]
-    timed_out: bool,
-    #[serde(default)]
-    cancelled: bool,
-    micros: u64,
-    stdout: RecordedOutput,
-    stderr: RecordedOutput,
-}
-
-impl From<EvalResultV1> for EvalResult {
-    fn from(old: EvalResultV1) -> Self {
-        let EvalResultV1 { language, code, exit_code, timed_out, cancelled, micros, stdout, stderr } = old;
-        let place = "shell".to_owned();
-        Self { language, place, code, exit_code, timed_out, cancelled, micros, stdout, stderr }
-    }
-}
-
-impl Event for EvalResult {
-    const KIND: &'static str = "EvalResult";
-    const VERSION: u16 = 2;
-
-    fn decode(version: u16, bytes: &[u8]) -> Result<Self, CodecError> {
-        let decoded = match version {
-            1 => serde_json::from_slice::<EvalResultV1>(bytes).map(Self::from),
-            2 => serde_json::from_slice(bytes),
-            _ => return Err(CodecError::newer(Self::KIND, version)),
-        };
-        decoded.map_err(|error| CodecError::new(Self::KIND, version, error))
-    }
 }
 
 /// Event of a policy's decision about a command, before it runs.

@@ -65,12 +65,7 @@ pub enum Node {
     /// Directory; recorded when no other event implies it.
     Directory {
         /// Permission bits.
-        #[serde(
-            rename = "permissions",
-            default = "octal::unknown",
-            skip_serializing_if = "octal::is_unknown",
-            with = "octal"
-        )]
+        #[serde(rename = "permissions", with = "octal")]
         mode: FileMode,
     },
     /// Special file that a command created. It is recorded without contents and never opened.
@@ -137,7 +132,7 @@ impl Node {
 
     /// Returns true for a directory that needs no event if there is an entry below it.
     pub fn is_implied(&self) -> bool {
-        self.mode().is_some_and(|mode| self.is_directory() && mode.is_like(FileMode::DIRECTORY))
+        *self == Self::DIRECTORY
     }
 
     /// Returns the entry with another mode. Links and special files are unchanged.
@@ -148,18 +143,6 @@ impl Node {
             *mode = wanted;
         }
         node
-    }
-
-    /// Returns true if no difference of the entries is known. An unknown mode matches any with the same execute bit.
-    #[doc(hidden)]
-    pub fn is_like(&self, other: &Self) -> bool {
-        match (self.mode(), other.mode()) {
-            (Some(mode), Some(others)) if mode != others => {
-                let is_open = self.is_directory() && (mode.is_unknown() || others.is_unknown());
-                (is_open || mode.is_like(others)) && self.with_mode(others) == *other
-            }
-            _ => self == other,
-        }
     }
 
     pub(crate) fn code(&self) -> u8 {
@@ -175,10 +158,8 @@ impl Node {
             Self::Special { special: Special::Device } => node_code::DEVICE,
         };
         match self.mode() {
-            None => kind,
-            Some(mode) if mode.is_unknown() => kind,
-            Some(mode) if mode == node_code::usual_mode(kind) => kind | node_code::USUAL,
-            Some(_) => kind | node_code::BITS,
+            Some(mode) if mode != node_code::usual_mode(kind) => kind | node_code::BITS,
+            _ => kind,
         }
     }
 
@@ -276,14 +257,12 @@ struct DeleteEntryV1 {
     path: Vec<u8>,
 }
 
-/// Codes of [`Node`] in journals and snapshots: a kind and, for files and directories, a flag for the mode.
+/// Codes of [`Node`] in journals and snapshots: a kind and, for files and directories, a flag for an unusual mode.
 pub(crate) mod node_code {
     use super::FileMode;
 
-    /// The kind's usual mode. Without this and [`BITS`] the mode is unknown.
-    pub(crate) const USUAL: u8 = 0x10;
-    /// A mode; its bits follow.
-    pub(crate) const BITS: u8 = 0x20;
+    /// Another mode than the kind's usual one; its bits follow.
+    pub(crate) const BITS: u8 = 0x10;
 
     pub(crate) const FILE: u8 = 0;
     pub(crate) const EXECUTABLE: u8 = 1;
@@ -296,7 +275,7 @@ pub(crate) mod node_code {
     pub(crate) const DEVICE: u8 = 8;
 
     pub(crate) fn kind(code: u8) -> u8 {
-        code & !(USUAL | BITS)
+        code & !BITS
     }
 
     pub(crate) fn has_bits(code: u8) -> bool {
@@ -312,12 +291,7 @@ pub(crate) mod node_code {
     }
 
     pub(super) fn mode(code: u8, bits: u16) -> FileMode {
-        let usual = usual_mode(kind(code));
-        match code & (USUAL | BITS) {
-            0 => FileMode::unknown(usual.is_executable()),
-            USUAL => usual,
-            _ => FileMode::of(bits.into()),
-        }
+        if has_bits(code) { FileMode::of(bits.into()) } else { usual_mode(kind(code)) }
     }
 }
 

@@ -7,10 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 const BITS: u16 = 0o7777;
 const OWNER_EXECUTES: u16 = 0o100;
 const SET_ID: u16 = 0o6000;
-/// Flag for bits that an old event did not record.
-const UNKNOWN: u16 = 1 << 15;
 
-/// The 12 permission bits of an entry. Old events recorded the owner's execute bit only.
+/// The 12 permission bits of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileMode(u16);
 
@@ -33,23 +31,13 @@ impl FileMode {
         if executable { Self::EXECUTABLE } else { Self::FILE }
     }
 
-    /// Creates a mode with a known execute bit only.
-    pub const fn unknown(executable: bool) -> Self {
-        Self(Self::usual(executable).0 | UNKNOWN)
-    }
-
-    /// Returns true if only the execute bit is known.
-    pub const fn is_unknown(self) -> bool {
-        self.0 & UNKNOWN != 0
-    }
-
-    /// Returns the bits, or the usual ones if they are unknown.
+    /// Returns the bits.
     pub const fn bits(self) -> u32 {
-        (self.0 & BITS) as u32
+        self.0 as u32
     }
 
     pub(crate) const fn to_le_bytes(self) -> [u8; 2] {
-        (self.0 & BITS).to_le_bytes()
+        self.0.to_le_bytes()
     }
 
     /// Returns the mode without its set-user-ID and set-group-ID bits.
@@ -71,33 +59,17 @@ impl FileMode {
 
     /// Returns the mode with the execute bits cleared, or set for all who may read.
     pub fn with_executable(self, executable: bool) -> Self {
-        let bits = self.0 & !UNKNOWN;
-        let wanted = match (executable, self.is_executable()) {
-            (true, true) => bits,
-            (true, false) => bits | OWNER_EXECUTES | (bits & 0o444) >> 2,
-            (false, _) => bits & !0o111,
-        };
-        Self(wanted | self.0 & UNKNOWN)
+        Self(match (executable, self.is_executable()) {
+            (true, true) => self.0,
+            (true, false) => self.0 | OWNER_EXECUTES | (self.0 & 0o444) >> 2,
+            (false, _) => self.0 & !0o111,
+        })
     }
 
     /// Merges two changes of a mode, bit by bit. A bit that either side changed is changed.
     #[cfg(feature = "tools")]
     pub(crate) fn merged(base: Self, ours: Self, theirs: Self) -> Self {
-        if base.is_unknown() || ours.is_unknown() || theirs.is_unknown() {
-            let by_ours = ours.is_executable() != base.is_executable();
-            let executable = if by_ours { ours.is_executable() } else { theirs.is_executable() };
-            return if ours.is_unknown() { theirs } else { ours }.with_executable(executable);
-        }
         Self(base.0 ^ ((base.0 ^ ours.0) | (base.0 ^ theirs.0)))
-    }
-
-    /// Returns true if no difference of the modes is known.
-    #[doc(hidden)]
-    pub const fn is_like(self, other: Self) -> bool {
-        match self.is_unknown() || other.is_unknown() {
-            true => self.is_executable() == other.is_executable(),
-            false => self.0 == other.0,
-        }
     }
 }
 
@@ -110,16 +82,6 @@ impl Display for FileMode {
 /// JSON form of a mode: four octal digits.
 pub(super) mod octal {
     use super::{Deserialize, Deserializer, FileMode, Serializer};
-
-    /// Returns the mode for absent digits. For a file, `executable` refines it.
-    pub(in crate::engine::event) fn unknown() -> FileMode {
-        FileMode::unknown(true)
-    }
-
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-    pub(in crate::engine::event) fn is_unknown(mode: &FileMode) -> bool {
-        mode.is_unknown()
-    }
 
     pub(in crate::engine::event) fn serialize<S: Serializer>(
         mode: &FileMode,
@@ -138,11 +100,12 @@ pub(super) mod octal {
     }
 }
 
-/// JSON fields of a file's mode. `executable` is older; the name `mode` is taken by the write.
+/// JSON fields of a file's mode; the name `mode` is taken by the write. `executable` follows from the bits.
 #[derive(Serialize, Deserialize)]
 struct ModeFields {
+    #[serde(skip_deserializing)]
     executable: bool,
-    #[serde(default = "octal::unknown", skip_serializing_if = "octal::is_unknown", with = "octal")]
+    #[serde(with = "octal")]
     permissions: FileMode,
 }
 
@@ -154,8 +117,7 @@ impl Serialize for FileMode {
 
 impl<'de> Deserialize<'de> for FileMode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let ModeFields { executable, permissions } = ModeFields::deserialize(deserializer)?;
-        Ok(if permissions.is_unknown() { Self::unknown(executable) } else { permissions })
+        Ok(ModeFields::deserialize(deserializer)?.permissions)
     }
 }
 
@@ -165,7 +127,7 @@ mod tests {
 
     #[test]
     fn mode_in_json_comes_back() {
-        for mode in [FileMode::of(0o600), FileMode::of(0o6755), FileMode::FILE, FileMode::unknown(true)] {
+        for mode in [FileMode::of(0o600), FileMode::of(0o6755), FileMode::FILE] {
             let text = serde_json::to_string(&mode).unwrap();
             assert_eq!(serde_json::from_str::<FileMode>(&text).unwrap(), mode, "{text}");
         }
@@ -180,6 +142,5 @@ mod tests {
     fn mode_executable_is_set_for_readers_only() {
         assert_eq!(FileMode::of(0o640).with_executable(true), FileMode::of(0o750));
         assert_eq!(FileMode::of(0o755).with_executable(false), FileMode::of(0o644));
-        assert!(FileMode::unknown(true).is_like(FileMode::of(0o700)) && !FileMode::FILE.is_like(FileMode::of(0o600)));
     }
 }

@@ -145,7 +145,7 @@ macro_rules! events_in_json {
 }
 
 events_in_json! {
-    with contents: CallNoted, ChildMerged, CommandDecided, CommandResult, EventsLost, MergeConflicted, RunPrompted, TerminalRecorded, TranscriptRecord;
+    with contents: CallNoted, ChildMerged, CommandDecided, CommandResult, EvalResult, EventsLost, MergeConflicted, RunPrompted, TerminalRecorded, TranscriptRecord;
     without: Annotated, CallObserved, ChangesShared, ChangesUnknown, ChildStarted, ContainerStarted, ContainerStopped, DriftFound, GitMoved, LinkFile, MountHydrated, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, SessionAllow, SessionRewound, SessionStarted, SessionTaken, TaskObserved, WorkspaceTouched
 }
 

@@ -193,16 +193,12 @@ pub struct MountHydrated {
     /// Path in the workspace.
     pub mount_path: EntryPath,
     /// Included patterns; empty for everything.
-    #[serde(default)]
     pub include_glob: Vec<String>,
     /// Excluded patterns.
-    #[serde(default)]
     pub exclude_glob: Vec<String>,
     /// Byte budget, if there was one.
-    #[serde(default)]
     pub max_bytes: Option<u64>,
     /// True if links on the host were followed.
-    #[serde(default)]
     pub follow_symlinks: bool,
     /// Number of files copied.
     pub files: u64,

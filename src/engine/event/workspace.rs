@@ -48,24 +48,17 @@ pub struct ContainerStarted {
     /// True if it was created, false if a stopped one was restarted.
     pub created: bool,
     /// True if the engine runs without root.
-    #[serde(default)]
     pub rootless: bool,
     /// True if limits of memory, processes and processor are enforced.
     pub limits_enforced: bool,
     /// True if the workspace is an overlay, false for a plain directory.
     pub overlay: bool,
-    /// True if the resident runner runs commands, false for the engine's own, slower exec.
-    pub runner: bool,
-    /// Reason why the resident runner does not run them; empty if it does.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub without_runner: String,
-    /// Initial directory of commands; empty in older events.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    /// Initial directory of commands.
     pub workdir: String,
     /// Variables for all commands of the session.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, VariableValue>,
-    /// Directory on this machine with the overlay's layers; empty for a plain directory, and in older events.
+    /// Directory on this machine with the overlay's layers; empty for a plain directory.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub overlay_path: String,
 }

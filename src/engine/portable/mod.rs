@@ -20,9 +20,7 @@ pub use export::{export_session, export_session_seen};
 pub use import::{import_session, import_session_if};
 
 const MAGIC: &[u8; 8] = b"FOLDOUT\n";
-const VERSION: u32 = 2;
-/// First format, with one event per commit.
-const FIRST_VERSION: u32 = 1;
+const VERSION: u32 = 1;
 const LEVEL: i32 = 3;
 const CONTENT_MAX: u32 = 1 << 30;
 const COMMIT_MAX: usize = CommitView::AGENT + u8::MAX as usize + MAX_COMMIT_BYTES;

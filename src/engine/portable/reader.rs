@@ -1,8 +1,6 @@
 use std::io::{self, BufReader, Read};
 
-use super::{
-    BLOB, BUFFER, COMMIT, COMMIT_MAX, CONTENT, CONTENT_MAX, END, FIRST_VERSION, HistoryError, MAGIC, VERSION, damaged,
-};
+use super::{BLOB, BUFFER, COMMIT, COMMIT_MAX, CONTENT, CONTENT_MAX, END, HistoryError, MAGIC, VERSION, damaged};
 use crate::engine::{Commit, CommitView, EventRef, Seq, SessionError, SessionId};
 
 /// Logarithm of the decompressor's window: files are written with at most 21.
@@ -36,9 +34,8 @@ impl<'a> ExportReader<'a> {
             return Err(damaged("it is not a foldspace export"));
         }
         let version = u32::from_le_bytes(reader.array()?);
-        if !(FIRST_VERSION..=VERSION).contains(&version) {
-            let known = format!("this program reads formats {FIRST_VERSION} to {VERSION}");
-            return Err(damaged(format!("it is of format {version}; {known}")));
+        if version != VERSION {
+            return Err(damaged(format!("it is of format {version}; this program reads format {VERSION}")));
         }
         reader.session = SessionId::from_bytes(reader.array()?);
         Ok(reader)

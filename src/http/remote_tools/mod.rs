@@ -11,5 +11,5 @@ mod wire;
 pub use context::{RemoteCommand, RemoteContext};
 pub use program::RegisteredTools;
 pub(super) use register::register_route;
-pub use tool::{InProcess, RemoteTool, RemoteTools};
+pub use tool::RemoteTools;
 pub use wire::{RemoteEntry, RemoteRun};

@@ -12,11 +12,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::context::RemoteContext;
-use super::tool::{ErasedRemote, RemoteTools};
+use super::tool::RemoteTools;
 use super::wire::{self, CallMessage, REGISTER, RegisterRequest, ToProgram, ToServer};
 use crate::engine::lock::lock;
 use crate::http::upgrade::UpgradedStream;
 use crate::http::{ClientError, HttpClient};
+use crate::tools::{ErasedTool, ToolAnswer, ToolError};
 
 /// A registration of tools, until it is dropped or the server ends.
 #[derive(Debug)]
@@ -43,8 +44,7 @@ impl HttpClient {
         tools: &RemoteTools,
         session: Option<&str>,
     ) -> Result<RegisteredTools, ClientError> {
-        let offers = tools.0.values().map(|tool| tool.offer()).collect();
-        let request = RegisterRequest { session: session.map(str::to_owned), tools: offers };
+        let request = RegisterRequest { session: session.map(str::to_owned), tools: tools.offers() };
         let stream = self.upgrade(REGISTER.0, REGISTER.1, &request).await?;
         let (end, closed) = (CancellationToken::new(), CancellationToken::new());
         let (ending, ended) = (end.clone(), closed.clone().drop_guard());
@@ -131,7 +131,7 @@ fn begin(
 }
 
 async fn answer(
-    tool: Arc<dyn ErasedRemote>,
+    tool: Arc<dyn ErasedTool<RemoteContext>>,
     mut call: CallMessage,
     cancel: &CancellationToken,
     mut replies: mpsc::Receiver<Result<Value, String>>,
@@ -145,7 +145,7 @@ async fn answer(
     let mut waiting: Option<oneshot::Sender<Result<Value, String>>> = None;
     let done = loop {
         tokio::select! {
-            done = &mut work => break done.unwrap_or_else(|_| Err("the tool failed: it panicked".to_owned())),
+            done = &mut work => break done.unwrap_or_else(|_| Err(ToolError::new("the tool failed: it panicked"))),
             Some(reply) = replies.recv() => drop(waiting.take().map(|tell| tell.send(reply))),
             Some((ask, tell)) = asked.recv(), if waiting.is_none() => match wire::line(&ToServer::Ask { id, ask }) {
                 Ok(line) => {
@@ -157,8 +157,8 @@ async fn answer(
         }
     };
     let message = match done {
-        Ok((result, text)) => ToServer::Done { id, result, text: Some(text) },
-        Err(message) => ToServer::Failed { id, message },
+        Ok(ToolAnswer { result, text }) => ToServer::Done { id, result, text: Some(text) },
+        Err(error) => ToServer::Failed { id, message: error.to_string() },
     };
     wire::line(&message).or_else(|message| wire::line(&ToServer::Failed { id, message })).ok()
 }

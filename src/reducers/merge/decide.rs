@@ -85,7 +85,7 @@ pub(super) fn decide<E>(
             Some(Node::Directory { mode: base }) => FileMode::merged(*base, *ours, *theirs),
             _ => *ours,
         };
-        return Ok(match merged.is_like(*ours) {
+        return Ok(match merged == *ours {
             true => EntryDecision::Nothing,
             false => EntryDecision::Merge { node: Node::Directory { mode: merged }, bytes: None },
         });
@@ -143,7 +143,7 @@ fn merged<E>(
 ) -> Result<EntryDecision, E> {
     let mode = FileMode::merged(base.mode, ours.mode, theirs.mode);
     if ours.has_contents_of(&theirs) || theirs.has_contents_of(&base) {
-        return Ok(match ours.mode.is_like(mode) {
+        return Ok(match ours.mode == mode {
             true => EntryDecision::Nothing,
             false => whole(ours, mode),
         });

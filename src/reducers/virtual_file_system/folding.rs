@@ -4,7 +4,7 @@ use super::leaves::Leaves;
 use super::links::HardLinks;
 use super::table::EntryTable;
 use super::{Entry, EntryMap, VirtualFileSystem};
-use crate::engine::event::{CodecError, Common, Event, FileMode, LinkFile, Node, delete_path};
+use crate::engine::event::{CodecError, Common, Event, LinkFile, Node, delete_path};
 use crate::engine::path::parent_bytes;
 use crate::engine::reducer::Folding;
 use crate::engine::{EntryPath, EventRef, Timestamp};
@@ -33,28 +33,26 @@ pub(super) fn write(tree: &mut impl EntryMap, raw: &[u8], node: Node, time: Time
     if path.as_bytes() != raw {
         return write(tree, path.as_bytes(), node, time);
     }
-    let mode =
-        if node.mode().is_some_and(FileMode::is_unknown) { FileMode::unknown(true) } else { FileMode::DIRECTORY };
-    add_parents(tree, &path, mode, time);
+    add_parents(tree, &path, time);
     tree.add(path, Entry { node, version: 1, created_at: time, updated_at: time });
     Ok(false)
 }
 
 /// Makes every ancestor a directory, even if it was a file.
-fn add_parents(tree: &mut impl EntryMap, path: &EntryPath, mode: FileMode, time: Timestamp) {
+fn add_parents(tree: &mut impl EntryMap, path: &EntryPath, time: Timestamp) {
     let mut bytes = path.as_bytes();
     while let Some(parent) = parent_bytes(bytes).filter(|parent| !parent.is_empty()) {
         if tree.is_directory(parent) == Some(true) {
             return;
         }
         if let Some(entry) = tree.get_mut(parent) {
-            entry.node = Node::Directory { mode };
+            entry.node = Node::DIRECTORY;
             entry.version += 1;
             entry.updated_at = time;
             return;
         }
         if let Ok(parent) = EntryPath::from_bytes(parent) {
-            tree.add(parent, Entry { node: Node::Directory { mode }, version: 1, created_at: time, updated_at: time });
+            tree.add(parent, Entry { node: Node::DIRECTORY, version: 1, created_at: time, updated_at: time });
         }
         bytes = parent;
     }

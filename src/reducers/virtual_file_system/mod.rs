@@ -245,7 +245,7 @@ impl VirtualFileSystem {
             let old = before.next_if(|_| order.is_le()).cloned();
             let new = after.next_if(|_| order.is_ge()).cloned();
             match (old, new) {
-                (Some((path, before)), Some((_, after))) if !before.node.is_like(&after.node) => {
+                (Some((path, before)), Some((_, after))) if before.node != after.node => {
                     changes.push(Change::Changed { path, before, after });
                 }
                 (Some((path, before)), None) => changes.push(Change::Removed { path, before }),

@@ -19,6 +19,9 @@ use crate::engine::error::ValueError;
 /// A success is recorded with all files and events that the handler wrote through its [`ToolContext`], an error with
 /// none. Changes made by a command, and those put onto the disk for it before, are recorded in either case.
 ///
+/// `C` is what the handler gets for a call. The server calls a tool of another program with an
+/// `http::RemoteContext`, which requests files and commands over the connection.
+///
 /// ```
 /// # use foldspace_tools as foldspace;
 /// use foldspace::{EntryPath, Tool, ToolContext, ToolError, tools::Effect};
@@ -48,7 +51,7 @@ use crate::engine::error::ValueError;
 ///     }
 /// }
 /// ```
-pub trait Tool: Send + Sync + 'static {
+pub trait Tool<C: Send = ToolContext>: Send + Sync + 'static {
     /// Its name: letters, digits and underscores; unique in a set of tools.
     const NAME: &'static str;
     /// Description for a model.
@@ -66,7 +69,7 @@ pub trait Tool: Send + Sync + 'static {
     /// [`ToolError`] with a message that the caller can act on. It discards all changes since the last command.
     fn call(
         &self,
-        context: &mut ToolContext,
+        context: &mut C,
         params: Self::Params,
     ) -> impl Future<Output = Result<Self::Output, ToolError>> + Send;
 
@@ -125,7 +128,7 @@ pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<ToolAnswer, ToolErro
 pub(crate) const BESIDE: Duration = Duration::from_secs(180);
 
 /// A tool of any type. The defaults suit a tool that runs one command.
-pub trait ErasedTool: Send + Sync {
+pub trait ErasedTool<C = ToolContext>: Send + Sync {
     #[doc(hidden)]
     fn describe(&self) -> ToolDescription;
 
@@ -140,10 +143,10 @@ pub trait ErasedTool: Send + Sync {
     }
 
     #[doc(hidden)]
-    fn call<'a>(&'a self, context: &'a mut ToolContext, params: Value) -> Answering<'a>;
+    fn call<'a>(&'a self, context: &'a mut C, params: Value) -> Answering<'a>;
 }
 
-impl<T: Tool> ErasedTool for T {
+impl<C: Send, T: Tool<C>> ErasedTool<C> for T {
     fn describe(&self) -> ToolDescription {
         let schema = |make: fn(SchemaGenerator) -> Schema| make(SchemaGenerator::default());
         ToolDescription {
@@ -160,14 +163,14 @@ impl<T: Tool> ErasedTool for T {
     }
 
     fn limit(&self) -> Option<Duration> {
-        Tool::limit(self)
+        Tool::<C>::limit(self)
     }
 
-    fn call<'a>(&'a self, context: &'a mut ToolContext, params: Value) -> Answering<'a> {
+    fn call<'a>(&'a self, context: &'a mut C, params: Value) -> Answering<'a> {
         Box::pin(async move {
             let wrong = |e| ValueError::new(format!("the parameters of {} are not right: {e}", T::NAME));
             let params = serde_json::from_value(params).map_err(wrong)?;
-            let output = Tool::call(self, context, params).await?;
+            let output = Tool::<C>::call(self, context, params).await?;
             let result = serde_json::to_value(&output).map_err(|e| ToolError::new(e.to_string()))?;
             Ok(ToolAnswer { result, text: self.render(&output) })
         })

@@ -116,7 +116,7 @@ impl RecordedCall {
         let Some((_, end)) = &self.outcome else { return Some("it never ended") };
         match end.status {
             CallStatus::Interrupted => Some("it was interrupted"),
-            CallStatus::Error if self.params.is_null() && end.reason() == Some(CallReason::TooLarge) => {
+            CallStatus::Error if self.params.is_null() && end.reason == Some(CallReason::TooLarge) => {
                 Some("its parameters were too large to be recorded")
             }
             CallStatus::Ok | CallStatus::Error => None,
@@ -125,7 +125,7 @@ impl RecordedCall {
 
     /// Returns true if a used-up limit refused or ended it. A rerun has used up less, so the call might do more there.
     pub(super) fn was_over_limits(&self) -> bool {
-        self.outcome.as_ref().is_some_and(|(_, end)| end.reason() == Some(CallReason::OverLimit))
+        self.outcome.as_ref().is_some_and(|(_, end)| end.reason == Some(CallReason::OverLimit))
     }
 
     /// Sets the directory of a run if its transcript does not state it. Its files were then recorded at other paths.

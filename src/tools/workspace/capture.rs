@@ -82,7 +82,7 @@ pub(super) fn clear_set_id(
         }
         tracing::warn!(path = %path.rooted(), "cleared new set-user-ID and set-group-ID bits");
         *mode = mode.without_set_id();
-        Ok(known.is_none_or(|known| !is_known(known, node)))
+        Ok(known != Some(&*node))
     };
     let mut changes = Vec::with_capacity(captured.changes.len());
     for mut change in std::mem::take(&mut captured.changes) {
@@ -217,7 +217,7 @@ impl CaptureComparison<'_> {
                 },
             },
         };
-        if known.is_some_and(|known| is_known(known, &node)) {
+        if known == Some(&node) {
             return Ok(());
         }
         let mode = if known.is_some() { WriteMode::Overwrite } else { WriteMode::Create };
@@ -326,12 +326,6 @@ impl CaptureComparison<'_> {
     fn unreadable(&self, path: &EntryPath, reason: &str) -> BackendError {
         BackendError { backend: "capture of the", reason: format!("{} could not be read: {reason}", path.rooted()) }
     }
-}
-
-/// Returns true if a found entry is already recorded. Usual permission bits need no event if old events lack them.
-fn is_known(known: &Node, found: &Node) -> bool {
-    let is_usual = |mode: FileMode| mode == FileMode::usual(mode.is_executable() || found.is_directory());
-    known == found || known.is_like(found) && found.mode().is_none_or(is_usual)
 }
 
 /// Returns a node for an unreadable file. Its contents may or may not have changed.

@@ -70,7 +70,7 @@ fn packed_sessions_in_turn_read_as_recorded() {
         }
     }
     let originals = history(&store);
-    let is_packed = |path: &PathBuf| std::fs::read(path).is_ok_and(|bytes| bytes.ends_with(b"FOLDPK2\n"));
+    let is_packed = |path: &PathBuf| std::fs::read(path).is_ok_and(|bytes| bytes.ends_with(b"FOLDPAK\n"));
     crate::rig::eventually("all but the last segment are packed", || {
         segments(directory.path()).iter().rev().skip(1).all(is_packed)
     });

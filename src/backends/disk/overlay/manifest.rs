@@ -41,16 +41,6 @@ pub(super) fn is_layer_id(text: &str) -> bool {
     text.rsplit_once('.').is_some_and(|(overlay, number)| is_name(overlay) && number.parse::<u32>().is_ok())
 }
 
-/// Parses a line of the manifest of `own`. Earlier programs wrote `NUMBER` for own layers, `OVERLAY/NUMBER` for others.
-fn parse_layer(line: &str, own: &str) -> Option<LayerId> {
-    let id = match (line.rsplit_once('/'), line.parse()) {
-        (Some((overlay, number)), _) => layer_id(overlay, number.parse().ok()?),
-        (None, Ok(number)) => layer_id(own, number),
-        (None, Err(_)) => line.to_owned(),
-    };
-    is_layer_id(&id).then_some(id)
-}
-
 impl Manifest {
     pub(super) fn encode(&self, boot: &[u8]) -> Vec<u8> {
         let mut text = boot.to_vec();
@@ -73,21 +63,22 @@ impl Manifest {
         text
     }
 
-    /// Decodes the manifest of `own`; `None` for another boot than `boot`, or another program's manifest.
-    pub(super) fn decode(bytes: &[u8], own: &str, boot: &[u8]) -> Option<Self> {
-        Self::read(bytes.strip_prefix(boot)?, own)
+    /// Decodes a manifest; `None` for another boot than `boot`, or another program's manifest.
+    pub(super) fn decode(bytes: &[u8], boot: &[u8]) -> Option<Self> {
+        Self::read(bytes.strip_prefix(boot)?)
     }
 
     /// Returns the layers in a manifest of any boot; `None` if it can't be read.
-    pub(super) fn layers_in(bytes: &[u8], own: &str) -> Option<Vec<LayerId>> {
+    pub(super) fn layers_in(bytes: &[u8]) -> Option<Vec<LayerId>> {
         let after = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |end| end + 1);
-        Some(Self::read(&bytes[after..], own)?.layers)
+        Some(Self::read(&bytes[after..])?.layers)
     }
 
-    fn read(bytes: &[u8], own: &str) -> Option<Self> {
+    fn read(bytes: &[u8]) -> Option<Self> {
         let mut pieces = bytes.split(|byte| *byte == 0);
         let lines = std::str::from_utf8(pieces.next()?).ok()?;
-        let layers = lines.lines().map(|line| parse_layer(line, own)).collect::<Option<Vec<_>>>()?;
+        let layers =
+            lines.lines().map(|line| is_layer_id(line).then(|| line.to_owned())).collect::<Option<Vec<_>>>()?;
         let mut dirty = None;
         for piece in pieces {
             let dirty = dirty.get_or_insert_with(Vec::new);
@@ -128,34 +119,26 @@ mod tests {
         for dirty in all {
             let manifest = Manifest { layers: layers.clone(), dirty };
             let bytes = manifest.encode(boot);
-            assert_eq!(Manifest::decode(&bytes, "own", boot), Some(manifest));
-            assert_eq!(Manifest::layers_in(&bytes, "own"), Some(layers.clone()));
-            assert_eq!(Manifest::decode(&bytes, "own", b"another start\n"), None);
+            assert_eq!(Manifest::decode(&bytes, boot), Some(manifest));
+            assert_eq!(Manifest::layers_in(&bytes), Some(layers.clone()));
+            assert_eq!(Manifest::decode(&bytes, b"another start\n"), None);
         }
-    }
-
-    #[test]
-    fn list_of_earlier_program_names_layers_in_the_pool() {
-        let list = b"a start\nabc/4\n12\n\0ea/b\0";
-        let manifest = Manifest::decode(list, "own", b"a start\n").unwrap();
-        assert_eq!(manifest.layers, ["abc.4", "own.12"]);
-        assert_eq!(manifest.dirty, Some(vec![DirtyPath::Entry(path("a/b"))]));
     }
 
     #[test]
     fn manifest_damaged_is_none() {
-        for text in ["x", "1\n2 3", "../1", "/1", "a/", "a/b/1", "-1", "1\0e../x\0", ".1", "..1", "a/b.1", "a.b"] {
-            assert_eq!(Manifest::decode(text.as_bytes(), "own", b""), None, "{text:?}");
-            assert_eq!(Manifest::layers_in(format!("start\n{text}").as_bytes(), "own"), None, "{text:?}");
+        for text in ["x", "1", "a.1\n2 3", "../1", "a/1", "a/", "a.-1", "a.1\0e../x\0", ".1", "..1", "a/b.1", "a.b"] {
+            assert_eq!(Manifest::decode(text.as_bytes(), b""), None, "{text:?}");
+            assert_eq!(Manifest::layers_in(format!("start\n{text}").as_bytes()), None, "{text:?}");
         }
-        assert_eq!(Manifest::layers_in(b"", "own"), Some(Vec::new()));
+        assert_eq!(Manifest::layers_in(b""), Some(Vec::new()));
     }
 
     #[test]
     fn manifest_with_many_dirty_paths_names_all() {
         let many = (0..=DIRTY_MAX).map(|number| DirtyPath::Entry(path(&number.to_string()))).collect();
         let manifest = Manifest { layers: Vec::new(), dirty: Some(many) };
-        let decoded = Manifest::decode(&manifest.encode(b""), "own", b"").unwrap();
+        let decoded = Manifest::decode(&manifest.encode(b""), b"").unwrap();
         assert_eq!(decoded.dirty, Some(vec![DirtyPath::Subtree(EntryPath::root())]));
     }
 }

@@ -87,7 +87,7 @@ fn mount_layers(
     let mut opened = Vec::new();
     for id in lower.iter().rev() {
         let gone = || io::Error::other("the layers that it shares are gone; reopen the session");
-        opened.push(dir.layer(pool, id)?.ok_or_else(gone)?);
+        opened.push(pool.layer(id)?.ok_or_else(gone)?);
     }
     let lower: Vec<BorrowedFd<'_>> = opened.iter().map(AsFd::as_fd).collect();
     mount(&Layers { lower: &lower, upper: upper.directory.as_fd(), work: work.as_fd() }, notes)

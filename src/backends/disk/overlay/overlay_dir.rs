@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, openat, renameat_with, unlinkat};
 use rustix::io::Errno;
 
-use super::manifest::{LayerId, Manifest, boot_id, layer_id};
+use super::manifest::{LayerId, Manifest, boot_id};
 use super::pool::LayerPool;
 use super::step::step;
 use crate::backends::disk::beneath::{failed, open_in};
@@ -28,10 +28,6 @@ const LOCK: &str = "lock";
 const NOTE: &str = "store";
 /// The directory of the pool, next to the overlays' directories.
 const POOL: &str = "layers";
-/// Names used by earlier programs: an overlay's own layers by their numbers, and their users.
-const OLD_LAYERS: &str = "layers";
-const OLD_USERS: &str = "users";
-const OLD_GONE: &str = "gone";
 
 /// The place of an overlay: `all/name/within`. The layers of all overlays are in one pool in `all`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,13 +81,13 @@ impl OverlayDir {
     /// Reads its manifest; `None` if it is missing or from an earlier boot.
     pub(super) fn manifest(&self) -> io::Result<Option<Manifest>> {
         let Some(bytes) = self.read_manifest()? else { return Ok(None) };
-        Ok(Manifest::decode(&bytes, &self.name, &boot_id()?))
+        Ok(Manifest::decode(&bytes, &boot_id()?))
     }
 
     /// Returns the layers in its manifest of any boot.
     pub(super) fn named_layers(&self) -> io::Result<Vec<LayerId>> {
         let Some(bytes) = self.read_manifest()? else { return Ok(Vec::new()) };
-        Manifest::layers_in(&bytes, &self.name).ok_or_else(|| {
+        Manifest::layers_in(&bytes).ok_or_else(|| {
             let path = self.root().join(LIST);
             io::Error::new(io::ErrorKind::InvalidData, format!("{} is not a list of layers; remove it", path.display()))
         })
@@ -131,9 +127,8 @@ impl OverlayDir {
     /// Removes its manifest and work directory, and thus its files. Returns its layers.
     pub(super) fn reset(&self) -> io::Result<Vec<LayerId>> {
         let root = self.root();
-        let mut layers = self.adopt_old_layers()?;
         // If the manifest is damaged, collecting all layers finds them.
-        layers.extend(self.named_layers().unwrap_or_default());
+        let layers = self.named_layers().unwrap_or_default();
         let top = match open_in(CWD, root.as_path(), OFlags::RDONLY | OFlags::DIRECTORY) {
             // A plain directory, or nothing.
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(layers),
@@ -141,38 +136,6 @@ impl OverlayDir {
         };
         remove_in(&top, &root, [LIST, NEXT_LIST, WORK])?;
         Ok(layers)
-    }
-
-    /// Moves the layers of earlier programs into the pool, and removes their lists of users. Manifests with the old
-    /// names are read with the new ones. Returns the moved layers.
-    pub(super) fn adopt_old_layers(&self) -> io::Result<Vec<LayerId>> {
-        let root = self.root();
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let opened = open_in(CWD, root.as_path(), flags).and_then(|top| Ok((open_in(&top, OLD_LAYERS, flags)?, top)));
-        let (old, top) = match opened {
-            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Vec::new()),
-            other => other.map_err(failed("open", &root.join(OLD_LAYERS)))?,
-        };
-        let pool = self.pool()?;
-        let mut moved = Vec::new();
-        for name in names(&old).map_err(failed("read", &root.join(OLD_LAYERS)))? {
-            let Some(number) = name.to_str().ok().and_then(|name| name.parse().ok()) else { continue };
-            let id = layer_id(&self.name, number);
-            pool.take_in(&old, &name, &id)?;
-            moved.push(id);
-        }
-        remove_in(&top, &root, [OLD_LAYERS, OLD_USERS, OLD_GONE])?;
-        Ok(moved)
-    }
-
-    pub(super) fn layer(&self, pool: &LayerPool, id: &LayerId) -> io::Result<Option<OwnedFd>> {
-        if let Some(layer) = pool.layer(id)? {
-            return Ok(Some(layer));
-        }
-        // A layer of an overlay that was not opened since an earlier program used it.
-        let Some((owner, _)) = id.rsplit_once('.') else { return Ok(None) };
-        self.named(owner).adopt_old_layers()?;
-        pool.layer(id)
     }
 
     /// Locks the overlay while the file is open; `None` if it is already locked or the directory is missing.
@@ -207,28 +170,11 @@ impl OverlayDir {
         })
     }
 
-    /// Removes the remains of interrupted processes: overlays, each `within` its directory, and layers. Returns the
-    /// failures.
-    pub(crate) fn sweep(all: &Path, within: &str) -> Vec<io::Error> {
-        let Ok(directory) = open_in(CWD, all.join(".").as_path(), OFlags::RDONLY | OFlags::DIRECTORY) else {
-            return Vec::new();
-        };
-        let mut errors = Vec::new();
-        for name in names(&directory).unwrap_or_default() {
-            let Ok(name) = name.to_str() else { continue };
-            errors.extend(Self::new(all, name, within).finish_removal().err());
-        }
-        errors.extend(Self::new(all, POOL, within).collect(None).err());
-        errors
-    }
-
-    /// Removes an overlay that an earlier program removed except for its shared layers.
-    fn finish_removal(&self) -> io::Result<()> {
-        let is_gone = || self.root().join(OLD_GONE).exists();
-        match if is_gone() { self.try_hold()? } else { None } {
-            // Another process may have used it since.
-            Some(_held) if is_gone() => self.remove_held(),
-            _ => Ok(()),
+    /// Removes the layers that interrupted processes left; the overlays are `within` their directories in `all`.
+    pub(crate) fn sweep(all: &Path, within: &str) -> io::Result<()> {
+        match all.exists() {
+            true => Self::new(all, POOL, within).collect(None),
+            false => Ok(()),
         }
     }
 

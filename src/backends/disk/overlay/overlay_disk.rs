@@ -106,12 +106,11 @@ impl OverlayDisk {
     pub(crate) fn open(options: OverlayOptions) -> io::Result<Option<Self>> {
         let dir = &options.dir;
         let Some(manifest) = dir.manifest()? else { return Ok(None) };
-        dir.adopt_old_layers()?;
         remove_path(&dir.root().join(WORK))?;
         let pool = dir.pool()?;
         let (mut lower, mut empty) = (Vec::new(), None);
         for id in &manifest.layers {
-            let layer = dir.layer(&pool, id)?;
+            let layer = pool.layer(id)?;
             let files = layer.map(|layer| open_in(&layer, TREE, OFlags::RDONLY | OFlags::DIRECTORY).map(drop));
             match files {
                 Some(Ok(())) => lower.push(id.clone()),

@@ -1,15 +1,12 @@
 //! The layers of all overlays of one place. A layer below another one in a manifest never changes.
 
 use std::collections::BTreeSet;
-use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    CWD, FlockOperation, Mode, OFlags, RenameFlags, XattrFlags, flock, fsetxattr, openat, renameat, renameat_with,
-};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, XattrFlags, flock, fsetxattr, openat, renameat};
 use rustix::io::Errno;
 
 use super::manifest::{LayerId, is_layer_id, layer_id};
@@ -92,15 +89,6 @@ impl LayerPool {
         };
         let directory = made().map_err(failed("create", &self.path_of(&id)))?;
         Ok(Layer { id, directory })
-    }
-
-    /// Moves a layer into the pool. Does nothing if it exists there already, or another process moved it.
-    pub(super) fn take_in(&self, from: &OwnedFd, name: &CStr, id: &LayerId) -> io::Result<()> {
-        let rename = || renameat_with(from, name, &self.directory, id.as_str(), RenameFlags::NOREPLACE);
-        match step().and_then(|()| rename()) {
-            Ok(()) | Err(Errno::NOENT | Errno::EXIST) => Ok(()),
-            Err(error) => Err(failed("move a layer to", &self.path_of(id))(error)),
-        }
     }
 
     /// Removes a layer that only its maker may have used. If that fails, [`LayerPool::collect`] removes it.

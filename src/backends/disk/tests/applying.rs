@@ -129,18 +129,6 @@ fn scan_reports_change_right_after_apply() {
 }
 
 #[test]
-fn apply_keeps_permissions_that_are_not_known() {
-    on_each_with(&some_files, |rig| {
-        for (executable, expected) in [(false, 0o640), (true, 0o750), (false, 0o640)] {
-            let node = Node::file_with(b"1", FileMode::unknown(executable));
-            let change = FileChange::Write { path: path("top"), node, bytes: "1".into(), modified: None };
-            rig.disk.apply(&[change]).unwrap();
-            assert_eq!(mode(rig, "top"), expected);
-        }
-    });
-}
-
-#[test]
 fn apply_of_mode_leaves_contents_and_times() {
     on_each_with(&some_files, |rig| {
         let before = fs::metadata(rig.at("top")).unwrap().modified().unwrap();

@@ -199,8 +199,6 @@ impl SessionContainer {
             rootless: live.engine.rootless,
             limits_enforced,
             overlay: self.files.is_overlay(),
-            runner: true,
-            without_runner: String::new(),
             workdir: format!("{WORKSPACE}{}", self.options.commands.workdir.rooted().trim_end_matches('/')),
             environment: self.options.commands.recorded_environment(),
             overlay_path: match self.files.is_overlay() {

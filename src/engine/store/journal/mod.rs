@@ -9,7 +9,6 @@ mod gaps;
 mod grouped;
 mod last;
 mod pack;
-mod packed;
 pub(crate) mod scan;
 pub(crate) mod segment;
 mod segments;

@@ -1,54 +1,39 @@
-//! Packing of full segments: into blocks by session, or in raw order if the segment contains damage.
+//! Packing of full segments into blocks by session.
 
 use std::path::{Path, PathBuf};
 
 use zstd::bulk::Compressor;
 
 use super::disk::{DiskFile, JournalDisk};
-use super::grouped::{self, BLOCK, PART, group_of};
-use super::packed;
+use super::grouped::{self, BLOCK, PART, RAW_MAX, group_of};
 use super::scan::{self, Frame, ScanEnd};
 use super::segment::{HEADER, Segment, sync_directory};
-use super::trailer::{BLOCK_ENTRY, Layout, PART_ENTRY, Trailer};
+use super::trailer::{BLOCK_ENTRY, PART_ENTRY, Trailer};
 use crate::engine::store::{Result, StoreError};
 
 const LEVEL: i32 = 3;
 
-/// Writes a packed copy of a segment. The file and its name are durable.
-pub(crate) fn pack(disk: &dyn JournalDisk, segment: &Segment, end: u64, target: &Path) -> Result<()> {
-    if u32::try_from(end).is_err() || !pack_by_session(PART, disk, segment, end, target)? {
-        pack_in(packed::BLOCK, disk, segment, end, target)?;
-    }
-    Ok(())
+/// Writes a packed copy of a segment; the file and its name are durable. Returns false, and leaves no copy, if the bytes
+/// up to `end` are not only intact frames.
+pub(crate) fn pack(disk: &dyn JournalDisk, segment: &Segment, end: u64, target: &Path) -> Result<bool> {
+    pack_in_parts(PART, disk, segment, end, target)
 }
 
-/// Packs in raw order, in blocks of equal length.
-pub(super) fn pack_in(block: usize, disk: &dyn JournalDisk, segment: &Segment, end: u64, target: &Path) -> Result<()> {
-    let mut file = PackedFile::create(disk, target, false)?;
-    let mut table = Vec::new();
-    let mut offset = 0;
-    while offset < end {
-        let want = usize::try_from((end - offset).min(block as u64)).unwrap_or(block);
-        let length = file.add(&whole(segment, offset, want)?)?;
-        table.extend_from_slice(&length.to_le_bytes());
-        offset += want as u64;
-    }
-    let blocks = count(table.len() / 4);
-    file.finish(&Trailer { raw_len: end, blocks, layout: Layout::InOrder { block: count(block) }, table, table_at: 0 })
-}
-
-/// Packs by session. Returns false if the bytes up to `end` are not only intact frames.
-pub(super) fn pack_by_session(
+/// Packs in parts of at least `part` raw bytes.
+pub(super) fn pack_in_parts(
     part: u64,
     disk: &dyn JournalDisk,
     segment: &Segment,
     end: u64,
     target: &Path,
 ) -> Result<bool> {
+    if end > RAW_MAX as u64 {
+        return Ok(false);
+    }
     let mut packing = Grouping {
         segment,
         part,
-        file: PackedFile::create(disk, target, true)?,
+        file: PackedFile::create(disk, target)?,
         frames: Vec::new(),
         block: Vec::new(),
         first: (0, 0),
@@ -60,18 +45,15 @@ pub(super) fn pack_by_session(
         let is_there = frame.offset + frame.header.frame_len() as u64 <= end;
         if is_there { packing.take(&frame) } else { Ok(()) }
     })?;
-    let ScanEnd::Clean(raw_len) = scanned else { return Ok(false) };
-    if raw_len > end {
-        return Ok(false);
-    }
     packing.put_part()?;
-    if packing.parts.is_empty() {
-        return Ok(false);
+    let ScanEnd::Clean(raw_len) = scanned else { return packing.file.discard() };
+    if raw_len > end || packing.parts.is_empty() {
+        return packing.file.discard();
     }
     let table = [&segment.head.encode()[..], &packing.blocks, &packing.parts].concat();
     let (blocks, parts) = (packing.blocks.len() / BLOCK_ENTRY, packing.parts.len());
-    let layout = Layout::BySession { parts: count(parts / PART_ENTRY) };
-    packing.file.finish(&Trailer { raw_len, blocks: count(blocks), layout, table, table_at: 0 })?;
+    let parts = count(parts / PART_ENTRY);
+    packing.file.finish(&Trailer { raw_len, blocks: count(blocks), parts, table, table_at: 0 })?;
     Ok(true)
 }
 
@@ -154,11 +136,11 @@ struct PackedFile<'a> {
 }
 
 impl<'a> PackedFile<'a> {
-    fn create(disk: &'a dyn JournalDisk, target: &'a Path, checksums: bool) -> Result<Self> {
+    fn create(disk: &'a dyn JournalDisk, target: &'a Path) -> Result<Self> {
         let unfinished = target.with_extension("tmp");
         let file = disk.create(&unfinished).map_err(StoreError::io("create", &unfinished))?;
         let mut compressor = Compressor::new(LEVEL).map_err(StoreError::io("compress", &unfinished))?;
-        compressor.include_checksum(checksums).map_err(StoreError::io("compress", &unfinished))?;
+        compressor.include_checksum(true).map_err(StoreError::io("compress", &unfinished))?;
         Ok(Self { disk, target, unfinished, file, compressor, written: 0 })
     }
 
@@ -168,6 +150,12 @@ impl<'a> PackedFile<'a> {
         self.file.write_all_at(&packed, self.written).map_err(StoreError::io("write", &self.unfinished))?;
         self.written += packed.len() as u64;
         Ok(count(packed.len()))
+    }
+
+    /// Removes the unfinished file; returns false.
+    fn discard(self) -> Result<bool> {
+        self.disk.remove(&self.unfinished).map_err(StoreError::io("remove", &self.unfinished))?;
+        Ok(false)
     }
 
     fn finish(self, trailer: &Trailer) -> Result<()> {

@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::disk::{DiskFile, JournalDisk, read_fully, read_whole};
 use super::grouped::Grouped;
-use super::packed::Packed;
 pub(crate) use super::trailer::HEADER;
-use super::trailer::{Layout, Trailer};
+use super::trailer::Trailer;
 use crate::engine::store::{Result, StoreError};
 
 pub(crate) const FIRST: u32 = 1;
@@ -73,8 +72,7 @@ pub(crate) struct Segment {
 
 enum Bytes {
     Raw(Box<dyn DiskFile>),
-    Packed(Packed),
-    Grouped(Grouped),
+    Packed(Grouped),
 }
 
 pub(crate) fn raw_path(directory: &Path, number: u32) -> PathBuf {
@@ -145,7 +143,6 @@ impl Segment {
     pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         match &self.bytes {
             Bytes::Packed(packed) => packed.read_at(offset, buffer),
-            Bytes::Grouped(grouped) => grouped.read_at(offset, buffer),
             Bytes::Raw(file) => read_fully(&**file, offset, buffer).map_err(StoreError::io("read", &self.path)),
         }
     }
@@ -154,7 +151,7 @@ impl Segment {
     pub(crate) fn read_up_to(&self, offset: u64, count: usize) -> Result<Vec<u8>> {
         let mut buffer = Vec::with_capacity(count);
         match &self.bytes {
-            Bytes::Packed(_) | Bytes::Grouped(_) => {
+            Bytes::Packed(_) => {
                 buffer.resize(count, 0);
                 let filled = self.read_at(offset, &mut buffer)?;
                 buffer.truncate(filled);
@@ -177,7 +174,6 @@ impl Segment {
     pub(crate) fn len(&self) -> Result<u64> {
         match &self.bytes {
             Bytes::Packed(packed) => Ok(packed.raw_len()),
-            Bytes::Grouped(grouped) => Ok(grouped.raw_len()),
             Bytes::Raw(file) => file.len().map_err(StoreError::io("inspect", &self.path)),
         }
     }
@@ -186,11 +182,11 @@ impl Segment {
         !matches!(self.bytes, Bytes::Raw(_))
     }
 
-    /// Returns the segment's [`Grouped`] bytes, if its frames are grouped by session.
+    /// Returns the bytes of a packed segment, whose frames are grouped by session.
     pub(crate) fn grouped(&self) -> Option<&Grouped> {
         match &self.bytes {
-            Bytes::Grouped(grouped) => Some(grouped),
-            Bytes::Raw(_) | Bytes::Packed(_) => None,
+            Bytes::Packed(grouped) => Some(grouped),
+            Bytes::Raw(_) => None,
         }
     }
 
@@ -227,7 +223,7 @@ impl Segment {
     fn raw(&self) -> Result<&dyn DiskFile> {
         match &self.bytes {
             Bytes::Raw(file) => Ok(&**file),
-            Bytes::Packed(_) | Bytes::Grouped(_) => {
+            Bytes::Packed(_) => {
                 let what = "a packed segment is never written".to_owned();
                 Err(StoreError::Format { path: self.path.clone(), what })
             }
@@ -238,20 +234,13 @@ impl Segment {
 fn open_packed(disk: &dyn JournalDisk, path: &Path) -> Result<Bytes> {
     let file = disk.open(path).map_err(StoreError::io("open", path))?;
     let trailer = Trailer::read(&*file, path)?;
-    match trailer.layout {
-        Layout::InOrder { block } => Packed::open(path, file, &trailer, block).map(Bytes::Packed),
-        Layout::BySession { .. } => Grouped::open(path, file, &trailer).map(Bytes::Grouped),
-    }
+    Grouped::open(path, file, &trailer).map(Bytes::Packed)
 }
 
 fn salvage_packed(disk: &dyn JournalDisk, path: &Path) -> Result<Bytes> {
-    let open = || disk.open(path).map_err(StoreError::io("open", path));
     let bytes = read_whole(disk, path).map_err(StoreError::io("read", path))?;
-    let grouped = Grouped::salvage(path, open()?, &bytes).map(Bytes::Grouped);
-    Ok(match grouped {
-        Some(grouped) => grouped,
-        None => Bytes::Packed(Packed::salvage(path, open()?, &bytes)),
-    })
+    let file = disk.open(path).map_err(StoreError::io("open", path))?;
+    Ok(Bytes::Packed(Grouped::salvage(path, file, &bytes)))
 }
 
 /// Preallocates space if the file system supports it; without it, appends are only slower.

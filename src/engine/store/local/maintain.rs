@@ -158,7 +158,11 @@ impl LocalInner {
             return Ok(());
         }
         let disk = self.segments.disk();
-        pack(disk, &segment, segment.len()?, &segment::packed_path(self.segments.directory(), number))?;
+        let packed = segment::packed_path(self.segments.directory(), number);
+        if !pack(disk, &segment, segment.len()?, &packed)? {
+            tracing::warn!(segment = number, "a segment contains damage; it stays unpacked");
+            return Ok(());
+        }
         self.segments.forget(number);
         let raw = segment::raw_path(self.segments.directory(), number);
         disk.remove(&raw).map_err(StoreError::io("remove", &raw))

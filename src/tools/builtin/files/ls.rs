@@ -69,7 +69,7 @@ struct ListedEntry {
     updated_at: Timestamp,
     /// True for an executable file.
     executable: bool,
-    /// Permission bits as octal digits. Absent for a link, and if old events did not record them.
+    /// Permission bits as octal digits. Absent for a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     permissions: Option<String>,
     /// Target of a link.
@@ -94,7 +94,7 @@ impl ListedEntry {
             created_at: entry.created_at,
             updated_at: entry.updated_at,
             executable,
-            permissions: entry.node.mode().filter(|mode| !mode.is_unknown()).map(|mode| mode.to_string()),
+            permissions: entry.node.mode().map(|mode| mode.to_string()),
             target,
         }
     }

@@ -2,17 +2,19 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex};
 
 use bytes::Bytes;
+use quick_cache::sync::Cache;
 
 use super::disk::{DiskFile, read_exactly};
 use super::frame::{self, FrameKind, Header};
-use super::packed::{KEPT, copy, fresh_id, read_pieces};
 use super::trailer::{BLOCK_ENTRY, HEADER, PART_ENTRY, Trailer};
 use crate::engine::SessionId;
 use crate::engine::lock::lock;
 use crate::engine::store::decompress::decompressed;
+use crate::engine::store::weight::ByBytes;
 use crate::engine::store::{Result, StoreError};
 
 /// Maximum raw bytes of a block, unless a single frame is larger.
@@ -21,7 +23,7 @@ const BLOCK_MAX: usize = BLOCK + frame::HEADER + frame::MAX_PAYLOAD;
 /// Raw bytes of a part, which a reader in raw order holds in memory.
 pub(super) const PART: u64 = 16 << 20;
 /// Upper bound of raw offsets: a segment has 1 GiB at most, plus one oversized frame.
-const RAW_MAX: usize = (1 << 30) + BLOCK_MAX;
+pub(super) const RAW_MAX: usize = (1 << 30) + BLOCK_MAX;
 /// Range of the header's checksum, which a block replaces by the frame's raw offset.
 const TAG: Range<usize> = 20..24;
 
@@ -39,7 +41,7 @@ pub(crate) struct Grouped {
     head: [u8; HEADER as usize],
     parts: Vec<Part>,
     blocks: Vec<GroupedBlock>,
-    /// Cache key of its blocks, shared with the other layout.
+    /// Cache key of its blocks; a file that replaces this one gets a new key.
     id: u64,
 }
 
@@ -54,6 +56,16 @@ struct GroupedBlock {
     packed: u32,
     raw: u32,
     first: FrameKey,
+}
+
+/// Cached blocks of all packed segments.
+static KEPT: LazyLock<Cache<(u64, usize), Bytes, ByBytes>> =
+    LazyLock::new(|| Cache::with_weighter(KEPT_BYTES as usize / BLOCK, KEPT_BYTES, ByBytes));
+const KEPT_BYTES: u64 = 32 << 20;
+
+fn fresh_id() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The parts most recently read in raw order, by segment and number.
@@ -137,16 +149,13 @@ impl Grouped {
         Ok(Self { path: path.to_owned(), file, raw_len, head: *head, parts, blocks, id: fresh_id() })
     }
 
-    /// Opens a segment with a damaged trailer or table by scanning its bytes: each block describes its frames. `None`
-    /// if the blocks have the other layout.
-    pub(super) fn salvage(path: &Path, file: Box<dyn DiskFile>, bytes: &[u8]) -> Option<Self> {
+    /// Opens a segment with a damaged trailer or table by scanning its bytes: each block describes its frames.
+    pub(super) fn salvage(path: &Path, file: Box<dyn DiskFile>, bytes: &[u8]) -> Self {
         let (mut blocks, mut end) = (Vec::new(), HEADER as usize);
         for range in zstd_frames(bytes) {
             let packed = &bytes[range.clone()];
-            // Blocks of the other layout lack a checksum.
-            let has_checksum = packed.get(4).is_some_and(|flags| flags & 4 != 0);
             let raw = zstd::zstd_safe::get_frame_content_size(packed).ok().flatten();
-            let raw = raw.and_then(|raw| usize::try_from(raw).ok()).filter(|raw| has_checksum && *raw <= BLOCK_MAX);
+            let raw = raw.and_then(|raw| usize::try_from(raw).ok()).filter(|raw| *raw <= BLOCK_MAX);
             let Some(block) = raw.and_then(|raw| decompressed(packed, raw)) else { continue };
             let mut first = None;
             for (place, header, offset) in frames_in(&block, 0) {
@@ -162,16 +171,7 @@ impl Grouped {
         // The boundaries of the parts are unknown: treat the segment as one part.
         let parts = vec![Part { offset: HEADER as u32, blocks: 0..blocks.len() }];
         let head = [0; HEADER as usize];
-        let is_grouped = !blocks.is_empty();
-        is_grouped.then(|| Self {
-            path: path.to_owned(),
-            file,
-            raw_len: end as u64,
-            head,
-            parts,
-            blocks,
-            id: fresh_id(),
-        })
+        Self { path: path.to_owned(), file, raw_len: end as u64, head, parts, blocks, id: fresh_id() }
     }
 
     pub(super) fn raw_len(&self) -> u64 {
@@ -180,12 +180,19 @@ impl Grouped {
 
     /// Reads bytes of the raw segment.
     pub(super) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        read_pieces(self.raw_len, offset, buffer, |at, rest| {
-            Ok(match self.part_of(at) {
+        let mut filled = 0;
+        while filled < buffer.len() && offset + (filled as u64) < self.raw_len {
+            let (at, rest) = (offset + filled as u64, &mut buffer[filled..]);
+            let count = match self.part_of(at) {
                 None => copy(&self.head, at, rest),
                 Some(number) => copy(&self.part(number)?, at - u64::from(self.parts[number].offset), rest),
-            })
-        })
+            };
+            if count == 0 {
+                break;
+            }
+            filled += count;
+        }
+        Ok(filled)
     }
 
     /// Returns the frame of a group at a raw offset; the offset replaces its header's checksum. `None` if the frame is
@@ -287,6 +294,13 @@ impl Grouped {
         kept.insert(0, (self.id, number, bytes.clone()));
         Ok(bytes)
     }
+}
+
+fn copy(from: &[u8], at: u64, to: &mut [u8]) -> usize {
+    let from = usize::try_from(at).ok().and_then(|at| from.get(at..)).unwrap_or_default();
+    let count = from.len().min(to.len());
+    to[..count].copy_from_slice(&from[..count]);
+    count
 }
 
 impl Drop for Grouped {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::disk::OsDisk;
-use super::super::pack::{pack, pack_by_session};
+use super::super::pack::{pack, pack_in_parts};
 use super::super::scan;
 use super::super::segment::{Segment, SegmentHead, packed_path, raw_path};
 use super::super::{Item, walk};
@@ -53,7 +53,7 @@ impl Raw {
     fn pack(&self, part: u64) -> Segment {
         drop(std::fs::remove_file(self.path()));
         let raw = Segment::open(&OsDisk, self.directory.path(), 1, false).unwrap();
-        assert!(pack_by_session(part, &OsDisk, &raw, self.bytes.len() as u64, &self.path()).unwrap());
+        assert!(pack_in_parts(part, &OsDisk, &raw, self.bytes.len() as u64, &self.path()).unwrap());
         self.open()
     }
 
@@ -181,17 +181,15 @@ fn grouped_table_or_trailer_damaged_is_rebuilt_from_blocks() {
     assert!(whole.len() > raw.frames.len() / 2 && !holes.is_empty());
 }
 
-/// Damaged bytes are preserved byte for byte, in the other layout.
 #[test]
-fn segment_with_damage_is_packed_in_its_order() {
+fn segment_with_damage_stays_unpacked() {
     let raw = raw(6);
     let path = raw_path(raw.directory.path(), 1);
     let mut bytes = raw.bytes.clone();
     bytes[raw.frames[700].1 as usize + 30] ^= 4;
     std::fs::write(&path, &bytes).unwrap();
     let segment = raw.open();
-    pack(&OsDisk, &segment, bytes.len() as u64, &raw.path()).unwrap();
-    let packed = raw.open();
-    assert!(packed.is_packed() && packed.grouped().is_none());
-    assert!(packed.read_up_to(0, bytes.len() + 1).unwrap() == bytes);
+    assert!(!pack(&OsDisk, &segment, bytes.len() as u64, &raw.path()).unwrap());
+    assert_eq!(std::fs::read_dir(raw.directory.path()).unwrap().count(), 1, "a copy was left");
+    assert!(raw.open().read_up_to(0, bytes.len() + 1).unwrap() == bytes);
 }
