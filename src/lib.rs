@@ -275,7 +275,7 @@ pub mod view;
 /// ```
 pub mod event {
     pub use crate::engine::clock::{Clock, StepClock, SystemClock, Timestamp};
-    pub use crate::engine::error::{Diagnostic, ErrorKind, ValueError};
+    pub use crate::engine::error::{Advice, Diagnostic, ErrorKind, ValueError};
     pub use crate::engine::event::{
         Annotated, CallFinished, CallNoted, CallObserved, CallReason, CallStarted, CallStatus, ChangesShared,
         ChangesUnknown, ChildLimits, ChildMerged, ChildStarted, CodecError, CommandDecided, CommandLine, CommandResult,

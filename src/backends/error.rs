@@ -1,5 +1,6 @@
 //! Failures of backends.
 
+use crate::engine::advice::Advice;
 use crate::engine::error::{Diagnostic, ErrorKind};
 
 /// A failure of a backend.
@@ -15,5 +16,9 @@ pub struct BackendError {
 impl Diagnostic for BackendError {
     fn kind(&self) -> ErrorKind {
         ErrorKind::Io
+    }
+
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice::CheckMachine)
     }
 }

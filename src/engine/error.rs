@@ -2,6 +2,8 @@
 
 use std::error::Error;
 
+pub use super::advice::Advice;
+
 /// Kind of an error. Each interface maps it with one table: to exit codes, HTTP problems or MCP codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
@@ -38,8 +40,8 @@ pub trait Diagnostic: Error + 'static {
     fn kind(&self) -> ErrorKind;
 
     /// Returns advice for the user, if any.
-    fn hint(&self) -> Option<String> {
-        self.inner().and_then(|inner| inner.hint())
+    fn advice(&self) -> Option<Advice> {
+        self.inner().and_then(|inner| inner.advice())
     }
 
     /// Returns the wrapped error, if this error only forwards it with the same text.

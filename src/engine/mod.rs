@@ -13,6 +13,7 @@ macro_rules! debug_by {
 }
 pub(crate) use debug_by;
 
+pub(crate) mod advice;
 pub(crate) mod bus;
 pub(crate) mod clock;
 pub(crate) mod collections;
@@ -43,7 +44,7 @@ pub(crate) mod verify;
 
 pub(crate) use clock::{Clock, SystemClock, Timestamp};
 pub(crate) use commit::{Commit, CommitView, Content, Expected, ForkPoint};
-pub(crate) use error::{Diagnostic, ErrorKind, ValueError};
+pub(crate) use error::{Advice, Diagnostic, ErrorKind, ValueError};
 pub(crate) use id::{CommitId, Digest, Seq, SessionId};
 pub(crate) use lock::{lock, read_lock, write_lock};
 pub(crate) use path::EntryPath;

@@ -3,8 +3,10 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 
+use crate::engine::advice::Advice;
 use crate::engine::error::ErrorKind;
 use crate::engine::path::EntryPath;
 use crate::tools::WorkspaceError;
@@ -39,12 +41,19 @@ pub struct HttpProblem {
 /// The parts that only some problems have.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProblemDetails {
-    /// Advice for users of the program `foldspace` rather than of the API.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub command_hint: Option<String>,
+    /// The advice of `hint` as data: its `kind`, such as `list_sessions`, and values for some kinds. A client can have
+    /// its own texts for it.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known_advice")]
+    #[schemars(with = "Option<Map<String, Value>>")]
+    pub advice: Option<Advice>,
     /// The entries that block a rewind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rewind: Option<RewindRefusal>,
+}
+
+/// Reads advice; `None` for a kind of a newer server.
+fn known_advice<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Advice>, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(from)?).ok())
 }
 
 /// The reason why a rewind is refused, and the entries that block it.
@@ -165,7 +174,6 @@ impl HttpProblem {
     #[must_use]
     pub(super) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
-        self.more.command_hint.clone_from(&self.hint);
         self
     }
 }

@@ -1,6 +1,7 @@
 //! Errors of a hub.
 
 use crate::backends::BackendError;
+use crate::engine::advice::Advice;
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
@@ -55,11 +56,11 @@ impl Diagnostic for HubError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn advice(&self) -> Option<Advice> {
         match self {
-            Self::Busy { .. } => Some("try again when it is no longer in use".to_owned()),
-            Self::Unrecorded { source, .. } => source.hint(),
-            _ => self.inner()?.hint(),
+            Self::Busy { .. } => Some(Advice::text("try again when it is no longer in use")),
+            Self::Unrecorded { source, .. } => source.advice(),
+            _ => self.inner()?.advice(),
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::{fmt, io};
 
-use foldspace::backends::BackendError;
 use foldspace::event::Diagnostic;
 use foldspace::history::HistoryError;
 use foldspace::http::ClientError;
@@ -11,7 +10,7 @@ use foldspace::store::CommitError;
 use foldspace::tools::{MountError, WorkspaceError};
 use foldspace::{ErrorKind, SessionError, StoreError};
 
-use super::text;
+use super::{advice, text};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -143,7 +142,7 @@ impl<E: Diagnostic> From<E> for Failure {
             Some(HistoryError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => Self::Closed,
             _ => {
                 let exit = error.chain().find_map(finer).unwrap_or_else(|| error.kind().into());
-                let hint = error.chain().find_map(hint).or_else(|| error.hint());
+                let hint = error.advice().map(|advice| advice::hint(&advice));
                 Self::Told { exit, message: error.to_string(), hint }
             }
         }
@@ -198,31 +197,6 @@ fn finer(error: &dyn Diagnostic) -> Option<Exit> {
     let found = found.or_else(|| error.downcast_ref().and_then(owner));
     found.or_else(|| error.downcast_ref().map(|_: &CommitError| Exit::Failed))
 }
-
-/// Returns the hint that differs on the command line.
-fn hint(error: &dyn Diagnostic) -> Option<String> {
-    let workspace = |error: &WorkspaceError| match error {
-        WorkspaceError::Mounts { name, .. } => {
-            Some(format!("`foldspace remove {}` removes it", text::one_line(name, 80)))
-        }
-        WorkspaceError::InsideCommit { before, after, .. } => {
-            Some(format!("--to {before} is before it, --to {after} after it; `--at` shows files there, too"))
-        }
-        WorkspaceError::NotAChild { .. } | WorkspaceError::Itself(_) => {
-            Some("`foldspace tree` shows parents and children".to_owned())
-        }
-        _ => None,
-    };
-    let backend = |_: &BackendError| DOCTOR.to_owned();
-    let owner = |error: &ClientError| match error {
-        ClientError::Refused(problem) if problem.kind == "backend" => Some(DOCTOR.to_owned()),
-        _ => None,
-    };
-    let found = error.downcast_ref().and_then(workspace).or_else(|| error.downcast_ref().map(backend));
-    found.or_else(|| error.downcast_ref().and_then(owner))
-}
-
-const DOCTOR: &str = "`foldspace doctor` shows what works here";
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::backends::BackendError;
+use crate::engine::advice::Advice;
 use crate::engine::commit::CommitError;
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::path::EntryPath;
@@ -141,6 +142,13 @@ impl Diagnostic for MountError {
             Self::Backend(error) => error.kind(),
             Self::Session(error) => error.kind(),
             _ => ErrorKind::Refused,
+        }
+    }
+
+    fn advice(&self) -> Option<Advice> {
+        match self {
+            Self::Outside { .. } => Some(Advice::AllowDirectory),
+            _ => self.inner()?.advice(),
         }
     }
 

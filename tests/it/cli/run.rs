@@ -237,6 +237,7 @@ fn run_mount_that_is_refused_leaves_no_session() {
     ");
     assert_snapshot!(mount(&["tree", "--allow-root", "other"]), @"
     error: [dir]/tree is outside of the directories that may be mounted: [dir]/other
+    hint: --allow-root or FOLDSPACE_MOUNT_ROOTS allows a directory
     [exit 2]
     ");
     assert_snapshot!(mount(&["nowhere"]), @"
@@ -266,6 +267,7 @@ fn run_mount_roots_come_from_environment() {
     };
     assert_snapshot!(fenced(&["--mount", "tree"]), @"
     error: [dir]/tree is outside of the directories that may be mounted: [dir]/fence
+    hint: --allow-root or FOLDSPACE_MOUNT_ROOTS allows a directory
     [exit 2]
     ");
     assert!(fenced(&["--mount", "fence/b"]).ends_with("[exit 0]"));
