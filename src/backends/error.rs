@@ -15,7 +15,7 @@ pub struct BackendError {
 
 impl Diagnostic for BackendError {
     fn kind(&self) -> ErrorKind {
-        ErrorKind::Io
+        ErrorKind::Backend
     }
 
     fn advice(&self) -> Option<Advice> {

@@ -69,8 +69,7 @@ impl ClientError {
 impl Diagnostic for ClientError {
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::Unreachable { .. } => ErrorKind::Unavailable,
-            Self::Broken(_) | Self::Odd(_) => ErrorKind::Io,
+            Self::Unreachable { .. } | Self::Broken(_) | Self::Odd(_) => ErrorKind::Broken,
             Self::Refused(problem) => ProblemKind::of(&problem.kind).into(),
         }
     }

@@ -4,50 +4,17 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 
 use super::advice;
 use super::problem::{HttpProblem, ProblemDetails, ProblemKind, RewindRefusal};
-use crate::backends::BackendError;
 use crate::engine::error::Diagnostic;
-use crate::engine::session::error::SessionError;
-use crate::engine::store::StoreError;
-use crate::tools::{MountError, WorkspaceError};
 
 impl<E: Diagnostic> From<E> for HttpProblem {
     fn from(error: E) -> Self {
         let error: &dyn Diagnostic = &error;
-        let kind = error.chain().find_map(finer).unwrap_or_else(|| error.kind().into());
         let advice = error.advice();
         let rewind = error.chain().find_map(|error| RewindRefusal::of(error.downcast_ref()?));
         let hint = advice.as_ref().map(advice::hint);
         let more = Box::new(ProblemDetails { advice, rewind });
-        Self { hint, more, ..Self::new(kind, error.to_string()) }
+        Self { hint, more, ..Self::new(error.kind().into(), error.to_string()) }
     }
-}
-
-/// Returns a more specific problem than the kind of the error.
-fn finer(error: &dyn Diagnostic) -> Option<ProblemKind> {
-    let store = |error: &StoreError| match error {
-        StoreError::Foreign { .. } => Some(ProblemKind::Broken),
-        StoreError::OtherHost { .. } => Some(ProblemKind::OtherHost),
-        StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => Some(ProblemKind::Full),
-        _ => None,
-    };
-    let session = |error: &SessionError| match error {
-        SessionError::Ambiguous { .. } => Some(ProblemKind::Clash),
-        SessionError::Unreadable { .. } => Some(ProblemKind::Unreadable),
-        _ => None,
-    };
-    let mount = |error: &MountError| match error {
-        MountError::Backend(_) | MountError::Session(_) | MountError::Stopped => None,
-        MountError::Outside { .. } => Some(ProblemKind::Forbidden),
-        _ => Some(ProblemKind::Unusable),
-    };
-    let workspace = |error: &WorkspaceError| match error {
-        WorkspaceError::NothingChanged { .. } => Some(ProblemKind::Unusable),
-        _ => None,
-    };
-    let found = error.downcast_ref().and_then(store).or_else(|| error.downcast_ref().and_then(session));
-    let found = found.or_else(|| error.downcast_ref().and_then(mount));
-    let found = found.or_else(|| error.downcast_ref().and_then(workspace));
-    found.or_else(|| error.downcast_ref().map(|_: &BackendError| ProblemKind::Backend))
 }
 
 impl From<QueryRejection> for HttpProblem {

@@ -128,15 +128,19 @@ problems! {
     Ending "ending" SERVICE_UNAVAILABLE "The server is shutting down";
 }
 
-/// `error_map` handles the exceptions.
 impl From<ErrorKind> for ProblemKind {
     fn from(kind: ErrorKind) -> Self {
         match kind {
-            ErrorKind::NotFound => Self::NotFound,
-            ErrorKind::Conflict => Self::Clash,
+            ErrorKind::NotFound | ErrorKind::ContentMissing => Self::NotFound,
+            ErrorKind::Conflict | ErrorKind::Ambiguous => Self::Clash,
             ErrorKind::Busy | ErrorKind::Refused | ErrorKind::TimedOut => Self::Refused,
+            ErrorKind::Forbidden => Self::Forbidden,
             ErrorKind::Invalid => Self::Unusable,
-            ErrorKind::Damaged | ErrorKind::Io => Self::Broken,
+            ErrorKind::Damaged | ErrorKind::Io | ErrorKind::Broken => Self::Broken,
+            ErrorKind::Newer => Self::Unreadable,
+            ErrorKind::Full => Self::Full,
+            ErrorKind::Backend => Self::Backend,
+            ErrorKind::OtherHost => Self::OtherHost,
             ErrorKind::Cancelled | ErrorKind::Unavailable => Self::Ending,
         }
     }
@@ -147,10 +151,14 @@ impl From<ProblemKind> for ErrorKind {
         match problem {
             ProblemKind::NotFound => Self::NotFound,
             ProblemKind::Clash => Self::Conflict,
-            ProblemKind::OtherVersion | ProblemKind::OtherHost => Self::Busy,
-            ProblemKind::Unreadable => Self::Damaged,
+            ProblemKind::OtherVersion => Self::Busy,
+            ProblemKind::OtherHost => Self::OtherHost,
+            ProblemKind::Forbidden => Self::Forbidden,
+            ProblemKind::Unreadable => Self::Newer,
             ProblemKind::BadRequest | ProblemKind::Unusable => Self::Invalid,
-            ProblemKind::Backend | ProblemKind::Broken | ProblemKind::Full => Self::Io,
+            ProblemKind::Backend => Self::Backend,
+            ProblemKind::Broken => Self::Io,
+            ProblemKind::Full => Self::Full,
             ProblemKind::Ending => Self::Unavailable,
             _ => Self::Refused,
         }

@@ -52,7 +52,7 @@ impl Diagnostic for HubError {
             Self::Unrecorded { source, .. } => source.kind(),
             Self::Busy { .. } => ErrorKind::Busy,
             Self::Ending => ErrorKind::Unavailable,
-            Self::Panicked => ErrorKind::Io,
+            Self::Panicked => ErrorKind::Broken,
         }
     }
 
@@ -103,11 +103,5 @@ impl HubError {
     #[cfg(feature = "attach")]
     pub(super) fn unreadable(error: impl std::fmt::Display) -> Self {
         BackendError { backend: "host", reason: format!("invalid hook report: {error}") }.into()
-    }
-
-    /// Returns true if a workspace's backend failed.
-    pub(crate) fn is_of_backend(&self) -> bool {
-        let error: &dyn Diagnostic = self;
-        error.chain().any(|error| error.downcast_ref::<BackendError>().is_some())
     }
 }

@@ -34,10 +34,10 @@ pub(super) fn words(error: &OperationError) -> String {
 pub(super) fn answer(error: &OperationError, uri: Option<&str>) -> ErrorData {
     let message = words(error);
     match (error.kind(), uri) {
-        (ErrorKind::NotFound, Some(uri)) => {
+        (ErrorKind::NotFound | ErrorKind::Ambiguous | ErrorKind::ContentMissing, Some(uri)) => {
             ErrorData::resource_not_found(message, Some(json!({ "uri": shown(uri, 300) })))
         }
-        (ErrorKind::Invalid | ErrorKind::Refused, _) => ErrorData::invalid_params(message, None),
+        (ErrorKind::Invalid | ErrorKind::Refused | ErrorKind::Forbidden, _) => ErrorData::invalid_params(message, None),
         _ => ErrorData::internal_error(message, None),
     }
 }

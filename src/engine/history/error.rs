@@ -73,11 +73,10 @@ impl Diagnostic for HistoryError {
         match self {
             Self::Session(error) => error.kind(),
             Self::NotThere { .. } | Self::NotText { .. } | Self::NotKept { .. } => ErrorKind::NotFound,
-            Self::TooLarge { .. } => ErrorKind::Refused,
+            Self::TooLarge { .. } | Self::Differs { .. } => ErrorKind::Refused,
             Self::Io { .. } => ErrorKind::Io,
             Self::Damaged(_) => ErrorKind::Damaged,
             Self::Refused(_) => ErrorKind::Invalid,
-            Self::Differs { .. } => ErrorKind::Conflict,
         }
     }
 

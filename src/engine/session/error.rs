@@ -100,12 +100,13 @@ impl Diagnostic for SessionError {
         match self {
             Self::Store(error) => error.kind(),
             Self::Slice(error) => error.kind(),
-            Self::NotFound { .. } | Self::Ambiguous { .. } => ErrorKind::NotFound,
+            Self::Ambiguous { .. } => ErrorKind::Ambiguous,
+            Self::NotFound { .. } => ErrorKind::NotFound,
             Self::NothingBack { .. } | Self::NoTag { .. } | Self::NoPosition { .. } => ErrorKind::NotFound,
             Self::NameTaken { .. } => ErrorKind::Conflict,
             Self::BadName { .. } | Self::NoAgent { .. } => ErrorKind::Invalid,
             Self::TooDeep { .. } => ErrorKind::Refused,
-            Self::Unreadable { .. } => ErrorKind::Damaged,
+            Self::Unreadable { .. } => ErrorKind::Newer,
         }
     }
 

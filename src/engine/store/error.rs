@@ -147,11 +147,14 @@ fn no_content(digest: &Digest) -> String {
 impl Diagnostic for StoreError {
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::NoSession(_) | Self::NoContent(_) | Self::NotHere { .. } => ErrorKind::NotFound,
+            Self::NoSession(_) | Self::NotHere { .. } => ErrorKind::NotFound,
+            Self::NoContent(_) => ErrorKind::ContentMissing,
             Self::Conflict { .. } => ErrorKind::Conflict,
             Self::Buried(_) => ErrorKind::Refused,
             Self::Commit(error) => error.kind(),
-            Self::Foreign { .. } | Self::Locked { .. } | Self::OtherHost { .. } | Self::ReadOnly => ErrorKind::Busy,
+            Self::Foreign { .. } | Self::Locked { .. } | Self::ReadOnly => ErrorKind::Busy,
+            Self::OtherHost { .. } => ErrorKind::OtherHost,
+            Self::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => ErrorKind::Full,
             Self::Damaged { .. } | Self::Lost(_) | Self::Format { .. } | Self::Index(_) => ErrorKind::Damaged,
             Self::Io { .. } | Self::Cluster { .. } | Self::Elsewhere { .. } | Self::Unsettled | Self::Poisoned(_) => {
                 ErrorKind::Io

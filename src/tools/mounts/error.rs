@@ -135,13 +135,11 @@ pub enum MountError {
 impl Diagnostic for MountError {
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::Spec { .. } | Self::Glob { .. } => ErrorKind::Invalid,
-            Self::Missing { .. } | Self::NotADirectory { .. } => ErrorKind::NotFound,
-            Self::Io { .. } => ErrorKind::Io,
-            Self::Stopped => ErrorKind::Unavailable,
+            Self::Outside { .. } => ErrorKind::Forbidden,
+            Self::Stopped => ErrorKind::Broken,
             Self::Backend(error) => error.kind(),
             Self::Session(error) => error.kind(),
-            _ => ErrorKind::Refused,
+            _ => ErrorKind::Invalid,
         }
     }
 

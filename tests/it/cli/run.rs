@@ -242,7 +242,7 @@ fn run_mount_that_is_refused_leaves_no_session() {
     ");
     assert_snapshot!(mount(&["nowhere"]), @"
     error: [dir]/nowhere does not exist and can't be mounted
-    [exit 3]
+    [exit 2]
     ");
     assert_snapshot!(mount(&["story:../up"]), @r#"
     error: mount "story:../up": path "../up": `.` and `..` are not allowed; give the path from the workspace root; write DIRECTORY or DIRECTORY:PATH
