@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-fn problem(HttpProblem { status, detail, hint, more, .. }: &HttpProblem) -> String {
-    let hint = more.command_hint.as_ref().or(hint.as_ref()).map_or("no advice", String::as_str);
+fn problem(HttpProblem { status, detail, hint, .. }: &HttpProblem) -> String {
+    let hint = hint.as_deref().unwrap_or("no advice");
     format!("{status}: {detail} ({hint})")
 }
 

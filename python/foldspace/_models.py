@@ -683,7 +683,7 @@ class Problem(TypedDict):
     status: int
     detail: str
     hint: NotRequired[str | None]
-    command_hint: NotRequired[str | None]
+    advice: NotRequired[dict[str, Any] | None]
     rewind: NotRequired[RewindRefusal | None]
 
 

@@ -86,7 +86,7 @@ impl CallerLookup {
 
 fn refusal(why: &str) -> Arc<str> {
     let what = "the host's commands and directories are not available to this client of foldspace's owner";
-    format!("{what}: {why}; --in-process works within its own sandbox").into()
+    format!("{what}: {why}; working in-process stays within its own sandbox").into()
 }
 
 impl CallerProcess {

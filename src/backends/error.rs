@@ -1,5 +1,6 @@
 //! Failures of backends.
 
+use crate::engine::advice::Advice;
 use crate::engine::error::{Diagnostic, ErrorKind};
 
 /// A failure of a backend.
@@ -14,6 +15,10 @@ pub struct BackendError {
 
 impl Diagnostic for BackendError {
     fn kind(&self) -> ErrorKind {
-        ErrorKind::Io
+        ErrorKind::Backend
+    }
+
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice::CheckMachine)
     }
 }

@@ -198,7 +198,7 @@ fn check_unlinked(directory: &Path) -> Result<(), BackendError> {
     let to = link.read_link().unwrap_or_default();
     let reason = format!(
         "{} is a link to {} now, not the directory that was attached; remove the link and put the directory back, or \
-         `foldspace attach` where it is now",
+         attach where it is now",
         link.display(),
         to.display()
     );

@@ -2,6 +2,8 @@ use foldspace::backends::{DoctorReport, Finding, PodmanOptions, diagnose};
 
 use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, attach, hook_log, left_out, open, text};
 
+const IMAGES: &str = "`foldspace image build` builds one; --image or FOLDSPACE_IMAGE names another";
+
 /// Checks the requirements of the backends on this machine
 #[derive(Debug, clap::Args)]
 pub(super) struct Doctor {
@@ -40,5 +42,6 @@ fn show(finding: &Finding, out: &mut Out) -> Result<(), Failure> {
     if finding.advice.is_empty() {
         return Ok(());
     }
-    out.line(format!("{:24}{}", "", text::one_line(&finding.advice, 1000)))
+    out.line(format!("{:24}{}", "", text::one_line(&finding.advice, 1000)))?;
+    if finding.what == "image" { out.line(format!("{:24}{IMAGES}", "")) } else { Ok(()) }
 }

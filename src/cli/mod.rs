@@ -1,5 +1,7 @@
 //! The program `foldspace`: parses arguments and prints results; all rules are in the library.
 
+#[cfg(test)]
+mod advice_tests;
 mod apply;
 pub(crate) mod approver;
 mod attach;

@@ -1,6 +1,6 @@
 use foldspace::hub::operations::{PassedCall, UndoDocument, UndoneCall};
 use foldspace::reducers::Change;
-use foldspace::tools::UndoLeft;
+use foldspace::tools::{UndoLeft, UndoLeftReason};
 use foldspace::view::Position;
 use foldspace::{Seq, Timestamp};
 use serde_json::{Value, json};
@@ -243,11 +243,25 @@ fn only_call(undone: &UndoDocument) -> Option<Seq> {
 
 fn show_left(left: &[UndoLeft], (shown, call): (usize, Option<Seq>), out: &mut Out) -> Result<(), Failure> {
     for UndoLeft { path, reason } in left.iter().take(shown) {
-        out.line(format!("{}  {path}  {}", out.paint(ODD, "left   "), reason.words(call)))?;
+        out.line(format!("{}  {path}  {}", out.paint(ODD, "left   "), reason_words(*reason, call)))?;
     }
     match left.len().saturating_sub(shown) {
         0 => Ok(()),
         more => out.line(format!("and {more} more left")),
+    }
+}
+
+/// Returns the reason as text, with the options that override it: for an undo of `call`, or for the same command.
+fn reason_words(reason: UndoLeftReason, call: Option<Seq>) -> String {
+    let call = call.map_or_else(String::new, |call| format!("--call {call} "));
+    match reason {
+        UndoLeftReason::ChangedSince => format!("changed at the same place since; {call}--overwrite undoes it anyway"),
+        UndoLeftReason::Shared => format!("other calls may have changed it; {call}--overwrite undoes it anyway"),
+        UndoLeftReason::Doubtful => format!("a person may have changed it; {call}--overwrite undoes it anyway"),
+        UndoLeftReason::NotKept => "its earlier contents were not stored".to_owned(),
+        UndoLeftReason::NotRecoverable => format!("its current contents were not stored; {call}--force discards them"),
+        UndoLeftReason::NotMade => format!("it existed before, moved or ignored; {call}--overwrite removes it"),
+        UndoLeftReason::NotEmpty => "it has unrecorded entries".to_owned(),
     }
 }
 

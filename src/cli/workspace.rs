@@ -356,11 +356,14 @@ impl WorkspaceArgs {
     }
 }
 
+/// The advice about a command that needs approval, without a terminal to ask on.
+const ALLOW_IT: &str = "allow the program (--allow PROGRAM), or answer every question with yes (--yes)";
+
 impl RuleArgs {
     /// Returns the rules for commands of agents, which ask the person at the terminal.
     pub(super) fn asking(&self, bar: Option<ProgressBar>) -> Result<ShellRules, Failure> {
         let asker = output::can_ask().then(|| Arc::new(AtTerminal::new(bar)) as Arc<dyn Asker>);
-        Ok(ShellRules { asker, ..self.unasked()? })
+        Ok(ShellRules { asker, advice: Some(ALLOW_IT.into()), ..self.unasked()? })
     }
 
     /// Returns the rules for rerun calls: their timeouts and lengths were allowed before.

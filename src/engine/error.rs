@@ -2,11 +2,17 @@
 
 use std::error::Error;
 
+pub use super::advice::Advice;
+
 /// Kind of an error. Each interface maps it with one table: to exit codes, HTTP problems or MCP codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// The named session, path, event or content does not exist.
     NotFound,
+    /// The history names a content that is not stored.
+    ContentMissing,
+    /// A name or an id fits several things.
+    Ambiguous,
     /// The state differs from the state that the request expects.
     Conflict,
     /// Another process or call holds the resource. A later retry can succeed.
@@ -15,10 +21,22 @@ pub enum ErrorKind {
     Invalid,
     /// The request is valid, but can't be carried out in the current state.
     Refused,
-    /// Stored data is damaged or of a newer version.
+    /// The caller may not use it.
+    Forbidden,
+    /// Stored data is damaged.
     Damaged,
-    /// The operating system, the disk or the container engine failed.
+    /// A newer program created it.
+    Newer,
+    /// The operating system or the disk failed.
     Io,
+    /// The disk is full.
+    Full,
+    /// The workspace's backend failed.
+    Backend,
+    /// Another host has claimed it.
+    OtherHost,
+    /// A part of foldspace ended before its work did.
+    Broken,
     /// The caller cancelled the work.
     Cancelled,
     /// The service that does the work is shutting down or gone.
@@ -39,8 +57,8 @@ pub trait Diagnostic: Error + 'static {
     fn kind(&self) -> ErrorKind;
 
     /// Returns advice for the user, if any.
-    fn hint(&self) -> Option<String> {
-        self.inner().and_then(|inner| inner.hint())
+    fn advice(&self) -> Option<Advice> {
+        self.inner().and_then(|inner| inner.advice())
     }
 
     /// Returns the wrapped error, if this error only forwards it with the same text.

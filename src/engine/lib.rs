@@ -19,7 +19,7 @@ mod testing;
 /// Events, and the values in them.
 pub mod event {
     pub use crate::engine::clock::{Clock, StepClock, SystemClock, Timestamp};
-    pub use crate::engine::error::{Diagnostic, ErrorKind, ValueError};
+    pub use crate::engine::error::{Advice, Diagnostic, ErrorKind, ValueError};
     pub use crate::engine::event::{
         Annotated, CallFinished, CallNoted, CallObserved, CallReason, CallStarted, CallStatus, ChangesShared,
         ChangesUnknown, ChildLimits, ChildMerged, ChildStarted, CodecError, CommandDecided, CommandLine, CommandResult,

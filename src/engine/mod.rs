@@ -15,6 +15,8 @@ macro_rules! debug_by {
 }
 pub use debug_by;
 
+#[doc(hidden)]
+pub mod advice;
 pub mod bus;
 pub mod clock;
 pub(crate) mod collections;
@@ -52,7 +54,7 @@ pub mod verify;
 
 pub(crate) use clock::{Clock, SystemClock, Timestamp};
 pub(crate) use commit::{Commit, CommitView, Content, Expected, ForkPoint};
-pub(crate) use error::{Diagnostic, ErrorKind, ValueError};
+pub(crate) use error::{Advice, Diagnostic, ErrorKind, ValueError};
 pub use id::{CommitId, Digest, Seq, SessionId};
 pub(crate) use lock::{lock, read_lock, write_lock};
 pub(crate) use path::EntryPath;

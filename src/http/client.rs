@@ -28,6 +28,7 @@ use super::server::{HttpServer, connect_unix};
 use super::upgrade::{ATTEND, UpgradedStream};
 use super::{CallRequest, HttpProblem, VERSION};
 use crate::backends::HostCaller;
+use crate::engine::advice::Advice;
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::session::output_stream::OutputStream;
 use crate::hub::operations::SessionDocument;
@@ -68,16 +69,15 @@ impl ClientError {
 impl Diagnostic for ClientError {
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::Unreachable { .. } => ErrorKind::Unavailable,
-            Self::Broken(_) | Self::Odd(_) => ErrorKind::Io,
+            Self::Unreachable { .. } | Self::Broken(_) | Self::Odd(_) => ErrorKind::Broken,
             Self::Refused(problem) => ProblemKind::of(&problem.kind).into(),
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn advice(&self) -> Option<Advice> {
         match self {
-            Self::Refused(problem) => problem.more.command_hint.clone(),
-            Self::Broken(_) => Some("check the session's log before you retry".to_owned()),
+            Self::Refused(problem) => problem.more.advice.clone().or_else(|| problem.hint.clone().map(Advice::text)),
+            Self::Broken(_) => Some(Advice::ReadLog),
             Self::Unreachable { .. } | Self::Odd(_) => None,
         }
     }

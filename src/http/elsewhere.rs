@@ -32,10 +32,11 @@ impl OtherHosts for ThroughApi {
 }
 
 fn refused(error: &ClientError) -> OperationError {
-    OperationError::refused(match error.hint() {
-        Some(hint) => format!("{error}; {hint}"),
-        None => error.to_string(),
-    })
+    let refused = OperationError::refused(error.to_string());
+    match error.advice() {
+        Some(advice) => refused.with_advice(advice),
+        None => refused,
+    }
 }
 
 async fn made(api: &HttpClient, call: CallElsewhere<'_>) -> Result<ToolOutcome, ClientError> {

@@ -1,6 +1,7 @@
 //! The HTTP API over a [`Hub`]: JSON, server-sent events, and an OpenAPI description of it all.
 
 mod admission;
+mod advice;
 mod call_output;
 mod calls;
 mod client;

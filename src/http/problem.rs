@@ -3,8 +3,10 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 
+use crate::engine::advice::Advice;
 use crate::engine::error::ErrorKind;
 use crate::engine::path::EntryPath;
 use crate::tools::WorkspaceError;
@@ -39,12 +41,19 @@ pub struct HttpProblem {
 /// The parts that only some problems have.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProblemDetails {
-    /// Advice for users of the program `foldspace` rather than of the API.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub command_hint: Option<String>,
+    /// The advice of `hint` as data: its `kind`, such as `list_sessions`, and values for some kinds. A client can have
+    /// its own texts for it.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known_advice")]
+    #[schemars(with = "Option<Map<String, Value>>")]
+    pub advice: Option<Advice>,
     /// The entries that block a rewind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rewind: Option<RewindRefusal>,
+}
+
+/// Reads advice; `None` for a kind of a newer server.
+fn known_advice<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Advice>, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(from)?).ok())
 }
 
 /// The reason why a rewind is refused, and the entries that block it.
@@ -119,15 +128,19 @@ problems! {
     Ending "ending" SERVICE_UNAVAILABLE "The server is shutting down";
 }
 
-/// `error_map` handles the exceptions.
 impl From<ErrorKind> for ProblemKind {
     fn from(kind: ErrorKind) -> Self {
         match kind {
-            ErrorKind::NotFound => Self::NotFound,
-            ErrorKind::Conflict => Self::Clash,
+            ErrorKind::NotFound | ErrorKind::ContentMissing => Self::NotFound,
+            ErrorKind::Conflict | ErrorKind::Ambiguous => Self::Clash,
             ErrorKind::Busy | ErrorKind::Refused | ErrorKind::TimedOut => Self::Refused,
+            ErrorKind::Forbidden => Self::Forbidden,
             ErrorKind::Invalid => Self::Unusable,
-            ErrorKind::Damaged | ErrorKind::Io => Self::Broken,
+            ErrorKind::Damaged | ErrorKind::Io | ErrorKind::Broken => Self::Broken,
+            ErrorKind::Newer => Self::Unreadable,
+            ErrorKind::Full => Self::Full,
+            ErrorKind::Backend => Self::Backend,
+            ErrorKind::OtherHost => Self::OtherHost,
             ErrorKind::Cancelled | ErrorKind::Unavailable => Self::Ending,
         }
     }
@@ -138,10 +151,14 @@ impl From<ProblemKind> for ErrorKind {
         match problem {
             ProblemKind::NotFound => Self::NotFound,
             ProblemKind::Clash => Self::Conflict,
-            ProblemKind::OtherVersion | ProblemKind::OtherHost => Self::Busy,
-            ProblemKind::Unreadable => Self::Damaged,
+            ProblemKind::OtherVersion => Self::Busy,
+            ProblemKind::OtherHost => Self::OtherHost,
+            ProblemKind::Forbidden => Self::Forbidden,
+            ProblemKind::Unreadable => Self::Newer,
             ProblemKind::BadRequest | ProblemKind::Unusable => Self::Invalid,
-            ProblemKind::Backend | ProblemKind::Broken | ProblemKind::Full => Self::Io,
+            ProblemKind::Backend => Self::Backend,
+            ProblemKind::Broken => Self::Io,
+            ProblemKind::Full => Self::Full,
             ProblemKind::Ending => Self::Unavailable,
             _ => Self::Refused,
         }
@@ -165,7 +182,6 @@ impl HttpProblem {
     #[must_use]
     pub(super) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
-        self.more.command_hint.clone_from(&self.hint);
         self
     }
 }

@@ -67,7 +67,7 @@ impl Hub {
         if let (Some(progress), 1..) = (&self.options().progress, missing) {
             progress(&format!(
                 "not copied: {missing} of the directory's entries (special, unreadable, or beyond 1 GiB in total); \
-                 `foldspace apply` leaves them unchanged"
+                 applying changes to the directory leaves them unchanged"
             ));
         }
         Ok(())

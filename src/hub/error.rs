@@ -1,6 +1,7 @@
 //! Errors of a hub.
 
 use crate::backends::BackendError;
+use crate::engine::advice::Advice;
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
@@ -51,15 +52,15 @@ impl Diagnostic for HubError {
             Self::Unrecorded { source, .. } => source.kind(),
             Self::Busy { .. } => ErrorKind::Busy,
             Self::Ending => ErrorKind::Unavailable,
-            Self::Panicked => ErrorKind::Io,
+            Self::Panicked => ErrorKind::Broken,
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn advice(&self) -> Option<Advice> {
         match self {
-            Self::Busy { .. } => Some("try again when it is no longer in use".to_owned()),
-            Self::Unrecorded { source, .. } => source.hint(),
-            _ => self.inner()?.hint(),
+            Self::Busy { .. } => Some(Advice::text("try again when it is no longer in use")),
+            Self::Unrecorded { source, .. } => source.advice(),
+            _ => self.inner()?.advice(),
         }
     }
 
@@ -101,11 +102,5 @@ impl HubError {
     /// Creates the error for a malformed report.
     pub(super) fn unreadable(error: impl std::fmt::Display) -> Self {
         BackendError { backend: "host", reason: format!("invalid hook report: {error}") }.into()
-    }
-
-    /// Returns true if a workspace's backend failed.
-    pub(crate) fn is_of_backend(&self) -> bool {
-        let error: &dyn Diagnostic = self;
-        error.chain().any(|error| error.downcast_ref::<BackendError>().is_some())
     }
 }

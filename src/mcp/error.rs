@@ -3,10 +3,9 @@
 use rmcp::model::ErrorData;
 use serde_json::json;
 
+use super::advice::for_model;
 use super::names::shown;
 use crate::engine::error::{Diagnostic, ErrorKind};
-use crate::engine::session::error::SessionError;
-use crate::hub::HubError;
 use crate::hub::operations::OperationError;
 
 /// A failure of the connection to a client.
@@ -23,14 +22,11 @@ impl Diagnostic for McpError {
     }
 }
 
-/// Returns the text of an error with its hint, for a model.
+/// Returns the text of an error with its advice, for a model.
 pub(super) fn words(error: &OperationError) -> String {
-    match error {
-        OperationError::Told { detail, hint: Some(hint), .. } => format!("{detail}; {hint}"),
-        OperationError::Hub(HubError::Session(SessionError::NotFound { nearest: Some(nearest), .. })) => {
-            format!("{error}; did you mean {nearest}?")
-        }
-        error => error.to_string(),
+    match error.advice().as_ref().and_then(for_model) {
+        Some(advice) => format!("{error}; {advice}"),
+        None => error.to_string(),
     }
 }
 
@@ -38,10 +34,10 @@ pub(super) fn words(error: &OperationError) -> String {
 pub(super) fn answer(error: &OperationError, uri: Option<&str>) -> ErrorData {
     let message = words(error);
     match (error.kind(), uri) {
-        (ErrorKind::NotFound, Some(uri)) => {
+        (ErrorKind::NotFound | ErrorKind::Ambiguous | ErrorKind::ContentMissing, Some(uri)) => {
             ErrorData::resource_not_found(message, Some(json!({ "uri": shown(uri, 300) })))
         }
-        (ErrorKind::Invalid | ErrorKind::Refused, _) => ErrorData::invalid_params(message, None),
+        (ErrorKind::Invalid | ErrorKind::Refused | ErrorKind::Forbidden, _) => ErrorData::invalid_params(message, None),
         _ => ErrorData::internal_error(message, None),
     }
 }

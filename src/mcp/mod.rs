@@ -1,5 +1,6 @@
 //! The MCP server: offers a workspace's tools and recorded history to any MCP client.
 
+mod advice;
 mod approver;
 mod attach;
 mod body_limit;

@@ -2,16 +2,11 @@
 
 use std::{fmt, io};
 
-use foldspace::backends::BackendError;
+use foldspace::ErrorKind;
 use foldspace::event::Diagnostic;
 use foldspace::history::HistoryError;
-use foldspace::http::ClientError;
-use foldspace::hub::HubError;
-use foldspace::store::CommitError;
-use foldspace::tools::{MountError, WorkspaceError};
-use foldspace::{ErrorKind, SessionError, StoreError};
 
-use super::text;
+use super::{advice, text};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -142,90 +137,34 @@ impl<E: Diagnostic> From<E> for Failure {
         match error.downcast_ref() {
             Some(HistoryError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => Self::Closed,
             _ => {
-                let exit = error.chain().find_map(finer).unwrap_or_else(|| error.kind().into());
-                let hint = error.chain().find_map(hint).or_else(|| error.hint());
-                Self::Told { exit, message: error.to_string(), hint }
+                let hint = error.advice().map(|advice| advice::hint(&advice));
+                Self::Told { exit: error.kind().into(), message: error.to_string(), hint }
             }
         }
     }
 }
 
-/// Maps kinds of errors; [`finer`] has the exceptions.
 impl From<ErrorKind> for Exit {
     fn from(kind: ErrorKind) -> Self {
         match kind {
-            ErrorKind::NotFound => Self::NotFound,
-            ErrorKind::Invalid => Self::Usage,
-            ErrorKind::Conflict | ErrorKind::Refused | ErrorKind::TimedOut => Self::Failed,
-            ErrorKind::Busy | ErrorKind::Unavailable => Self::Busy,
-            ErrorKind::Damaged => Self::Damaged,
-            ErrorKind::Io => Self::Io,
+            ErrorKind::NotFound | ErrorKind::Ambiguous => Self::NotFound,
+            ErrorKind::Invalid | ErrorKind::Conflict | ErrorKind::Forbidden => Self::Usage,
+            ErrorKind::Refused | ErrorKind::TimedOut | ErrorKind::Broken => Self::Failed,
+            ErrorKind::Busy | ErrorKind::OtherHost | ErrorKind::Unavailable => Self::Busy,
+            ErrorKind::Damaged | ErrorKind::Newer | ErrorKind::ContentMissing => Self::Damaged,
+            ErrorKind::Io | ErrorKind::Full | ErrorKind::Backend => Self::Io,
             ErrorKind::Cancelled => Self::Interrupted,
         }
     }
 }
 
-/// Returns the exit of an error if its kind is too coarse.
-fn finer(error: &dyn Diagnostic) -> Option<Exit> {
-    let store = |error: &StoreError| matches!(error, StoreError::NoContent(_)).then_some(Exit::Damaged);
-    let session = |error: &SessionError| match error {
-        SessionError::NameTaken { .. } | SessionError::TooDeep { .. } => Some(Exit::Usage),
-        _ => None,
-    };
-    let workspace = |error: &WorkspaceError| match error {
-        WorkspaceError::NotEmpty(_) => Some(Exit::Usage),
-        WorkspaceError::InsideCommit { .. } => Some(Exit::NotFound),
-        WorkspaceError::Stopped => Some(Exit::Failed),
-        _ => None,
-    };
-    let mount = |error: &MountError| match error {
-        MountError::Outside { .. } => Some(Exit::Usage),
-        MountError::Backend(_) | MountError::Stopped => Some(Exit::Failed),
-        _ => None,
-    };
-    let hub = |error: &HubError| matches!(error, HubError::Panicked).then_some(Exit::Failed);
-    let owner = |error: &ClientError| match error {
-        ClientError::Refused(problem) => match &*problem.kind {
-            "conflict" | "forbidden" => Some(Exit::Usage),
-            _ => None,
-        },
-        _ => Some(Exit::Failed),
-    };
-    let found = error.downcast_ref().and_then(store).or_else(|| error.downcast_ref().and_then(session));
-    let found = found.or_else(|| error.downcast_ref().and_then(workspace));
-    let found = found.or_else(|| error.downcast_ref().and_then(mount));
-    let found = found.or_else(|| error.downcast_ref().and_then(hub));
-    let found = found.or_else(|| error.downcast_ref().and_then(owner));
-    found.or_else(|| error.downcast_ref().map(|_: &CommitError| Exit::Failed))
-}
-
-/// Returns the hint that differs on the command line.
-fn hint(error: &dyn Diagnostic) -> Option<String> {
-    let workspace = |error: &WorkspaceError| match error {
-        WorkspaceError::Mounts { name, .. } => {
-            Some(format!("`foldspace remove {}` removes it", text::one_line(name, 80)))
-        }
-        WorkspaceError::InsideCommit { before, after, .. } => {
-            Some(format!("--to {before} is before it, --to {after} after it; `--at` shows files there, too"))
-        }
-        WorkspaceError::NotAChild { .. } | WorkspaceError::Itself(_) => {
-            Some("`foldspace tree` shows parents and children".to_owned())
-        }
-        _ => None,
-    };
-    let backend = |_: &BackendError| DOCTOR.to_owned();
-    let owner = |error: &ClientError| match error {
-        ClientError::Refused(problem) if problem.kind == "backend" => Some(DOCTOR.to_owned()),
-        _ => None,
-    };
-    let found = error.downcast_ref().and_then(workspace).or_else(|| error.downcast_ref().map(backend));
-    found.or_else(|| error.downcast_ref().and_then(owner))
-}
-
-const DOCTOR: &str = "`foldspace doctor` shows what works here";
-
 #[cfg(test)]
 mod tests {
+    use foldspace::hub::HubError;
+    use foldspace::store::CommitError;
+    use foldspace::tools::WorkspaceError;
+    use foldspace::{SessionError, StoreError};
+
     use super::*;
 
     #[test]
@@ -236,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn every_exception_has_its_exit() {
+    fn errors_exit_by_their_kind() {
         let code = |failure: Failure| match failure {
             Failure::Told { exit, .. } => exit.code(),
             Failure::Closed => panic!("it is closed"),
@@ -249,13 +188,12 @@ mod tests {
             code(SessionError::Unreadable { name: name() }.into()),
             code(SessionError::from(StoreError::NoContent(foldspace::event::Digest::of(b""))).into()),
             code(SessionError::from(CommitError::Empty).into()),
-            code(CommitError::Empty.into()),
             code(StoreError::ReadOnly.into()),
             code(WorkspaceError::NotEmpty("/x".into()).into()),
             code(WorkspaceError::InsideCommit { to: 2, before: 1, after: 3 }.into()),
             code(WorkspaceError::Cancelled.into()),
             code(HubError::Panicked.into()),
         ];
-        assert_eq!(codes, [3, 2, 2, 5, 5, 1, 1, 4, 2, 3, 130, 1]);
+        assert_eq!(codes, [3, 2, 1, 5, 5, 2, 4, 2, 3, 130, 1]);
     }
 }

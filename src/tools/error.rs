@@ -8,6 +8,7 @@ use super::call::error::ToolError;
 use super::mounts::MountError;
 use super::words::counted;
 use crate::backends::{BackendError, ShellError};
+use crate::engine::advice::Advice;
 use crate::engine::commit::CommitError;
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::history::error::HistoryError;
@@ -80,10 +81,7 @@ pub enum WorkspaceError {
         reason: String,
     },
     /// No selected call changed files, or all of them are undone.
-    #[error(
-        "nothing to undo: each call that changed files is undone; `undo --call N` undoes what such a call left{}",
-        outside.map_or(String::new(), |seq| format!("; `undo --external` reverts changes from outside of calls, the last at {seq}"))
-    )]
+    #[error("nothing to undo: each call that changed files is undone")]
     NothingToUndo {
         /// Position of the latest change from outside of any call, which an undo can revert, too.
         outside: Option<Seq>,
@@ -100,7 +98,7 @@ pub enum WorkspaceError {
         at: Seq,
     },
     /// The agent's run is unknown or ambiguous.
-    #[error("{0}; `log --runs` lists them")]
+    #[error("{0}")]
     UnknownRun(String),
     /// Files have changed since the position that the caller saw.
     #[error("files have changed since {seen}, at {at}; preview the undo again")]
@@ -125,7 +123,7 @@ pub enum WorkspaceError {
     #[error("no entry of either side matches `{0}`; correct this path or glob, or omit it")]
     UnfitRule(String),
     /// Neither the session nor its ancestors work in a user's directory.
-    #[error("session {name} did not begin from a directory; name the directory to apply its changes to (--to)")]
+    #[error("session {name} did not begin from a directory")]
     NoDirectory {
         /// Session to apply.
         name: String,
@@ -189,7 +187,7 @@ pub enum WorkspaceError {
     #[error("the session can't be copied: {0}")]
     NotCopied(Arc<HistoryError>),
     /// The position to replace is not a call, or is before the start of the rerun.
-    #[error("{call} is not a call after position {start}; `foldspace log --calls` lists the calls")]
+    #[error("{call} is not a call after position {start}")]
     NoCall {
         /// Position without a call.
         call: Seq,
@@ -206,15 +204,33 @@ impl Diagnostic for WorkspaceError {
             Self::Tool(error) => error.kind(),
             Self::Mounts { source, .. } => source.kind(),
             Self::NotCopied(error) => error.kind(),
-            Self::NothingChanged { .. } | Self::NoCall { .. } => ErrorKind::NotFound,
+            Self::NoCall { .. } | Self::InsideCommit { .. } => ErrorKind::NotFound,
             Self::NothingToUndo { .. } | Self::NothingToRedo => ErrorKind::NotFound,
             Self::NotThere { .. } | Self::UnknownRun(_) => ErrorKind::NotFound,
             Self::SecondContainer(_) => ErrorKind::Busy,
+            Self::NotEmpty(_) => ErrorKind::Conflict,
             Self::NotAChild { .. } | Self::NoDirectory { .. } | Self::UnfitRule(_) => ErrorKind::Invalid,
+            Self::NothingChanged { .. } => ErrorKind::Invalid,
             Self::Itself(_) | Self::Order { .. } | Self::NotFresh(_) => ErrorKind::Invalid,
-            Self::NotPutBack { .. } | Self::Stopped => ErrorKind::Io,
+            Self::NotPutBack { .. } => ErrorKind::Io,
+            Self::Stopped => ErrorKind::Broken,
             Self::Cancelled => ErrorKind::Cancelled,
             _ => ErrorKind::Refused,
+        }
+    }
+
+    fn advice(&self) -> Option<Advice> {
+        match self {
+            Self::InsideCommit { before, after, .. } => Some(Advice::UsePositions { before: *before, after: *after }),
+            Self::Drifted(_) | Self::NotKept(_) => Some(Advice::ForceRewind),
+            Self::Earlier { .. } => Some(Advice::RemoveEarlier),
+            Self::NothingToUndo { outside } => Some(Advice::SelectUndo { outside: *outside }),
+            Self::UnknownRun(_) => Some(Advice::ListRuns),
+            Self::NotAChild { .. } | Self::Itself(_) => Some(Advice::ShowLineage),
+            Self::NoDirectory { .. } => Some(Advice::NameDirectory),
+            Self::Mounts { name, .. } => Some(Advice::RemoveChild { name: name.clone() }),
+            Self::NoCall { .. } => Some(Advice::ListCalls),
+            _ => self.inner()?.advice(),
         }
     }
 

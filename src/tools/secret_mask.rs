@@ -55,7 +55,7 @@ impl SecretMask {
     /// Returns a mask for matches of the `own` expressions and, if `knows` is true, for well-known secrets.
     pub fn new(knows: bool, own: &[Regex]) -> Self {
         let known = KNOWN.iter().filter(|_| knows).filter_map(|(kind, text)| Some((*kind, Regex::new(text).ok()?)));
-        let own = own.iter().map(|own| ("match of --mask", own.clone()));
+        let own = own.iter().map(|own| ("match of a custom mask", own.clone()));
         let names = if knows { Regex::new(NAMES).ok() } else { None };
         Self { texts: own.chain(known).collect(), names, found: BTreeMap::new() }
     }
@@ -217,6 +217,6 @@ mod tests {
             "list": ["[masked]", { "[masked]": 1 }], "base64": BASE64_STANDARD.encode("\u{0}x [masked]"), "token": 12,
         });
         assert_eq!(value, expected);
-        assert_eq!(mask.found().unwrap(), "3 matches of --mask and 2 passwords");
+        assert_eq!(mask.found().unwrap(), "3 matches of a custom mask and 2 passwords");
     }
 }

@@ -329,3 +329,77 @@ fn documentation_begins_with_a_verb_or_a_noun() {
     };
     check(sources().into_iter().filter(is_odd).map(|source| source.file).collect());
 }
+
+/// The texts of the library's rooms: strings, messages of errors, and what macros format.
+#[derive(Default)]
+struct Texts(Vec<String>);
+
+impl<'ast> Visit<'ast> for Texts {
+    fn visit_lit_str(&mut self, text: &'ast syn::LitStr) {
+        self.0.push(text.value());
+    }
+
+    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+        self.0.push(call.tokens.to_string());
+    }
+
+    fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
+        if let syn::Meta::List(list) = &attribute.meta
+            && list.path.is_ident("error")
+        {
+            self.0.push(list.tokens.to_string());
+        }
+    }
+
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        let attributes = match item {
+            syn::Item::Mod(item) => &item.attrs,
+            syn::Item::Fn(item) => &item.attrs,
+            _ => &Vec::new(),
+        };
+        if !is_for_tests(attributes) {
+            visit::visit_item(self, item);
+        }
+    }
+}
+
+const LIBRARY: [&str; 6] = ["engine", "reducers", "backends", "tools", "hub", "view"];
+
+/// Files that name options of other programs.
+const OTHER_PROGRAMS: [&str; 6] = [
+    "src/backends/compliance/commands.rs",
+    "src/backends/podman/engine/mod.rs",
+    "src/backends/podman/engine/podman_address.rs",
+    "src/tools/policy/dangers.rs",
+    "src/tools/policy/wrappers.rs",
+    "src/view/patch.rs",
+];
+
+/// Returns the command or option of the command line that a text for a person names.
+fn of_command_line(text: &str, may_have_options: bool) -> Option<&str> {
+    let begins = |at: usize| text[..at].chars().next_back().is_some_and(|before| " (`".contains(before));
+    let is_option = |at: usize| begins(at) && text[at + 2..].starts_with(|c: char| c.is_ascii_lowercase());
+    let command = text.find("`foldspace ");
+    let option = text.match_indices("--").map(|(at, _)| at).find(|at| !may_have_options && is_option(*at));
+    command.or(option).map(|at| &text[at..])
+}
+
+#[test]
+fn library_names_no_command_line() {
+    assert!(of_command_line("`foldspace log` shows it", true).is_some());
+    assert!(of_command_line("choose a directory (--data)", false).is_some());
+    assert!(of_command_line("use --data", false).is_some() && of_command_line("a -- b, --", false).is_none());
+    let mut found = BTreeSet::new();
+    let is_checked = |source: &&Source| {
+        let room = source.module.first().map_or("", String::as_str);
+        LIBRARY.contains(&room) || (matches!(room, "http" | "mcp") && source.module.ends_with(&["advice".to_owned()]))
+    };
+    for source in sources().iter().filter(is_checked) {
+        let mut texts = Texts::default();
+        texts.visit_file(&source.syntax);
+        let is_of_others = OTHER_PROGRAMS.contains(&source.file.as_str());
+        let named = texts.0.iter().filter_map(|text| of_command_line(text, is_of_others));
+        found.extend(named.map(|named| format!("{}: {}", source.file, named.chars().take(60).collect::<String>())));
+    }
+    check(found);
+}

@@ -2547,8 +2547,13 @@ export interface components {
             detail: string;
             /** @description Advice on how to resolve it. */
             hint?: string | null;
-            /** @description Advice for users of the program `foldspace` rather than of the API. */
-            command_hint?: string | null;
+            /**
+             * @description The advice of `hint` as data: its `kind`, such as `list_sessions`, and values for some kinds. A client can have
+             *     its own texts for it.
+             */
+            advice?: {
+                [key: string]: unknown;
+            } | null;
             /** @description The entries that block a rewind. */
             rewind?: components["schemas"]["RewindRefusal"] | null;
         };

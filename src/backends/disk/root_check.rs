@@ -27,11 +27,9 @@ impl Anchor {
         let shown = self.path.display();
         let words = match look(CWD, &self.path) {
             Ok(stat) if FileStat::of(&stat).is_same_entry(&self.stamp) => return Ok(()),
-            Ok(_) => format!(
-                "{shown} is not the directory that was opened; put that one back, or `foldspace attach` this one"
-            ),
+            Ok(_) => format!("{shown} is not the directory that was opened; put that one back, or attach this one"),
             Err(Errno::NOENT) => {
-                format!("{shown} is gone; put it back, or create an empty one for `foldspace undo` to restore files")
+                format!("{shown} is gone; put it back, or create an empty one for an undo to restore files")
             }
             Err(error) => return Err(context("read", &shown.to_string())(error)),
         };

@@ -70,15 +70,10 @@ fn ask_engine(engine: Engine, options: &PodmanOptions) -> Vec<Finding> {
         Ok(false) => findings.push(Finding::missing(
             "image",
             format!("the engine has no {}", options.image),
-            format!(
-                "{} pull {}; or build one for development with `foldspace image build`; or use another with --image or \
-                 FOLDSPACE_IMAGE",
-                kind.name(),
-                options.image
-            ),
+            format!("{} pull {}; or build one for development; or use another", kind.name(), options.image),
         )),
         Err(error) => findings.push(Finding::missing(
-            "image",
+            "engine",
             error.to_string(),
             format!("check the engine: {} info", kind.name()),
         )),

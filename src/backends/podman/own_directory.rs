@@ -41,8 +41,8 @@ fn mapped(directory: &Path, user: (u32, u32)) -> Result<MappedMount, String> {
     mapped().map_err(|error| {
         format!(
             "can't show {} in a container as its owner's ({error}): that needs an id-mapped mount, which Linux 5.12 or \
-             newer has on most local file systems; add --copy-on-write, or run foldspace as the owner with a rootless \
-             engine",
+             newer has on most local file systems; copy the directory (copy_on_write), or run foldspace as the owner \
+             with a rootless engine",
             directory.display()
         )
     })

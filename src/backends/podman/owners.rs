@@ -15,7 +15,7 @@ use crate::engine::id::SessionId;
 pub(super) fn note(overlay: &OverlayDir, store: &Path) {
     let Ok(name) = name_of(store) else { return };
     if let Err(error) = write(overlay, &name) {
-        tracing::debug!(%error, place = %overlay.home().display(), "`foldspace gc` will leave these files");
+        tracing::debug!(%error, place = %overlay.home().display(), "garbage collection will leave these files");
     }
 }
 
@@ -25,7 +25,7 @@ pub(super) fn note_same(overlay: &OverlayDir, as_of: &OverlayDir) {
     let note = overlay.note_of_store();
     let linked = remove_path(&note).and_then(|()| std::fs::hard_link(as_of.note_of_store(), &note));
     if let Err(error) = linked.or_else(|_| write(overlay, &name)) {
-        tracing::debug!(%error, place = %overlay.home().display(), "`foldspace gc` will leave these files");
+        tracing::debug!(%error, place = %overlay.home().display(), "garbage collection will leave these files");
     }
 }
 

@@ -141,7 +141,7 @@ impl Paths {
 
     pub(crate) fn remove_spare(&self) {
         if let Err(error) = remove_path(&self.root) {
-            tracing::debug!(%error, place = %self.root.display(), "a spare directory is left for `foldspace gc`");
+            tracing::debug!(%error, place = %self.root.display(), "garbage collection will remove a spare directory");
         }
     }
 }

@@ -283,7 +283,7 @@ impl Warm {
     fn discard(self) {
         match self.engine.remove_if_there(&self.id) {
             Ok(()) => self.paths.remove_spare(),
-            Err(error) => tracing::warn!(%error, "failed to remove a container; `foldspace gc` removes it"),
+            Err(error) => tracing::warn!(%error, "failed to remove a container; garbage collection will remove it"),
         }
     }
 }

@@ -64,9 +64,11 @@ impl From<ErrorKind> for CallReason {
     fn from(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Invalid => Self::Invalid,
-            ErrorKind::NotFound => Self::NotFound,
-            ErrorKind::Conflict | ErrorKind::Refused => Self::Refused,
-            ErrorKind::Busy | ErrorKind::Damaged | ErrorKind::Io | ErrorKind::Unavailable => Self::Failed,
+            ErrorKind::NotFound | ErrorKind::ContentMissing | ErrorKind::Ambiguous => Self::NotFound,
+            ErrorKind::Conflict | ErrorKind::Refused | ErrorKind::Forbidden => Self::Refused,
+            ErrorKind::Busy | ErrorKind::OtherHost | ErrorKind::Unavailable => Self::Failed,
+            ErrorKind::Damaged | ErrorKind::Newer => Self::Failed,
+            ErrorKind::Io | ErrorKind::Full | ErrorKind::Backend | ErrorKind::Broken => Self::Failed,
             ErrorKind::TimedOut => Self::TimedOut,
             ErrorKind::Cancelled => Self::Cancelled,
         }

@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::engine::store::StoreError;
-use crate::engine::{Diagnostic, EntryPath, ErrorKind, Seq, SessionError, SessionId};
+use crate::engine::{Advice, Diagnostic, EntryPath, ErrorKind, Seq, SessionError, SessionId};
 
 /// Maximum bytes of a file for blame.
 pub(crate) const BLAME_BYTES_MAX: u64 = 16 << 20;
@@ -73,29 +73,25 @@ impl Diagnostic for HistoryError {
         match self {
             Self::Session(error) => error.kind(),
             Self::NotThere { .. } | Self::NotText { .. } | Self::NotKept { .. } => ErrorKind::NotFound,
-            Self::TooLarge { .. } => ErrorKind::Refused,
+            Self::TooLarge { .. } | Self::Differs { .. } => ErrorKind::Refused,
             Self::Io { .. } => ErrorKind::Io,
             Self::Damaged(_) => ErrorKind::Damaged,
             Self::Refused(_) => ErrorKind::Invalid,
-            Self::Differs { .. } => ErrorKind::Conflict,
         }
     }
 
-    fn hint(&self) -> Option<String> {
-        let hint = match self {
+    fn advice(&self) -> Option<Advice> {
+        match self {
             Self::Session(SessionError::NameTaken { .. } | SessionError::BadName { .. }) => {
-                "give it another name with --name"
+                Some(Advice::ImportUnderOtherName)
             }
-            Self::Session(error) => return error.hint(),
-            Self::NotThere { .. } => "`foldspace history` shows its changes; --at selects another position",
-            Self::NotKept { .. } => "`foldspace history` shows who changed it; --keep-file-bytes raises the budget",
-            Self::NotText { .. } | Self::TooLarge { .. } => "`foldspace history` shows who changed it",
-            Self::Differs { .. } => {
-                "nothing was changed; `foldspace remove` the existing session, or import into another store (--data)"
-            }
-            Self::Io { .. } | Self::Damaged(_) | Self::Refused(_) => return None,
-        };
-        Some(hint.to_owned())
+            Self::Session(error) => error.advice(),
+            Self::NotThere { .. } => Some(Advice::ShowHistory),
+            Self::NotKept { .. } => Some(Advice::RaiseFileBudget),
+            Self::NotText { .. } | Self::TooLarge { .. } => Some(Advice::ShowAuthors),
+            Self::Differs { .. } => Some(Advice::ReplaceSession),
+            Self::Io { .. } | Self::Damaged(_) | Self::Refused(_) => None,
+        }
     }
 
     fn inner(&self) -> Option<&dyn Diagnostic> {

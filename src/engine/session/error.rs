@@ -1,5 +1,5 @@
 use crate::engine::store::StoreError;
-use crate::engine::{Diagnostic, ErrorKind, Seq, SliceError};
+use crate::engine::{Advice, Diagnostic, ErrorKind, Seq, SliceError};
 
 /// Maximum characters of a session's name.
 pub const MAX_NAME_CHARS: usize = 80;
@@ -100,26 +100,24 @@ impl Diagnostic for SessionError {
         match self {
             Self::Store(error) => error.kind(),
             Self::Slice(error) => error.kind(),
-            Self::NotFound { .. } | Self::Ambiguous { .. } => ErrorKind::NotFound,
+            Self::Ambiguous { .. } => ErrorKind::Ambiguous,
+            Self::NotFound { .. } => ErrorKind::NotFound,
             Self::NothingBack { .. } | Self::NoTag { .. } | Self::NoPosition { .. } => ErrorKind::NotFound,
             Self::NameTaken { .. } => ErrorKind::Conflict,
             Self::BadName { .. } | Self::NoAgent { .. } => ErrorKind::Invalid,
             Self::TooDeep { .. } => ErrorKind::Refused,
-            Self::Unreadable { .. } => ErrorKind::Damaged,
+            Self::Unreadable { .. } => ErrorKind::Newer,
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn advice(&self) -> Option<Advice> {
         match self {
-            Self::NotFound { nearest: Some(nearest), .. } => {
-                Some(format!("did you mean {nearest}? `foldspace sessions` lists them"))
-            }
-            Self::NotFound { .. } => Some("`foldspace sessions` lists them".to_owned()),
-            Self::Ambiguous { .. } => Some("give more of the id, or the whole name".to_owned()),
-            Self::NameTaken { .. } => Some("open that session, or choose another name".to_owned()),
-            Self::Unreadable { .. } => Some("a newer foldspace may have created it: use that version".to_owned()),
-            Self::NoPosition { .. } => Some("`foldspace log` shows the positions".to_owned()),
-            _ => self.inner()?.hint(),
+            Self::NotFound { nearest, .. } => Some(Advice::ListSessions { nearest: nearest.clone() }),
+            Self::Ambiguous { .. } => Some(Advice::text("give more of the id, or the whole name")),
+            Self::NameTaken { .. } => Some(Advice::text("open that session, or choose another name")),
+            Self::Unreadable { .. } => Some(Advice::text("a newer foldspace may have created it: use that version")),
+            Self::NoPosition { .. } => Some(Advice::ListPositions),
+            _ => self.inner()?.advice(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::loss::Loss;
 use super::owner::StoreOwner;
 use crate::engine::commit::CommitError;
-use crate::engine::{Diagnostic, Digest, ErrorKind, Seq, SessionId};
+use crate::engine::{Advice, Diagnostic, Digest, ErrorKind, Seq, SessionId};
 
 /// The result of a store operation.
 pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
@@ -82,7 +82,7 @@ pub enum StoreError {
         /// The owner's message.
         message: String,
         /// The owner's advice.
-        hint: Option<String>,
+        advice: Option<Advice>,
     },
     /// A request to the cluster that holds the store failed.
     #[error("the cluster {address} {what}")]
@@ -147,11 +147,14 @@ fn no_content(digest: &Digest) -> String {
 impl Diagnostic for StoreError {
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::NoSession(_) | Self::NoContent(_) | Self::NotHere { .. } => ErrorKind::NotFound,
+            Self::NoSession(_) | Self::NotHere { .. } => ErrorKind::NotFound,
+            Self::NoContent(_) => ErrorKind::ContentMissing,
             Self::Conflict { .. } => ErrorKind::Conflict,
             Self::Buried(_) => ErrorKind::Refused,
             Self::Commit(error) => error.kind(),
-            Self::Foreign { .. } | Self::Locked { .. } | Self::OtherHost { .. } | Self::ReadOnly => ErrorKind::Busy,
+            Self::Foreign { .. } | Self::Locked { .. } | Self::ReadOnly => ErrorKind::Busy,
+            Self::OtherHost { .. } => ErrorKind::OtherHost,
+            Self::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => ErrorKind::Full,
             Self::Damaged { .. } | Self::Lost(_) | Self::Format { .. } | Self::Index(_) => ErrorKind::Damaged,
             Self::Io { .. } | Self::Cluster { .. } | Self::Elsewhere { .. } | Self::Unsettled | Self::Poisoned(_) => {
                 ErrorKind::Io
@@ -159,34 +162,25 @@ impl Diagnostic for StoreError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn advice(&self) -> Option<Advice> {
         Some(match self {
-            Self::Conflict { .. } => "read the session again and retry".to_owned(),
+            Self::Conflict { .. } => Advice::text("read the session again and retry"),
             Self::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
-                "make room on the disk and retry; nothing acknowledged is lost".to_owned()
+                Advice::text("make room on the disk and retry; nothing acknowledged is lost")
             }
             Self::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
-                "choose a writable directory with --data or FOLDSPACE_DATA".to_owned()
+                Advice::UseWritableStore
             }
-            Self::Damaged { .. } => {
-                "`foldspace fsck` lists all damage; with --repair it keeps everything that is intact".to_owned()
-            }
-            Self::Lost(_) => "`foldspace verify` names them; restore the journal, or continue without them: `foldspace fsck --repair --accept-loss`".to_owned(),
-            Self::Format { .. } => "`foldspace fsck` lists all damage".to_owned(),
-            Self::Buried(_) => "remove its children first, or use another store".to_owned(),
-            Self::Elsewhere { hint, .. } => return hint.clone(),
-            Self::OtherHost { host, at: None, .. } => {
-                format!("use it on {host}, or stop foldspace there: this host can then claim the session")
-            }
-            Self::OtherHost { host, at: Some(at), .. } => {
-                format!("use it on {host} at {at}, or move it: `foldspace move SESSION HOST`")
-            }
-            Self::Unsettled => "check with `foldspace log` before you retry".to_owned(),
-            Self::Foreign { .. } => "stop that process, or use another --data directory".to_owned(),
-            Self::Locked { .. } => {
-                "wait for it to end (`foldspace stop` ends an owner), or use another --data directory".to_owned()
-            }
-            Self::Poisoned(_) => "make room if the disk is full, then run the command again".to_owned(),
+            Self::Damaged { .. } => Advice::RepairStore,
+            Self::Lost(_) => Advice::AcceptLoss,
+            Self::Format { .. } => Advice::CheckStore,
+            Self::Buried(_) => Advice::text("remove its children first, or use another store"),
+            Self::Elsewhere { advice, .. } => return advice.clone(),
+            Self::OtherHost { host, at, .. } => Advice::UseHost { host: host.clone(), at: at.clone() },
+            Self::Unsettled => Advice::ReadLog,
+            Self::Foreign { .. } => Advice::StopOwner,
+            Self::Locked { .. } => Advice::WaitForOwner,
+            Self::Poisoned(_) => Advice::text("make room if the disk is full, then try again"),
             _ => return None,
         })
     }

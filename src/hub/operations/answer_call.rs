@@ -61,7 +61,7 @@ impl Operation for AnswerCall {
             AnswerTaken::NoCall => Err(not_in_flight(self.call)),
             AnswerTaken::NoQuestion => {
                 let detail = format!("call {} is not waiting for an answer", self.call);
-                Err(OperationError::Told { kind: ErrorKind::Conflict, detail, hint: None })
+                Err(OperationError::Told { kind: ErrorKind::Conflict, detail, advice: None })
             }
         }
     }

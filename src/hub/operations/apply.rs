@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::merge::{MergeDocument, merged};
 use super::{Operation, OperationContext, OperationError, OperationRoute, check_agent, reading};
 use crate::backends::{HostOptions, HostPath, WorkspaceSpec};
+use crate::engine::advice::Advice;
 use crate::engine::session::Session;
 use crate::reducers::MergeChoices;
 
@@ -104,9 +105,8 @@ fn checked(to: &Path, home: &Path) -> Result<PathBuf, OperationError> {
     let mut entries =
         std::fs::read_dir(to).map_err(|error| OperationError::invalid(format!("can't read {shown}: {error}")))?;
     match entries.next() {
-        None => Err(OperationError::invalid(format!(
-            "{shown} is empty, so there is nothing to merge into; `foldspace materialise` writes all files there"
-        ))),
+        None => Err(OperationError::invalid(format!("{shown} is empty, so there is nothing to merge into"))
+            .with_advice(Advice::WriteAllFiles)),
         Some(_) => Ok(to.to_owned()),
     }
 }

@@ -33,7 +33,7 @@ impl Operation for BlameFile {
                 Ok(found) => Ok(blamed(session.id(), &path, at, &found, &ObservedCalls::of(&session)?)),
                 Err(HistoryError::Session(error)) => Err(error.into()),
                 Err(error) => {
-                    Err(OperationError::Told { kind: error.kind(), detail: error.to_string(), hint: error.hint() })
+                    Err(OperationError::Told { kind: error.kind(), detail: error.to_string(), advice: error.advice() })
                 }
             }
         })

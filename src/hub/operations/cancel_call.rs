@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong};
-use crate::engine::error::ErrorKind;
+use crate::engine::advice::Advice;
 use crate::engine::id::Seq;
 
 /// Cancels calls in flight, including background processes. Kills what they run and records them as interrupted.
@@ -47,7 +47,5 @@ impl Operation for CancelCall {
 }
 
 pub(super) fn not_in_flight(call: Seq) -> OperationError {
-    let hint = Some("GET .../calls/{call} shows finished calls".to_owned());
-    let detail = format!("call {call} is not in flight on this server");
-    OperationError::Told { kind: ErrorKind::NotFound, detail, hint }
+    OperationError::not_found(format!("call {call} is not in flight on this server")).with_advice(Advice::ListCalls)
 }

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::{Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong};
 use super::{check_agent, reading};
 use crate::backends::HostPath;
+use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::event::{ChildLimits, Isolation};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
@@ -88,7 +89,7 @@ impl Operation for CloneSession {
         let new = self.options(at);
         let (child, is_open) = match hub.start_child(parent.id(), new.clone()).await {
             Ok(open) => (open.session().clone(), true),
-            Err(error) if isolation == Isolation::Fork && error.is_of_backend() => {
+            Err(error) if isolation == Isolation::Fork && error.kind() == ErrorKind::Backend => {
                 let what = format!(
                     "the session's workspace can't be opened ({error}); the fork's files come from its history"
                 );

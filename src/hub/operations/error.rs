@@ -1,6 +1,7 @@
 //! Errors of operations.
 
 use crate::backends::{BackendError, ShellError};
+use crate::engine::advice::Advice;
 use crate::engine::commit::CommitError;
 use crate::engine::error::{Diagnostic, ErrorKind, ValueError};
 use crate::engine::session::error::SessionError;
@@ -28,13 +29,13 @@ pub enum OperationError {
         /// The reason.
         detail: String,
         /// The advice.
-        hint: Option<String>,
+        advice: Option<Advice>,
     },
 }
 
 impl OperationError {
     fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
-        Self::Told { kind, detail: detail.into(), hint: None }
+        Self::Told { kind, detail: detail.into(), advice: None }
     }
 
     #[doc(hidden)]
@@ -51,6 +52,15 @@ impl OperationError {
     pub fn not_found(detail: impl Into<String>) -> Self {
         Self::new(ErrorKind::NotFound, detail)
     }
+
+    #[must_use]
+    #[doc(hidden)]
+    pub fn with_advice(mut self, given: Advice) -> Self {
+        if let Self::Told { advice, .. } = &mut self {
+            *advice = Some(given);
+        }
+        self
+    }
 }
 
 impl Diagnostic for OperationError {
@@ -62,10 +72,10 @@ impl Diagnostic for OperationError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn advice(&self) -> Option<Advice> {
         match self {
-            Self::Told { hint, .. } => hint.clone(),
-            _ => self.inner()?.hint(),
+            Self::Told { advice, .. } => advice.clone(),
+            _ => self.inner()?.advice(),
         }
     }
 
@@ -84,7 +94,7 @@ macro_rules! invalid {
     ($($error:ty),*) => {
         $(impl From<$error> for OperationError {
             fn from(error: $error) -> Self {
-                Self::Told { kind: error.kind(), hint: error.hint(), detail: error.to_string() }
+                Self::Told { kind: error.kind(), advice: error.advice(), detail: error.to_string() }
             }
         })*
     };

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::reading;
 use super::{Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong};
 use crate::backends::WorkspaceSpec;
-use crate::engine::error::ErrorKind;
+use crate::engine::advice::Advice;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
@@ -52,11 +52,9 @@ impl Operation for Rewind {
         let session = context.session().await?;
         let spec = session.started().and_then(|started| WorkspaceSpec::of_session(started).ok());
         if spec.is_some_and(|spec| spec.only_watches()) {
-            return Err(OperationError::Told {
-                kind: ErrorKind::Refused,
-                detail: "others work in this session's directory, and a rewind would undo their changes".to_owned(),
-                hint: Some("an undo to the same position undoes only the changes of agents' calls".to_owned()),
-            });
+            let detail = "others work in this session's directory, and a rewind would undo their changes";
+            let advice = Advice::text("an undo to the same position undoes only the changes of agents' calls");
+            return Err(OperationError::refused(detail).with_advice(advice));
         }
         let looked = session.clone();
         let to = reading(move || Ok(to.resolve(&looked)?)).await?;

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::reading;
 use super::{Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong};
+use crate::engine::advice::Advice;
 use crate::engine::clock::Timestamp;
-use crate::engine::error::ErrorKind;
 use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::session::Session;
 use crate::engine::slice::{OnRewind, SliceError};
@@ -90,12 +90,8 @@ pub fn known_slice(state: &State, wanted: &str) -> Result<&'static str, Operatio
     slice_named(state, wanted).ok_or_else(|| {
         let names: Vec<_> = state.registry().slices().iter().map(|slice| slice.name).collect();
         let shown: String = wanted.chars().take(80).collect();
-        let hint = format!("there are {}", names.join(", "));
-        OperationError::Told {
-            kind: ErrorKind::NotFound,
-            detail: format!("slice {shown:?} not found"),
-            hint: Some(hint),
-        }
+        OperationError::not_found(format!("slice {shown:?} not found"))
+            .with_advice(Advice::text(format!("there are {}", names.join(", "))))
     })
 }
 

@@ -63,12 +63,15 @@ impl Decided {
 /// Advice to a model about a refused command: [`ShellRules::advice`] of a server, as a model can't set its flags.
 pub const ASK_THE_PERSON: &str = "ask the person who runs the server to allow it";
 
+/// The advice about a refused command if [`ShellRules::advice`] has none.
+pub(crate) const ALLOW_IT: &str = "allow the program beforehand";
+
 /// Maximum number of characters of programs, or of a command, in a refusal.
 pub(crate) const NAMES_SHOWN: usize = 100;
 
 /// Returns the reason for a refusal without an approver.
 pub fn nobody(programs: &[String], advice: Option<&str>) -> String {
-    let advice = advice.unwrap_or("allow the program (--allow PROGRAM), or answer every question with yes (--yes)");
+    let advice = advice.unwrap_or(ALLOW_IT);
     format!("{}, and no approver is available; {advice}", unallowed(programs))
 }
 

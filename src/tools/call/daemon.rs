@@ -38,7 +38,7 @@ impl ToolShell<'_> {
         let absent = format!("the daemon of {asks} does not answer");
         let Some(start) = self.rules().start_docker.clone().filter(|_| asks == "docker") else {
             let remedy = match asks {
-                "docker" => "`systemctl start docker`, or let foldspace start it (--start-docker CMD)",
+                "docker" => "`systemctl start docker`, or let foldspace start it (start_docker)",
                 _ => "`systemctl start podman.socket`",
             };
             return Ok(Some(format!("{absent}; start it with {remedy}")));

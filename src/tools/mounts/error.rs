@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::backends::BackendError;
+use crate::engine::advice::Advice;
 use crate::engine::commit::CommitError;
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::path::EntryPath;
@@ -134,13 +135,18 @@ pub enum MountError {
 impl Diagnostic for MountError {
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::Spec { .. } | Self::Glob { .. } => ErrorKind::Invalid,
-            Self::Missing { .. } | Self::NotADirectory { .. } => ErrorKind::NotFound,
-            Self::Io { .. } => ErrorKind::Io,
-            Self::Stopped => ErrorKind::Unavailable,
+            Self::Outside { .. } => ErrorKind::Forbidden,
+            Self::Stopped => ErrorKind::Broken,
             Self::Backend(error) => error.kind(),
             Self::Session(error) => error.kind(),
-            _ => ErrorKind::Refused,
+            _ => ErrorKind::Invalid,
+        }
+    }
+
+    fn advice(&self) -> Option<Advice> {
+        match self {
+            Self::Outside { .. } => Some(Advice::AllowDirectory),
+            _ => self.inner()?.advice(),
         }
     }
 

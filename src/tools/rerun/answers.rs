@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::super::words;
 use crate::engine::event::{CommandDecided, CommandLine, PolicyDecision};
 use crate::engine::id::Digest;
-use crate::tools::call::approval::NAMES_SHOWN;
+use crate::tools::call::approval::{ALLOW_IT, NAMES_SHOWN};
 use crate::tools::call::approver::{ApprovalAnswer, Asker, Asking, CommandQuestion};
 use crate::tools::call::shell::beginning;
 use crate::tools::policy::rules::ShellRules;
@@ -45,7 +45,7 @@ impl Answers {
             true => format!("{was} allowed in the recording, which does not count without a sandbox"),
             false => format!("{is} not allowed"),
         };
-        let advice = self.advice.as_deref().unwrap_or("use --allow PROGRAM, or --yes to answer yes to every question");
+        let advice = self.advice.as_deref().unwrap_or(ALLOW_IT);
         format!("{names} {why}, and no approver is available: {advice}")
     }
 }
@@ -153,7 +153,7 @@ mod tests {
         let answers = Answers::new(&ShellRules::default(), false);
         answers.hold(vec![decided(&known, None, PolicyDecision::Allow)]);
         let ApprovalAnswer::Refuse(why) = answer(&answers, known.clone()) else { panic!("it is not allowed here") };
-        assert!(why.contains("--allow"), "{why}");
+        assert!(why.contains(ALLOW_IT), "{why}");
         answers.hold(vec![decided(&known, None, PolicyDecision::Deny)]);
         assert_eq!(answer(&answers, known), ApprovalAnswer::Refuse("no".to_owned()));
     }

@@ -68,4 +68,12 @@ impl Diagnostic for TranscriptError {
             Self::Session(error) => error.kind(),
         }
     }
+
+    fn inner(&self) -> Option<&dyn Diagnostic> {
+        match self {
+            Self::History(error) => Some(error),
+            Self::Session(error) => Some(error),
+            _ => None,
+        }
+    }
 }

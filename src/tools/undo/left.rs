@@ -42,19 +42,3 @@ pub enum UndoLeftReason {
     /// The directory has unrecorded entries.
     NotEmpty,
 }
-
-impl UndoLeftReason {
-    /// Returns the reason as text, with the options that override it: for an undo of `call`, or for the same command.
-    pub fn words(self, call: Option<Seq>) -> String {
-        let call = call.map_or_else(String::new, |call| format!("--call {call} "));
-        match self {
-            Self::ChangedSince => format!("changed at the same place since; {call}--overwrite undoes it anyway"),
-            Self::Shared => format!("other calls may have changed it; {call}--overwrite undoes it anyway"),
-            Self::Doubtful => format!("a person may have changed it; {call}--overwrite undoes it anyway"),
-            Self::NotKept => "its earlier contents were not stored".to_owned(),
-            Self::NotRecoverable => format!("its current contents were not stored; {call}--force discards them"),
-            Self::NotMade => format!("it existed before, moved or ignored; {call}--overwrite removes it"),
-            Self::NotEmpty => "it has unrecorded entries".to_owned(),
-        }
-    }
-}

@@ -1,5 +1,6 @@
 //! The error of a condition.
 
+use crate::engine::advice::Advice;
 use crate::engine::error::{Diagnostic, ErrorKind};
 
 /// A malformed condition.
@@ -25,7 +26,7 @@ impl Diagnostic for ConditionError {
         ErrorKind::Invalid
     }
 
-    fn hint(&self) -> Option<String> {
-        self.hint.clone()
+    fn advice(&self) -> Option<Advice> {
+        self.hint.clone().map(Advice::text)
     }
 }

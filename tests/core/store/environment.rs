@@ -43,7 +43,7 @@ fn store_in_use_names_its_lock_owner() {
         let error = attempt();
         let StoreError::Locked { path, owner } = &error else { panic!("{what}: {error}") };
         assert!(path == directory.path() && here == format!("process {}", owner.process), "{what}: {error}");
-        assert!(error.hint().is_some());
+        assert!(error.advice().is_some());
     }
     assert_same(&history(&LocalStore::open_reading(directory.path()).unwrap()), &history(&store), "reading beside it");
     drop(store);
@@ -136,7 +136,10 @@ fn store_on_full_disk_keeps_every_acknowledged_event() {
             done = 0;
         } else {
             assert!(matches!(&error, StoreError::Io { .. }), "{context}: {error:?}");
-            assert!(error.to_string().contains("No space left") && error.hint().unwrap().contains("room"), "{error}");
+            assert!(
+                error.to_string().contains("No space left") && error.advice().unwrap().to_string().contains("room"),
+                "{error}"
+            );
             check(&store, done, &context);
         }
         for _ in 0..2 {

@@ -221,7 +221,7 @@ fn undo_takes_external_changes_back_by_name_only() {
     let repository = Repository::with(&[("a.txt", "one\n")]);
     repository.write("a.txt", "mine\n");
     let hint = undo(&repository, &[]);
-    assert!(hint.contains("`undo --external` reverts changes from outside of calls"), "{hint}");
+    assert!(hint.contains("`foldspace undo --external` reverts changes from outside of calls"), "{hint}");
     assert!(hint.ends_with("[exit 3]"), "{hint}");
     let undone = undo(&repository, &["--external"]);
     assert!(undone.starts_with("undoes what changed outside of any call, event "), "{undone}");

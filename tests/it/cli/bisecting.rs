@@ -198,7 +198,7 @@ fn bisect_wrong_arguments_are_refused() {
     assert_snapshot!(told(&["--good", "9", "--bad", "10", "--", "true"]), @"
     error: no file changed between 9 and 10, so the command fails for another reason
     hint: `foldspace log --path '**'` shows what changed when
-    [exit 3]
+    [exit 2]
     ");
     assert_snapshot!(told(&["--", "no-such-program"]), @"
          1  bad   exit 127 in [duration]

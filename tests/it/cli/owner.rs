@@ -113,7 +113,7 @@ fn client_in_other_sandbox_has_no_command_on_host() {
         told(&command.current_dir(program.path("")).stdin(Stdio::null()).output().unwrap())
     };
     let refused = within(&["exec", "box", "--", "touch", "made"]);
-    assert!(refused.contains("net namespace differs") && refused.contains("--in-process"), "{refused}");
+    assert!(refused.contains("net namespace differs") && refused.contains("in-process"), "{refused}");
     program.file("tree/a.txt", "x");
     let script = program.file("more.jsonl", "");
     let mounted = within(&["run", &script, "--session", "mounted", "--mount", "tree"]);

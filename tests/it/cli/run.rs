@@ -237,11 +237,12 @@ fn run_mount_that_is_refused_leaves_no_session() {
     ");
     assert_snapshot!(mount(&["tree", "--allow-root", "other"]), @"
     error: [dir]/tree is outside of the directories that may be mounted: [dir]/other
+    hint: --allow-root or FOLDSPACE_MOUNT_ROOTS allows a directory
     [exit 2]
     ");
     assert_snapshot!(mount(&["nowhere"]), @"
     error: [dir]/nowhere does not exist and can't be mounted
-    [exit 3]
+    [exit 2]
     ");
     assert_snapshot!(mount(&["story:../up"]), @r#"
     error: mount "story:../up": path "../up": `.` and `..` are not allowed; give the path from the workspace root; write DIRECTORY or DIRECTORY:PATH
@@ -266,6 +267,7 @@ fn run_mount_roots_come_from_environment() {
     };
     assert_snapshot!(fenced(&["--mount", "tree"]), @"
     error: [dir]/tree is outside of the directories that may be mounted: [dir]/fence
+    hint: --allow-root or FOLDSPACE_MOUNT_ROOTS allows a directory
     [exit 2]
     ");
     assert!(fenced(&["--mount", "fence/b"]).ends_with("[exit 0]"));

@@ -94,7 +94,7 @@ async fn children_are_created_merged_and_session_rewound() {
     let nearest = format!("use {} or {first}", first - 2);
     assert_eq!(
         (inside.status, inside.json()["detail"].as_str().unwrap().contains(&nearest)),
-        (409, true),
+        (404, true),
         "{inside:?}"
     );
     let moved = post("demo/children", json!({ "at": first - 1 })).await.json();

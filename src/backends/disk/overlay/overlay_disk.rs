@@ -303,7 +303,7 @@ impl Replaced {
         if !self.layers.is_empty()
             && let Err(error) = self.dir.collect(Some(&self.layers))
         {
-            tracing::warn!(%error, "failed to remove unneeded layers; `foldspace gc` tries again");
+            tracing::warn!(%error, "failed to remove unneeded layers; garbage collection tries again");
         }
     }
 }

@@ -94,7 +94,7 @@ impl LayerPool {
     /// Removes a layer that only its maker may have used. If that fails, [`LayerPool::collect`] removes it.
     pub(super) fn discard(&self, id: &LayerId) {
         if let Err(error) = step().and_then(|()| remove_all(self.directory.as_fd(), id.as_bytes())) {
-            tracing::warn!(%error, id, "failed to remove a layer; `foldspace gc` tries again");
+            tracing::warn!(%error, id, "failed to remove a layer; garbage collection tries again");
         }
     }
 

@@ -310,7 +310,7 @@ impl SessionContainer {
     fn tear_down_held(&self, state: &mut ContainerState, reason: &str) -> bool {
         let Some((engine, id)) = state.container() else { return true };
         if let Err(error) = engine.remove_if_there(&id) {
-            tracing::warn!(%error, "failed to remove a container; `foldspace gc` removes it");
+            tracing::warn!(%error, "failed to remove a container; garbage collection will remove it");
             return false;
         }
         self.paths.forget_run();
@@ -369,7 +369,7 @@ impl Container for SessionContainer {
             true => Ok(()),
             false => {
                 let name = self.name();
-                Err(self.unavailable(format!("the engine did not remove {name}; try `foldspace gc` later")))
+                Err(self.unavailable(format!("the engine did not remove {name}; garbage collection will remove it")))
             }
         }
     }

@@ -110,7 +110,7 @@ pub(crate) enum EngineError {
     Unreachable(String),
     #[error("the container was not found")]
     NoContainer,
-    #[error("the engine has no image {image}; get it with `{} pull {image}`, or allow pulling (--pull)", kind.name())]
+    #[error("the engine has no image {image}; get it with `{} pull {image}`, or set the option `pull`", kind.name())]
     NoImage { kind: EngineKind, image: String },
     /// The container runs, or has run, but the runner in it does not.
     #[error("the runner can't run in the container: {0}")]

@@ -88,7 +88,7 @@ impl LocalStore {
         };
         for number in segments.strays()? {
             let name = segment::raw_path(&journal, number);
-            let what = "is not a segment of this journal and is ignored; `foldspace fsck --repair` moves it away";
+            let what = "is not a segment of this journal and is ignored; a repair of the store moves it away";
             notes.push(format!("{} {what}", name.display()));
         }
         let ending = JournalEnd { place: recovered.end, is_followed: recovered.is_followed, is_whole: true };

@@ -108,7 +108,7 @@ impl RecoveryScan<'_> {
                         break at;
                     }
                     next = self.pass(&segment, at, &mut recovered.group)?.ok_or_else(|| damaged(at, what))?;
-                    let what = "one bit is flipped; `foldspace fsck --repair` corrects it";
+                    let what = "one bit is flipped; a repair of the store corrects it";
                     recovered.damaged.push(format!("segment {number} is damaged at byte {at}: {what}"));
                 }
             }

@@ -88,7 +88,7 @@ impl NatsInner {
         match self.added(lane, before, &message).await {
             Ok(()) | Err(Misfit::Known(_)) => Ok(()),
             Err(Misfit::Senseless(why)) => {
-                tracing::warn!(%session, at, why, "skipping an invalid message; `foldspace fsck` lists it");
+                tracing::warn!(%session, at, why, "skipping an invalid message; a check of the store lists it");
                 Ok(())
             }
             Err(Misfit::Lost(what)) => {

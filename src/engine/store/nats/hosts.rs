@@ -88,7 +88,7 @@ impl Hosts {
             let is_other = said.is_some_and(|said| !hosts.is_of_copy(&said.run));
             if is_other && *first.get_or_insert(revision) != revision {
                 let host = &hosts.me.host;
-                let what = format!("already has a host {host}, in another process; choose another name with --host");
+                let what = format!("already has a host {host}, in another process; choose another host name");
                 return Err(cluster.failed(what));
             }
             *hosts.revision.lock().await = revision;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::socket::{self, Unreached};
 use super::wire::{self, Message, StoreReply, StoreRequest};
+use crate::engine::advice::Advice;
 use crate::engine::bus::Bus;
 use crate::engine::id::SessionId;
 use crate::engine::lock::lock;
@@ -72,7 +73,7 @@ impl OwnerConnections {
 
 fn silent() -> StoreError {
     let message = format!("it has not answered for {} seconds", SILENCE.as_secs());
-    StoreError::Elsewhere { message, hint: Some("it may be stopped; `foldspace status` shows its process".to_owned()) }
+    StoreError::Elsewhere { message, advice: Some(Advice::FindOwner) }
 }
 
 fn exchange(stream: &UnixStream, request: &StoreRequest) -> io::Result<Message<StoreReply>> {

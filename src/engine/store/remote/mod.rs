@@ -18,6 +18,7 @@ use super::index::CatalogueRow;
 use super::local::withheld;
 use super::lock::StoreLock;
 use super::{EventBatch, EventStore, LocalStore, Pending, Result, SessionEntry, Snapshot, StorageUse, StoreError};
+use crate::engine::advice::Advice;
 use crate::engine::bus::Bus;
 use crate::engine::commit::Commit;
 use crate::engine::id::{Digest, Seq, SessionId};
@@ -61,7 +62,7 @@ impl RemoteStore {
         }
         if is_copy(&self.directory) {
             let message = "it ended, and the directory is only a copy of the store".to_owned();
-            return Err(StoreError::Elsewhere { message, hint: Some("retry".to_owned()) });
+            return Err(StoreError::Elsewhere { message, advice: Some(Advice::text("retry")) });
         }
         let opened = LocalStore::open_reading(&self.directory)?;
         Ok(self.files.get_or_init(|| opened))
@@ -92,7 +93,7 @@ fn is_copy(directory: &Path) -> bool {
 
 fn odd_answer() -> StoreError {
     let message = "invalid answer".to_owned();
-    StoreError::Elsewhere { message, hint: Some("stop the process that owns the store, and retry".to_owned()) }
+    StoreError::Elsewhere { message, advice: Some(Advice::text("stop the process that owns the store, and retry")) }
 }
 
 fn entries(message: Message<StoreReply>) -> Option<Vec<SessionEntry>> {

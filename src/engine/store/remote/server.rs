@@ -301,7 +301,7 @@ fn send(to: &mut impl Write, answer: Result<(StoreReply, Bytes)>) -> io::Result<
     match wire::write(to, &head, &[&tail]) {
         // The answer is too long, and nothing was sent.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            wire::write(to, &failed(&StoreError::Elsewhere { message: error.to_string(), hint: None }).0, &[])
+            wire::write(to, &failed(&StoreError::Elsewhere { message: error.to_string(), advice: None }).0, &[])
         }
         written => written,
     }
@@ -310,7 +310,7 @@ fn send(to: &mut impl Write, answer: Result<(StoreReply, Bytes)>) -> io::Result<
 fn told(error: SessionError) -> StoreError {
     match error {
         SessionError::Store(error) => error,
-        other => StoreError::Elsewhere { message: other.to_string(), hint: None },
+        other => StoreError::Elsewhere { message: other.to_string(), advice: None },
     }
 }
 
@@ -321,9 +321,9 @@ fn check_writer(stream: &UnixStream) -> std::result::Result<(), String> {
 }
 
 fn refused(message: &str) -> StoreError {
-    StoreError::Elsewhere { message: message.to_owned(), hint: None }
+    StoreError::Elsewhere { message: message.to_owned(), advice: None }
 }
 
 fn nonsense() -> StoreError {
-    StoreError::Elsewhere { message: "invalid request from another process".to_owned(), hint: None }
+    StoreError::Elsewhere { message: "invalid request from another process".to_owned(), advice: None }
 }

@@ -58,7 +58,7 @@ impl Submissions {
             if error.kind() == io::ErrorKind::InvalidInput {
                 // The message is too long, and nothing was sent.
                 self.waiting.expect_less();
-                return Err(StoreError::Elsewhere { message: error.to_string(), hint: None });
+                return Err(StoreError::Elsewhere { message: error.to_string(), advice: None });
             }
             // Ends the reading thread, which fails the outstanding answers.
             drop(self.stream.shutdown(Shutdown::Both));

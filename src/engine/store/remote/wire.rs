@@ -97,14 +97,14 @@ pub(super) struct WireSnapshot {
     slices: Vec<(String, u32, Vec<u64>)>,
 }
 
-/// An error, with its fields if another process can act on them, otherwise as text.
+/// An error, with its fields if another process can act on them, otherwise as text with the advice as JSON.
 #[derive(Debug, Archive, Serialize, Deserialize)]
 pub(super) enum WireError {
     Conflict { session: [u8; 16], expected: u64, actual: u64 },
     NoSession([u8; 16]),
     NoContent([u8; 32]),
     Poisoned(String),
-    Other { message: String, hint: Option<String> },
+    Other { message: String, advice: Option<String> },
 }
 
 pub(super) fn write<T>(to: &mut impl Write, head: &T, tail: &[&[u8]]) -> io::Result<()>
@@ -268,7 +268,10 @@ impl WireError {
             StoreError::NoSession(session) => Self::NoSession(*session.as_bytes()),
             StoreError::NoContent(digest) => Self::NoContent(*digest.as_bytes()),
             StoreError::Poisoned(why) => Self::Poisoned(why.clone()),
-            other => Self::Other { message: other.to_string(), hint: other.hint() },
+            other => {
+                let advice = other.advice().and_then(|advice| serde_json::to_string(&advice).ok());
+                Self::Other { message: other.to_string(), advice }
+            }
         }
     }
 
@@ -280,7 +283,10 @@ impl WireError {
             Self::NoSession(session) => StoreError::NoSession(SessionId::from_bytes(session)),
             Self::NoContent(digest) => StoreError::NoContent(Digest::from_bytes(digest)),
             Self::Poisoned(why) => StoreError::Poisoned(why),
-            Self::Other { message, hint } => StoreError::Elsewhere { message, hint },
+            Self::Other { message, advice } => {
+                let advice = advice.and_then(|advice| serde_json::from_str(&advice).ok());
+                StoreError::Elsewhere { message, advice }
+            }
         }
     }
 }

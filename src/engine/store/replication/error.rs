@@ -7,7 +7,7 @@ use object_store::Error::{NotFound, PermissionDenied, Unauthenticated};
 
 use super::manifest::CopyWriter;
 use crate::engine::store::{StoreError, StoreOwner};
-use crate::engine::{Diagnostic, ErrorKind, Timestamp};
+use crate::engine::{Advice, Diagnostic, ErrorKind, Timestamp};
 
 /// The result of an operation on a copy.
 pub(super) type CopyResult<T> = Result<T, ReplicationError>;
@@ -157,29 +157,22 @@ impl Diagnostic for ReplicationError {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn advice(&self) -> Option<Advice> {
         Some(match self {
             Self::Storage { url, .. } if !url.starts_with("s3://") => return None,
             Self::Address { url, .. } if !url.starts_with("s3://") => {
-                "use s3://BUCKET/PREFIX or file:///DIRECTORY".to_owned()
+                Advice::text("use s3://BUCKET/PREFIX or file:///DIRECTORY")
             }
-            Self::Address { .. } | Self::Storage { .. } => {
+            Self::Address { .. } | Self::Storage { .. } => Advice::text(
                 "AWS_ENDPOINT, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY configure S3, \
-                 SSL_CERT_FILE names trusted certificates"
-                    .to_owned()
-            }
-            Self::Refused { .. } => "stop that process, then take over its copy: \
-                                     `foldspace replicate --once --take-over --to URL`"
-                .to_owned(),
-            Self::OtherStore { .. } => "use a separate address for each store".to_owned(),
-            Self::Behind { .. } => "`foldspace fsck` shows if events are lost; \
-                                    `foldspace restore` creates a store from the copy"
-                .to_owned(),
-            Self::Damaged { .. } => {
-                "if the store still exists, delete the copy, then run `foldspace replicate` again".to_owned()
-            }
-            Self::Occupied(_) => "choose another directory: --data DIR".to_owned(),
-            Self::Store(error) => return error.hint(),
+                 SSL_CERT_FILE names trusted certificates",
+            ),
+            Self::Refused { .. } => Advice::TakeOverCopy,
+            Self::OtherStore { .. } => Advice::text("use a separate address for each store"),
+            Self::Behind { .. } => Advice::RestoreFromCopy,
+            Self::Damaged { .. } => Advice::ReplaceCopy,
+            Self::Occupied(_) => Advice::UseOtherDirectory,
+            Self::Store(error) => return error.advice(),
             _ => return None,
         })
     }

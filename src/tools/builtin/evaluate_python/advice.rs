@@ -8,7 +8,7 @@ pub(super) fn advice(failure: &str, has_shell: bool) -> Option<String> {
     let last = failure.trim_end().lines().last()?;
     let commands = match has_shell {
         true => "run it with shell_execute",
-        false => "it needs a session with a container (--backend podman)",
+        false => "it needs a session with a container (backend podman)",
     };
     let instead = match last.split_once(':')?.0 {
         "ModuleNotFoundError" | "ImportError" => of_module(last, commands),
@@ -61,7 +61,7 @@ mod tests {
             |last: &str| advice(&format!("Traceback (most recent call last):\n{last}"), true).unwrap_or_default();
         assert!(given("ModuleNotFoundError: No module named 'numpy'").contains("shell_execute"));
         assert!(given("ModuleNotFoundError: No module named 'random'").contains("`globals`"));
-        assert!(advice("ModuleNotFoundError: No module named 'numpy'", false).unwrap().contains("--backend podman"));
+        assert!(advice("ModuleNotFoundError: No module named 'numpy'", false).unwrap().contains("backend podman"));
         for own in ["ValueError: no", "NameError: name 'x' is not defined", "SyntaxError: invalid syntax", "KeyError"] {
             assert_eq!(given(own), "", "{own}");
         }

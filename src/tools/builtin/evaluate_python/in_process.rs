@@ -26,7 +26,7 @@ pub(super) async fn evaluate(
 ) -> Result<Evaluation, ToolError> {
     let (chars, most) = (params.code.chars().count(), context.python_rules().code_chars.min(TEXT_MAX));
     if chars > most {
-        let what = format!("code has {chars} characters; in process at most {most} are allowed (--python-chars)");
+        let what = format!("code has {chars} characters; in process at most {most} are allowed (python_chars)");
         return Err(ToolError::new(what));
     }
     let limit = EVALUATION.min(context.remaining());
