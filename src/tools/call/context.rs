@@ -332,7 +332,7 @@ impl ToolContext {
             self.news.extend(self.machine.workspace.news());
         }
         self.machine.record_news(&self.news, recording)?;
-        recording.append(self.facts.clone())
+        recording.append_retained(&self.facts)
     }
 
     /// Records the facts so far, before the outcome: they have to survive a command that kills this process.
@@ -343,7 +343,7 @@ impl ToolContext {
         }
         let mut recording = EventBuffer::of_call(&self.session, self.call);
         push_news(&self.news, &mut recording)?;
-        recording.append(self.facts.clone())?;
+        recording.append_retained(&self.facts)?;
         let pending = recording.submit()?;
         self.recorded();
         Ok(Some(pending))
@@ -360,10 +360,11 @@ impl ToolContext {
         self.facts = self.session.commit();
     }
 
-    /// Adds the changes and events of a success; returns the changes that are not on the disk yet.
-    pub(super) fn record_work(&self, recording: &mut EventBuffer) -> Result<Vec<FileChange>, ToolError> {
+    /// Adds the changes and events of a success; returns the changes that are not on the disk yet. A failure does not
+    /// record the tool's events, so they are moved.
+    pub(super) fn record_work(&mut self, recording: &mut EventBuffer) -> Result<Vec<FileChange>, ToolError> {
         self.files.record_into(recording)?;
-        recording.append(self.extra.clone())?;
+        recording.append(std::mem::replace(&mut self.extra, self.session.commit()))?;
         self.files.changes()
     }
 }

@@ -72,10 +72,20 @@ impl EventBuffer {
     }
 
     pub(crate) fn append(&mut self, other: Commit) -> Result<(), CommitError> {
+        self.split_before(&other);
+        self.commit.append(other)
+    }
+
+    /// Adds a commit like [`append`](Self::append). The caller keeps it, to record it again after a failure.
+    pub(crate) fn append_retained(&mut self, other: &Commit) -> Result<(), CommitError> {
+        self.split_before(other);
+        self.commit.append_retained(other)
+    }
+
+    fn split_before(&mut self, other: &Commit) {
         if self.may_split && !self.commit.is_empty() && self.commit.encoded_len() + other.encoded_len() > HALF {
             self.split();
         }
-        self.commit.append(other)
     }
 
     pub(crate) fn keep(&mut self, content: Content) {
