@@ -94,6 +94,11 @@ impl Fold {
         self.base.time = time;
     }
 
+    #[cfg(test)]
+    pub(crate) fn opened_slices(&self) -> u64 {
+        self.foldings.iter().filter(|folding| matches!(folding, SliceFold::Open(_))).count() as u64
+    }
+
     pub(crate) fn finish(self) -> State {
         let mut state = self.base;
         let slices = state.slices.iter().zip(self.foldings).map(|(old, folding)| match folding {

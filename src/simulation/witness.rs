@@ -234,6 +234,10 @@ impl EventStore for Witness {
         self.store.drop_snapshot(session, seq)
     }
 
+    fn may_wait(&self) -> bool {
+        false
+    }
+
     fn bus(&self) -> &Arc<Bus> {
         self.store.bus()
     }

@@ -17,6 +17,8 @@ pub(crate) mod recorded_shell;
 #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "programs register tools over HTTP"))]
 pub(crate) mod registrations;
 pub(crate) mod shell;
+#[cfg(test)]
+mod tests;
 pub(crate) mod tool;
 pub(crate) mod tool_call;
 pub(crate) mod tool_runner;

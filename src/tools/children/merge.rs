@@ -316,7 +316,7 @@ fn apply(parent: &ToolRunner, report: &MergeReport, plan: MergePlan, theirs: &St
         MergeStep::Write { node: Node::File { size, .. }, .. } => *size,
         MergeStep::Write { .. } | MergeStep::Delete { .. } => 0,
     });
-    parent.machine().limits.check_bytes(session, sizes.sum(), false)?;
+    parent.machine().limits.check_bytes(session, &session.state()?, sizes.sum(), false)?;
     let MergeReport { child, base, child_at, .. } = *report;
     let entries = report.merged.iter().map(|change| change.entry.clone());
     let event = ChildMerged {

@@ -182,7 +182,9 @@ impl RewindWork {
             return Ok((files, drift));
         }
         captured.withhold(&self.session)?;
-        if let Some(pending) = record_found(&self.session, self.workspace.as_ref(), Look::new(captured, late))? {
+        if let Some(pending) =
+            record_found(&self.session, &self.session.state()?, self.workspace.as_ref(), Look::new(captured, late))?
+        {
             pending.wait().map_err(SessionError::from)?;
         }
         disk.mark_clean()?;
