@@ -1,4 +1,4 @@
-//! A store that waits, as for a network, while the server goes on answering.
+//! Requests that wait in a slow store, and other requests that the server still answers.
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
@@ -153,7 +153,7 @@ impl SlowServer {
         serving.shutdown_background();
     }
 
-    /// Makes a request that waits in the store after this many operations. Checks that the server answers meanwhile.
+    /// Makes a request that waits in the store after this many operations. Checks that the server still answers.
     /// Returns false if the request has fewer operations; `is_dropped` disconnects while it waits.
     async fn waits_after(&mut self, operations: u64, request: &SlowRequest, is_dropped: bool) -> bool {
         let (method, path, body) = request;
