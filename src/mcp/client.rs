@@ -77,9 +77,9 @@ impl McpClient {
         &self.shared.hub
     }
 
-    /// Reads the store. The other tasks of the thread go on if it waits.
+    /// Reads the store for a caller that can't await.
     pub(super) fn read<T>(&self, read: impl FnOnce(&Sessions) -> T) -> T {
-        self.hub().sessions().read_aside(read)
+        self.hub().sessions().aside(read)
     }
 
     pub(super) fn options(&self) -> &McpOptions {

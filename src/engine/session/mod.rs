@@ -347,9 +347,9 @@ impl Session {
         self.core.shared.store.may_wait()
     }
 
-    /// Reads the store for a caller that can't await, without blocking a runtime's other tasks.
-    pub(crate) fn read_aside<T>(&self, read: impl FnOnce() -> T) -> T {
-        if self.store_may_wait() { aside(read) } else { read() }
+    /// Runs work on the store for a caller that can't await, without blocking a runtime's other tasks.
+    pub(crate) fn aside<T>(&self, work: impl FnOnce() -> T) -> T {
+        if self.store_may_wait() { aside(work) } else { work() }
     }
 
     /// Returns the hosts that share the store; `None` for a store of one machine.

@@ -110,9 +110,9 @@ impl Sessions {
         &self.shared.store
     }
 
-    /// Reads the store for a caller that can't await, without blocking a runtime's other tasks.
-    pub(crate) fn read_aside<T>(&self, read: impl FnOnce(&Self) -> T) -> T {
-        if self.store().may_wait() { aside(|| read(self)) } else { read(self) }
+    /// Runs work on the store for a caller that can't await, without blocking a runtime's other tasks.
+    pub(crate) fn aside<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
+        if self.store().may_wait() { aside(|| work(self)) } else { work(self) }
     }
 
     /// Returns the registry.

@@ -120,7 +120,7 @@ pub async fn merge_child(
     choices: &MergeChoices,
 ) -> Result<MergeReport, WorkspaceError> {
     let session = parent.session();
-    let base = base_of(session, child)?;
+    let base = session.aside(|| base_of(session, child))?;
     let turn = session.turn().await;
     parent.machine().record_drift(session, Extent::All).await?;
     let looking = session.looking().await;

@@ -90,7 +90,7 @@ pub async fn rewind(
 ) -> Result<Rewound, WorkspaceError> {
     let turn = session.turn().await;
     let looking = session.looking().await;
-    session.check_own()?;
+    session.aside(|| session.check_own())?;
     let work = RewindWork { session: session.clone(), workspace: Arc::clone(workspace), budget, to, options };
     off_thread((turn, looking), WorkspaceError::Stopped, move || work.run()).await
 }
