@@ -419,7 +419,7 @@ pub mod session {
 /// let write = WriteFile { path, mode: WriteMode::Create, node };
 /// let mut commit = session.commit().expecting(Expected::Exactly(1));
 /// commit.push(&write)?;
-/// let late = commit.clone();
+/// let late = commit.duplicate();
 /// let pending: Pending = session.submit(commit)?;
 /// assert_eq!(pending.wait()?.last, 2);
 /// let refused = session.record(late);

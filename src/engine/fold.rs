@@ -29,7 +29,7 @@ pub(crate) struct Fold {
 enum SliceFold {
     /// In the other half of a split fold.
     Elsewhere,
-    /// Not opened yet: no event was for it.
+    /// Not opened yet: no event has changed it.
     Unopened,
     Open(Box<dyn ErasedFolding>),
 }
@@ -70,7 +70,11 @@ impl Fold {
                 event.validate();
                 let mut is_read = true;
                 for at in self.registry.takers(event) {
-                    if let Some(folding) = opened(&self.base, &mut self.foldings, *at, self.expected) {
+                    let is_ignored = matches!(self.foldings[*at], SliceFold::Unopened)
+                        && self.registry.slices[*at].ignores(self.base.slices[*at].as_ref(), event);
+                    let folding =
+                        if is_ignored { None } else { opened(&self.base, &mut self.foldings, *at, self.expected) };
+                    if let Some(folding) = folding {
                         is_read &= folding.apply(event).is_ok();
                     }
                 }
@@ -88,6 +92,11 @@ impl Fold {
         );
         self.base.seq = reached;
         self.base.time = time;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn opened_slices(&self) -> u64 {
+        self.foldings.iter().filter(|folding| matches!(folding, SliceFold::Open(_))).count() as u64
     }
 
     pub(crate) fn finish(self) -> State {

@@ -74,15 +74,29 @@ pub type Opener<S> = fn(S, usize) -> Box<dyn Folding<S>>;
 
 type Step<S> = Arc<dyn Fn(&mut S, &EventRef<'_>) -> Result<(), CodecError> + Send + Sync>;
 type Steps<S> = Arc<BTreeMap<&'static str, Step<S>>>;
+/// Returns true for an event that would not change the slice, whatever its payload.
+pub(crate) type Ignores<S> = fn(&S, &EventRef<'_>) -> bool;
 
 pub(crate) struct SliceType<S> {
     opener: Option<Opener<S>>,
     steps: Steps<S>,
+    ignores: Ignores<S>,
+}
+
+impl<S> Clone for SliceType<S> {
+    fn clone(&self) -> Self {
+        Self { opener: self.opener, steps: Arc::clone(&self.steps), ignores: self.ignores }
+    }
 }
 
 impl<S: Slice> SliceType<S> {
     pub(crate) fn new(opener: Option<Opener<S>>) -> Self {
-        Self { opener, steps: Arc::default() }
+        Self { opener, steps: Arc::default(), ignores: |_, _| false }
+    }
+
+    /// Sets the events that the slice ignores, depending on its contents. An [`Opener`]'s folding must ignore them, too.
+    pub(crate) fn set_ignores(&mut self, ignores: Ignores<S>) {
+        self.ignores = ignores;
     }
 
     /// Adds a reducer; returns false if the event has one already.
@@ -100,21 +114,21 @@ impl<S: Slice> SliceType<S> {
     fn folding(&self, slice: S, expected: usize) -> Box<dyn Folding<S>> {
         match self.opener {
             Some(open) => open(slice, expected),
-            None => Box::new(OneByOne { slice, steps: Arc::clone(&self.steps) }),
+            None => Box::new(OneByOne { slice, known: self.clone() }),
         }
     }
 }
 
 struct OneByOne<S> {
     slice: S,
-    steps: Steps<S>,
+    known: SliceType<S>,
 }
 
 impl<S: Slice> Folding<S> for OneByOne<S> {
     fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError> {
-        match self.steps.get(event.kind) {
-            Some(step) => step(&mut self.slice, event),
-            None => Ok(()),
+        match self.known.steps.get(event.kind) {
+            Some(step) if !(self.known.ignores)(&self.slice, event) => step(&mut self.slice, event),
+            _ => Ok(()),
         }
     }
 
@@ -127,6 +141,8 @@ pub(crate) trait ErasedSliceType: Any + Send + Sync {
     fn summary(&self) -> SliceSummary;
     fn empty(&self) -> Arc<dyn ErasedSlice>;
     fn decode(&self, blocks: &[Bytes]) -> Result<Arc<dyn ErasedSlice>, SliceError>;
+    /// Returns true if the slice ignores the event.
+    fn ignores(&self, slice: &dyn ErasedSlice, event: &EventRef<'_>) -> bool;
     fn begin(&self, slice: &dyn ErasedSlice, expected: usize) -> Box<dyn ErasedFolding>;
 }
 
@@ -143,9 +159,12 @@ impl<S: Slice> ErasedSliceType for SliceType<S> {
         Ok(Arc::new(S::decode(blocks)?))
     }
 
+    fn ignores(&self, slice: &dyn ErasedSlice, event: &EventRef<'_>) -> bool {
+        (slice as &dyn Any).downcast_ref::<S>().is_some_and(|slice| (self.ignores)(slice, event))
+    }
+
     fn begin(&self, slice: &dyn ErasedSlice, expected: usize) -> Box<dyn ErasedFolding> {
         let slice = (slice as &dyn Any).downcast_ref::<S>().cloned().unwrap_or_default();
-        let known = Self { opener: self.opener, steps: Arc::clone(&self.steps) };
-        Box::new(Finishing { folding: known.folding(slice, expected), known })
+        Box::new(Finishing { folding: self.folding(slice, expected), known: self.clone() })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::event::{CodecError, Common, Event};
-use super::reducer::{ErasedSliceType, Opener, Reducer, SliceType};
+use super::reducer::{ErasedSliceType, Ignores, Opener, Reducer, SliceType};
 use super::slice::SliceSummary;
 use super::{EventRef, Slice, ValueError};
 
@@ -102,6 +102,15 @@ impl Registry {
             None => registry.common.iter_mut().chain(registry.others.values_mut()).for_each(|takers| takers.push(at)),
         }
         Ok(registry)
+    }
+
+    /// Sets the events that a registered slice ignores, so that a fold does not open it for them.
+    pub(crate) fn ignoring<S: Slice>(mut self, ignores: Ignores<S>) -> Self {
+        let mut slices = self.slices.iter_mut().map(|slice| slice.as_mut() as &mut dyn Any);
+        if let Some(slice) = slices.find_map(|slice| slice.downcast_mut::<SliceType<S>>()) {
+            slice.set_ignores(ignores);
+        }
+        self
     }
 
     fn add_slice<S: Slice>(mut self, slice: SliceType<S>) -> Result<(Self, usize), ValueError> {

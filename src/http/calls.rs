@@ -158,6 +158,6 @@ impl CallRequest {
         rules.budget.file_bytes = kept(self.keep_file_bytes, rules.budget.file_bytes);
         rules.budget.step_bytes = kept(self.keep_step_bytes, rules.budget.step_bytes);
         rules.asker = asker.or(rules.asker);
-        Ok(open.with_shell_rules(rules)?)
+        Ok(open.with_shell_rules(rules))
     }
 }

@@ -109,7 +109,7 @@ impl FileWatch {
         face.hub().refresh(open.session().id()).await?;
         let from = match seen {
             Some(seen) => seen.saturating_add(1),
-            None => open.session().head().map_err(HttpProblem::from)? + 1,
+            None => open.session().aside(|| open.session().head()).map_err(HttpProblem::from)? + 1,
         };
         let changes = open.session().subscribe(from, Filter::of::<WriteFile>().or::<DeleteEntry>());
         Ok(Self { below, recursive, open, changes })

@@ -40,7 +40,7 @@ impl Hub {
         let workspace = Some((spec.backend_name().to_owned(), spec.options_with_values()));
         let new = ForkOptions { name, workspace, id, ..ForkOptions::new(Isolation::Fork) };
         let begun = self.start_child(home.session().id(), new).await;
-        self.tell_missing(home.session())?;
+        self.tell_missing(home.session()).await?;
         let id = home.session().id();
         drop(home);
         if begun.is_err()
@@ -61,8 +61,9 @@ impl Hub {
     }
 
     /// Reports how many of a directory's entries the copy lacks.
-    fn tell_missing(&self, home: &Session) -> Result<(), HubError> {
-        let files = VirtualFileSystem::of(&home.state()?);
+    async fn tell_missing(&self, home: &Session) -> Result<(), HubError> {
+        let home = home.clone();
+        let files = VirtualFileSystem::of(&blocking(move || home.state()).await??);
         let missing = files.iter().filter(|(_, entry)| !can_be_made(&entry.node)).count();
         if let (Some(progress), 1..) = (&self.options().progress, missing) {
             progress(&format!(

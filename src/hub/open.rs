@@ -111,8 +111,9 @@ impl OpenSession {
     }
 
     /// Returns the session under other rules for commands.
-    pub fn with_shell_rules(&self, rules: ShellRules) -> Result<Self, HubError> {
-        Ok(self.through(self.tool_runner.with_shell_rules(rules)?))
+    #[must_use]
+    pub fn with_shell_rules(&self, rules: ShellRules) -> Self {
+        self.through(self.tool_runner.with_shell_rules(rules))
     }
 
     /// Makes a call, like [`ToolRunner::call`].
@@ -139,7 +140,7 @@ impl OpenSession {
 
     /// Changes files as a separate call, like [`ToolRunner::change_files`].
     pub async fn change_files(&self, work: FileWork) -> Result<ToolOutcome, HubError> {
-        let (runner, call) = self.tool_runner.for_change(work)?;
+        let (runner, call) = self.tool_runner.for_change(work);
         self.through(runner).call(call).await
     }
 

@@ -81,7 +81,8 @@ impl Hub {
         made: &mut Option<CopiedIndex>,
     ) -> Result<(), HubError> {
         let (session, limit) = (self.session(attached.session).await?, attached.own_copy);
-        let place = session.state()?.slice::<GitWorktree>().and_then(|place| place.index);
+        let of = session.clone();
+        let place = blocking(move || of.state()).await??.slice::<GitWorktree>().and_then(|place| place.index);
         let copied = CopiedIndex { limit, index: place };
         if made.replace(copied) == Some(copied) {
             return Ok(());

@@ -190,7 +190,7 @@ impl Hub {
         let printed = Arc::clone(&output);
         let watch: OutputWatch = Arc::new(move |stream, bytes| printed.push(stream, bytes));
         let going = self.shared.in_flight.begin(cancel.clone())?;
-        let (runner, call, tool) = open.tool_runner().for_start(start, watch, cancel)?;
+        let (runner, call, tool) = open.tool_runner().for_start(start, watch, cancel);
         let outcome = open.through(runner).call(call).await?;
         let Some(started) = tool.started().filter(|_| outcome.is_ok()) else { return Ok(Err(outcome)) };
         going.begun(open.session().id(), outcome.call);

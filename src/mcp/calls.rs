@@ -122,7 +122,7 @@ fn begin(
     if can_ask(context) {
         rules.asker = Some(Arc::new(AsksClient { to_client, cancelled: cancel.clone() }));
     }
-    Ok(RunningCall::begin(cancel, open.with_shell_rules(rules)?, call, questions))
+    Ok(RunningCall::begin(cancel, open.with_shell_rules(rules), call, questions))
 }
 
 fn call_of(tool: &str, params: Value, context: &RequestContext<RoleServer>) -> ToolCall {

@@ -20,6 +20,7 @@ use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
 use crate::engine::session::error::SessionError;
 use crate::engine::session::name_index::name_of;
+use crate::engine::session::sessions::Sessions;
 use crate::hub::operations::OperationError;
 use crate::hub::{Hub, HubError, OpenSession};
 
@@ -74,6 +75,11 @@ impl McpClient {
 
     pub(super) fn hub(&self) -> &Hub {
         &self.shared.hub
+    }
+
+    /// Reads the store for a caller that can't await.
+    pub(super) fn read<T>(&self, read: impl FnOnce(&Sessions) -> T) -> T {
+        self.hub().sessions().aside(read)
     }
 
     pub(super) fn options(&self) -> &McpOptions {
@@ -158,7 +164,7 @@ impl McpClient {
         };
         match self.options().isolation {
             None | Some(Isolation::Shared) => {
-                self.check_same(&self.hub().sessions().session(id)?)?;
+                self.check_same(&self.read(|sessions| sessions.session(id))?)?;
                 Ok(self.hub().open(id).await?)
             }
             Some(isolation) => Ok(self.hub().start_child(id, ForkOptions::new(isolation)).await?),
@@ -166,7 +172,7 @@ impl McpClient {
     }
 
     async fn begin_own(&self, client: &str) -> Result<OpenSession, OperationError> {
-        let taken: Vec<String> = self.hub().sessions().list()?.iter().map(name_of).collect();
+        let taken: Vec<String> = self.read(Sessions::list)?.iter().map(name_of).collect();
         let wanted = names::for_session(client);
         for name in names::numbered(&wanted).filter(|name| !taken.contains(name)) {
             match self.create(name).await {
@@ -181,7 +187,7 @@ impl McpClient {
     async fn begin_named(&self, name: &str) -> Result<OpenSession, OperationError> {
         match self.create(name.to_owned()).await {
             Err(HubError::Session(SessionError::NameTaken { .. })) => {
-                let id = self.hub().sessions().find(name)?.id;
+                let id = self.read(|sessions| sessions.find(name))?.id;
                 Ok(self.hub().open(id).await?)
             }
             other => Ok(other?),
@@ -195,7 +201,7 @@ impl McpClient {
 
     /// Finds a session by name or id. A short digit string is the name of a new session.
     fn find(&self, wanted: &str) -> Result<Option<SessionId>, SessionError> {
-        match self.hub().sessions().find(wanted) {
+        match self.read(|sessions| sessions.find(wanted)) {
             Ok(entry) if name_of(&entry) == wanted || wanted.len() >= ID_DIGITS => Ok(Some(entry.id)),
             Ok(_) | Err(SessionError::NotFound { .. }) => Ok(None),
             Err(SessionError::Ambiguous { .. }) if wanted.len() < ID_DIGITS => Ok(None),
@@ -229,7 +235,7 @@ impl McpClient {
 
     fn found(&self) -> Option<Session> {
         let id = self.find(self.chosen()?).ok().flatten()?;
-        self.hub().sessions().session(id).ok()
+        self.read(|sessions| sessions.session(id)).ok()
     }
 
     /// Returns the workspace of its present or future session. A child's is like its parent's.
@@ -261,8 +267,7 @@ impl McpClient {
         if !self.reaches_all() {
             return Err(SessionError::NotFound { wanted: names::shown(wanted, 80), nearest: None }.into());
         }
-        let entry = self.hub().sessions().find(wanted)?;
-        Ok(self.hub().sessions().session(entry.id)?)
+        Ok(self.read(|sessions| sessions.session(sessions.find(wanted)?.id))?)
     }
 
     /// Opens such a session.

@@ -172,7 +172,8 @@ impl WatchingInner {
         }
         let wishes = Arc::new(SharedWishes::default());
         let follow = SessionWatch { session: session.clone(), wishes: Arc::clone(&wishes), told: told.clone() };
-        let (subscription, ended) = (session.subscribe(session.head()? + 1, Filter::all()), CancellationToken::new());
+        let (subscription, ended) =
+            (session.subscribe(session.aside(|| session.head())? + 1, Filter::all()), CancellationToken::new());
         let stop = ended.clone();
         tokio::spawn(async move { stop.run_until_cancelled(follow.run(subscription)).await });
         let watched = WatchedResource { wishes: Arc::clone(&wishes), _following: ended.drop_guard() };

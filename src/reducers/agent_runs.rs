@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::engine::event::{
-    CallFinished, CallNoted, CallObserved, CallStatus, ChangesShared, ChangesUnknown, ObservedAccess, ReportLate,
-    RunBegan, RunEnded, RunNoted, RunPrompted, SessionStarted, TaskObserved, TranscriptRecord,
+    CallFinished, CallNoted, CallObserved, CallStatus, ChangesShared, ChangesUnknown, Common, ObservedAccess,
+    ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionStarted, TaskObserved, TranscriptRecord,
 };
-use crate::engine::{EntryPath, OnRewind, Recorded, Registry, Seq, Slice, Timestamp, ValueError};
+use crate::engine::{EntryPath, EventRef, OnRewind, Recorded, Registry, Seq, Slice, Timestamp, ValueError};
 
 /// Maximum number of ended calls to remember.
 const ENDED_MAX: usize = 256;
@@ -191,6 +191,11 @@ impl AgentRuns {
         self
     }
 
+    /// Returns true for the end of a call that is not observed: most are the session's own.
+    fn ignores(&self, event: &EventRef<'_>) -> bool {
+        event.common == Common::CallFinished && event.call.is_none_or(|call| !self.open.contains_key(&call))
+    }
+
     /// Drops the parent's open calls and tasks when a child begins: they do not run in the child.
     fn began(mut self, started: &Recorded<SessionStarted>) -> Self {
         if started.event.begins_child() {
@@ -224,7 +229,8 @@ pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
     let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<ChangesUnknown>| {
         runs.with(&recorded.event.run, |entry| entry.incomplete += 1)
     })?;
-    registry.reducer(|runs: AgentRuns, recorded: &Recorded<TranscriptRecord>| {
+    let registry = registry.reducer(|runs: AgentRuns, recorded: &Recorded<TranscriptRecord>| {
         runs.with(&recorded.event.run, |entry| entry.records += 1)
-    })
+    })?;
+    Ok(registry.ignoring(AgentRuns::ignores))
 }

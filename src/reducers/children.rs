@@ -166,7 +166,8 @@ impl Folding<Children> for ChildrenFold {
 pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
     let kinds = [ChildStarted::KIND, SessionStarted::KIND, CallStarted::KIND, CallFinished::KIND, WriteFile::KIND];
     let open = |children: Children, _| Box::new(ChildrenFold(children)) as Box<dyn Folding<Children>>;
-    registry.folded_slice::<Children>(Some(&kinds), open)
+    let registry = registry.folded_slice::<Children>(Some(&kinds), open)?;
+    Ok(registry.ignoring(|children: &Children, event| children.shared.is_empty() && event.common != Common::Other))
 }
 
 #[cfg(test)]

@@ -59,7 +59,6 @@ pub(crate) fn session(number: u64) -> SessionId {
 }
 
 /// A commit with what the checker has to know of it.
-#[derive(Clone)]
 pub(crate) struct Note {
     pub(crate) commit: Commit,
     session: SessionId,
@@ -86,7 +85,7 @@ impl Note {
 
     /// Records it, and notes that it was acknowledged.
     pub(crate) fn record(&self, store: &NatsStore, acknowledged: &Acknowledged) -> Result<(), StoreError> {
-        let committed = store.submit(self.commit.clone())?.wait()?;
+        let committed = store.submit(self.commit.duplicate())?.wait()?;
         let events = committed.last + 1 - committed.first;
         acknowledged.note(&self.session.to_string(), committed.last, events, &hex(&self.id), &self.bytes);
         Ok(())

@@ -146,7 +146,7 @@ impl Witness {
 
     /// Submits a commit without waiting; returns its number too.
     pub(super) fn submit_only(&self, commit: Commit) -> Result<(Pending, usize), StoreError> {
-        let pending = self.store.submit(commit.clone())?;
+        let pending = self.store.submit(commit.duplicate())?;
         let mut ledger = self.ledger();
         if !pending.committed().unwrap().repeated {
             ledger.deeds.push(Deed::Commit(Box::new(commit)));
@@ -232,6 +232,10 @@ impl EventStore for Witness {
 
     fn drop_snapshot(&self, session: SessionId, seq: Seq) -> Result<(), StoreError> {
         self.store.drop_snapshot(session, seq)
+    }
+
+    fn may_wait(&self) -> bool {
+        false
     }
 
     fn bus(&self) -> &Arc<Bus> {

@@ -129,7 +129,7 @@ impl Run {
         let id = CommitId::from_bytes([u8::try_from(self.random.index(250)).unwrap_or(0) + 1; 16]);
         let mut commit = session.commit().with_id(id);
         commit.push(&DeleteEntry { path: self.path() })?;
-        let (first, _) = live.witness.submit_only(commit.clone())?;
+        let (first, _) = live.witness.submit_only(commit.duplicate())?;
         let (again, _) = live.witness.submit_only(commit)?;
         let (first, again) = (first.committed().unwrap(), again.committed().unwrap());
         assert!(again.repeated && (again.first, again.last) == (first.first, first.last), "{first:?} {again:?}");

@@ -76,8 +76,9 @@ pub(crate) struct ChunkList {
     pub(crate) chunks: Vec<Digest>,
 }
 
-/// Events of one session that are recorded together.
-#[derive(Debug, Clone)]
+/// Events of one session that are recorded together. It holds up to 32 MiB, so it is moved and never cloned; see
+/// [`duplicate`](Commit::duplicate).
+#[derive(Debug)]
 pub struct Commit {
     pub(crate) session: SessionId,
     pub(crate) time: Timestamp,
@@ -153,6 +154,20 @@ impl Commit {
         }
         commit.validate()?;
         Ok(commit)
+    }
+
+    /// Copies the commit, to submit it more than once: in a retry with the same id, or to two stores.
+    #[must_use]
+    pub fn duplicate(&self) -> Self {
+        Self {
+            expected: self.expected,
+            id: self.id,
+            count: self.count,
+            body: self.body.clone(),
+            contents: self.contents.clone(),
+            lists: self.lists.clone(),
+            ..self.emptied()
+        }
     }
 
     pub(crate) fn emptied(&self) -> Self {
@@ -262,13 +277,26 @@ impl Commit {
     /// Adds the events and contents of another commit; agent and time are unchanged. Fails with
     /// [`CommitError::TooLarge`]; the commit is then unchanged.
     pub fn append(&mut self, other: Self) -> Result<(), CommitError> {
+        self.append_events(&other)?;
+        self.contents.extend(other.contents);
+        self.lists.extend(other.lists);
+        Ok(())
+    }
+
+    /// Adds another commit like [`append`](Commit::append). The caller keeps it, to record it again after a failure.
+    pub fn append_retained(&mut self, other: &Self) -> Result<(), CommitError> {
+        self.append_events(other)?;
+        self.contents.extend_from_slice(&other.contents);
+        self.lists.extend_from_slice(&other.lists);
+        Ok(())
+    }
+
+    fn append_events(&mut self, other: &Self) -> Result<(), CommitError> {
         let (bytes, count) = (self.body.len() + other.body.len(), u64::from(self.count) + u64::from(other.count));
         check("bytes in a commit", bytes as u64, MAX_COMMIT_BYTES as u64)?;
         check("events in a commit", count, u64::from(MAX_COMMIT_EVENTS))?;
         self.body.extend_from_slice(&other.body);
         self.count += other.count;
-        self.contents.extend(other.contents);
-        self.lists.extend(other.lists);
         Ok(())
     }
 

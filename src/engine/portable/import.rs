@@ -235,7 +235,7 @@ impl<'a> ImportRecording<'a> {
 
     fn commit(&mut self, reader: &ExportReader<'_>, from: Seq) -> Result<(), HistoryError> {
         let mut commit = match from {
-            1 => self.checked.first.clone().expecting(Expected::NoSession),
+            1 => self.checked.first.duplicate().expecting(Expected::NoSession),
             _ => reader.commit(from)?.expecting(Expected::Exactly(from - 1)),
         };
         commit.append(self.take_held()).map_err(SessionError::from)?;

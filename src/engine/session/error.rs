@@ -13,6 +13,9 @@ pub enum SessionError {
     /// The store failed or refused.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The worker thread panicked, or the runtime is shutting down.
+    #[error("the worker thread stopped before the store answered")]
+    Stopped,
     /// A slice could not be encoded or decoded.
     #[error(transparent)]
     Slice(#[from] SliceError),
@@ -107,6 +110,7 @@ impl Diagnostic for SessionError {
             Self::BadName { .. } | Self::NoAgent { .. } => ErrorKind::Invalid,
             Self::TooDeep { .. } => ErrorKind::Refused,
             Self::Unreadable { .. } => ErrorKind::Newer,
+            Self::Stopped => ErrorKind::Io,
         }
     }
 

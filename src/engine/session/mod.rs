@@ -1,3 +1,4 @@
+pub(crate) mod aside;
 pub mod children;
 #[doc(hidden)]
 pub mod error;
@@ -20,6 +21,7 @@ use super::event::{ChildLimits, Origin, SessionStarted};
 use super::store::{Committed, Pending, SessionHosts, StoreError, Visitor};
 use super::subscription::{Filter, Subscription, Watcher};
 use super::{Commit, Content, Digest, EventRef, Recorded, Seq, SessionId, State, Timestamp, lock};
+use aside::aside;
 use error::{SessionError, SessionResult};
 use inner::Core;
 use output_stream::{CommandOutput, OutputOptions, OutputSubscription};
@@ -149,12 +151,21 @@ impl Session {
     /// Returns the current state.
     pub fn state(&self) -> SessionResult<State> {
         let (core, head) = (&self.core, self.head()?);
+        #[cfg(test)]
+        core.reads.states.fetch_add(1, Ordering::Relaxed);
         let mut live = lock(&core.live);
         if live.seq() < head {
             let base = core.nearest(live.clone(), head);
             *live = core.fold(base, head)?;
         }
         Ok(live.clone())
+    }
+
+    /// Returns the number of states that were read, and of slices that were opened to fold events.
+    #[cfg(test)]
+    pub(crate) fn state_reads(&self) -> (u64, u64) {
+        let reads = &self.core.reads;
+        (reads.states.load(Ordering::Relaxed), reads.opened_slices.load(Ordering::Relaxed))
     }
 
     /// Returns the state after the event at `seq`; empty at 0. Fails with [`SessionError::NoPosition`].
@@ -347,6 +358,16 @@ impl Session {
     /// [`StoreError::ReadOnly`].
     pub fn check_own(&self) -> SessionResult<()> {
         Ok(self.core.shared.store.check_own()?)
+    }
+
+    /// Returns true if the store may wait; see [`EventStore::may_wait`](super::store::EventStore::may_wait).
+    pub fn store_may_wait(&self) -> bool {
+        self.core.shared.store.may_wait()
+    }
+
+    /// Runs work on the store for a caller that can't await, without blocking a runtime's other tasks.
+    pub fn aside<T>(&self, work: impl FnOnce() -> T) -> T {
+        if self.store_may_wait() { aside(work) } else { work() }
     }
 
     /// Returns the hosts that share the store; `None` for a store of one machine.

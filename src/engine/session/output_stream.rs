@@ -7,9 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, SendTimeoutError, Sender, TrySendError, bounded};
 use serde::{Deserialize, Serialize};
-use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
+use super::aside::aside;
 use crate::engine::{Seq, lock};
 
 const WAITING_MAX: usize = 1024;
@@ -117,14 +117,6 @@ impl Outputs {
             // After the list's lock is released.
             aside(|| behind.iter().for_each(|subscriber| subscriber.wait(output.clone())));
         }
-    }
-}
-
-/// Waits without blocking a runtime's other tasks, as a task sends the output of a remote call.
-fn aside(wait: impl FnOnce()) {
-    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(wait),
-        _ => wait(),
     }
 }
 

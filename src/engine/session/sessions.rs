@@ -2,6 +2,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use super::Session;
+use super::aside::aside;
 use super::error::{SessionError, SessionResult};
 use super::inner::{Core, SessionsInner, Snapshotter};
 use super::name_index::{NameIndex, check_name, name_of};
@@ -108,6 +109,11 @@ impl Sessions {
     /// Returns the store.
     pub fn store(&self) -> &Arc<dyn EventStore> {
         &self.shared.store
+    }
+
+    /// Runs work on the store for a caller that can't await, without blocking a runtime's other tasks.
+    pub fn aside<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
+        if self.store().may_wait() { aside(|| work(self)) } else { work(self) }
     }
 
     /// Returns the registry.

@@ -195,6 +195,10 @@ impl EventStore for MemoryStore {
         Ok(())
     }
 
+    fn may_wait(&self) -> bool {
+        false
+    }
+
     fn bus(&self) -> &Arc<Bus> {
         &self.bus
     }

@@ -155,6 +155,12 @@ pub trait EventStore: Send + Sync + 'static {
     /// Removes the session at once; the next collection frees its space. Its children keep their history.
     fn remove(&self, session: SessionId) -> Result<()>;
 
+    /// Returns true if a method may wait for a network or for another process; async callers then call the store on a
+    /// blocking thread.
+    fn may_wait(&self) -> bool {
+        true
+    }
+
     /// Checks that this process owns the store and may open workspaces. Fails with [`StoreError::Locked`] if another
     /// process owns it, and with [`StoreError::ReadOnly`] if no process does.
     fn check_own(&self) -> Result<()> {

@@ -7,6 +7,7 @@ use rmcp::model::{CompleteRequestParams, CompletionInfo, ErrorData};
 use super::uri;
 use crate::engine::session::Session;
 use crate::engine::session::name_index::name_of;
+use crate::engine::session::sessions::Sessions;
 use crate::hub::operations::reading;
 use crate::mcp::client::McpClient;
 use crate::mcp::error::answer;
@@ -80,6 +81,6 @@ fn sessions(client: &McpClient) -> Vec<String> {
     if !client.reaches_all() {
         return client.known().map(|session| session.name().to_owned()).into_iter().collect();
     }
-    let entries = client.hub().sessions().list().unwrap_or_default();
+    let entries = client.read(Sessions::list).unwrap_or_default();
     entries.iter().map(name_of).collect()
 }

@@ -18,7 +18,7 @@ use crate::engine::session::error::SessionError;
 use crate::reducers::{AgentRuns, ObservedCall, VirtualFileSystem};
 use crate::tools::call::error::ToolError;
 use crate::tools::call::tool_runner::ToolRunner;
-use crate::tools::off_thread::off_thread;
+use crate::tools::off_thread::{off_thread, own_state};
 use crate::tools::transcript::call_events::{ObservedEnd, push_end};
 use crate::tools::transcript::edits::stated_files;
 use crate::tools::transcript::files::{KnownChange, StatedFiles};
@@ -59,7 +59,7 @@ impl ToolRunner {
     #[doc(hidden)]
     pub async fn look_while_asked(&self) -> Result<bool, ToolError> {
         let _turn = self.session().turn().await;
-        let state = self.session().state()?;
+        let state = own_state(self.session()).await?;
         let waits = |call: &ObservedCall| call.doubt && call.since.is_none() && !is_lost(call, self.session().now());
         let is_asked = state.slice::<AgentRuns>().is_some_and(|runs| runs.open.values().any(waits));
         if is_asked {

@@ -26,7 +26,7 @@ use crate::reducers::{AgentRuns, EndedObservation, GitWorktree, ObservedCall};
 use crate::tools::call::content_params::lift;
 use crate::tools::call::error::ToolError;
 use crate::tools::call::tool_runner::ToolRunner;
-use crate::tools::off_thread::off_thread;
+use crate::tools::off_thread::{off_thread, own_state};
 use crate::tools::transcript::call_events::{ObservedEnd, push_begin, push_end, push_record};
 use crate::tools::transcript::exit_codes::exit_codes;
 use crate::tools::transcript::tool_access::ToolAccess;
@@ -111,7 +111,7 @@ impl ToolRunner {
     /// Records the exit codes in the transcript of a run. Does nothing for agents that report exit codes by hooks.
     #[doc(hidden)]
     pub async fn note_exit_codes(&self, run: &str) -> Result<(), ToolError> {
-        let runs = self.session().state()?.slice::<AgentRuns>().cloned().unwrap_or_default();
+        let runs = own_state(self.session()).await?.slice::<AgentRuns>().cloned().unwrap_or_default();
         let known = runs.runs.get(run).filter(|known| known.agent == CODELESS);
         let Some(path) = known.and_then(|known| known.facts.get("transcript_path")?.as_str()) else { return Ok(()) };
         let (session, run, path) = (self.session().clone(), run.to_owned(), PathBuf::from(path));
@@ -141,7 +141,7 @@ impl ToolRunner {
         let stopped = ToolError::new("reading the git worktree was interrupted");
         let look = move || workspace.capture().map_or(Ok(None), |disk| disk.git_place());
         let Some(place) = off_thread((), stopped, look).await? else { return Ok(()) };
-        let state = self.session().state()?;
+        let state = own_state(self.session()).await?;
         let known = state.slice::<GitWorktree>();
         let is_same = |known: &GitWorktree| {
             (&known.head, &known.branch, known.index) == (&place.head, &place.branch, Some(place.index))
@@ -151,13 +151,14 @@ impl ToolRunner {
         }
         let (session, blobs) = (self.session().clone(), place.blobs);
         let stopped = ToolError::new("storing contents was interrupted");
-        off_thread((), stopped, move || keep_unlisted(&session, &blobs)).await?;
-        let mut commit = self.session().as_agent("").commit();
-        commit
-            .push(&GitMoved { head: place.head, branch: place.branch, index: place.index })
-            .map_err(SessionError::from)?;
-        self.session().submit(commit)?.durable().await.map_err(SessionError::from)?;
-        Ok(())
+        let moved = GitMoved { head: place.head, branch: place.branch, index: place.index };
+        let record = move || {
+            keep_unlisted(&session, &blobs)?;
+            let mut commit = session.as_agent("").commit();
+            commit.push(&moved)?;
+            session.record(commit).map(drop)
+        };
+        off_thread((), stopped, record).await
     }
 }
 

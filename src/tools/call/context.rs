@@ -19,10 +19,11 @@ use crate::engine::event::Event;
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::engine::session::error::SessionError;
 use crate::engine::session::output_stream::{CommandOutput, OutputStream};
+use crate::engine::state::State;
 use crate::engine::store::Pending;
 use crate::reducers::VirtualFileSystem;
+use crate::tools::off_thread::with_store;
 use crate::tools::policy::command_time::CommandTime;
 use crate::tools::policy::python::{PythonPlace, PythonRules};
 use crate::tools::workspace::managed::{ManagedWorkspace, push_news};
@@ -31,6 +32,8 @@ use crate::tools::workspace::recording::EventBuffer;
 /// Access of a tool's handler to the session, the workspace's files, and its time limit.
 pub struct ToolContext {
     session: Session,
+    /// State that the call began with. No other call changes files after it while this one holds the workspace lock.
+    state: State,
     /// Programs that this call allowed for the session; not recorded yet.
     pub(crate) allowed: Vec<String>,
     pub(crate) allowed_everything: bool,
@@ -80,15 +83,17 @@ pub(crate) struct RunningCommand {
 impl ToolContext {
     pub(crate) fn new(
         session: &Session,
+        state: State,
         call: Seq,
-        machine: &ManagedWorkspace,
+        machine: ManagedWorkspace,
         may_change: bool,
         clock: Arc<CallClock>,
         cancel: CancellationToken,
-    ) -> Result<Self, SessionError> {
-        let tree = VirtualFileSystem::of(&session.state()?);
-        Ok(Self {
+    ) -> Self {
+        let tree = VirtualFileSystem::of(&state);
+        Self {
             session: session.clone(),
+            state,
             allowed: Vec::new(),
             allowed_everything: false,
             hooks: None,
@@ -96,7 +101,7 @@ impl ToolContext {
             beats: None,
             call,
             files: Filesystem::new(session.clone(), tree, machine.workspace.umask()),
-            machine: machine.clone(),
+            machine,
             clock,
             clock_waits: false,
             input: None,
@@ -107,7 +112,12 @@ impl ToolContext {
             facts: session.commit(),
             running: None,
             note: None,
-        })
+        }
+    }
+
+    /// Returns the state that the call began with.
+    pub(super) fn state(&self) -> &State {
+        &self.state
     }
 
     /// Returns the session, as the calling agent.
@@ -253,7 +263,7 @@ impl ToolContext {
 
     /// Refuses more staged bytes than the session may write, and any command once that limit is used up.
     pub(super) fn check_bytes(&self, is_command: bool) -> Result<(), ToolError> {
-        self.machine.limits.check_bytes(&self.session, self.files.staged_bytes(), is_command)
+        self.machine.limits.check_bytes(&self.session, &self.state, self.files.staged_bytes(), is_command)
     }
 
     /// Applies the staged changes to the disk for a command. They are then recorded whatever the outcome.
@@ -324,8 +334,7 @@ impl ToolContext {
         }
     }
 
-    /// Adds the facts, which are recorded whatever the outcome. They are retained until
-    /// [`recorded`](ToolContext::recorded), so a failed commit loses nothing.
+    /// Adds the facts, which are recorded whatever the outcome. They are retained, so a failed commit loses nothing.
     pub(super) fn record_facts(&mut self, recording: &mut EventBuffer) -> Result<(), CommitError> {
         recording.may_split = self.files.has_landed();
         // Another call's command may run while a tool reads.
@@ -333,21 +342,26 @@ impl ToolContext {
             self.news.extend(self.machine.workspace.news());
         }
         self.machine.record_news(&self.news, recording)?;
-        recording.append(self.facts.clone())
+        recording.append_retained(&self.facts)
     }
 
     /// Records the facts so far, before the outcome: they have to survive a command that kills this process.
-    pub(super) fn record_so_far(&mut self) -> Result<Option<Pending>, ToolError> {
+    pub(super) async fn record_so_far(&mut self) -> Result<Option<Pending>, ToolError> {
         self.news.extend(self.machine.workspace.news());
         if self.news.is_empty() && self.facts.is_empty() {
             return Ok(None);
         }
-        let mut recording = EventBuffer::of_call(&self.session, self.call);
-        push_news(&self.news, &mut recording)?;
-        recording.append(self.facts.clone())?;
-        let pending = recording.submit()?;
-        self.recorded();
-        Ok(Some(pending))
+        let (session, call) = (self.session.clone(), self.call);
+        let (news, facts) = (std::mem::take(&mut self.news), std::mem::replace(&mut self.facts, session.commit()));
+        let recorded = with_store(&self.session, move || {
+            let mut recording = EventBuffer::of_call(&session, call);
+            let added = push_news(&news, &mut recording).and_then(|()| recording.append_retained(&facts));
+            let recorded = added.map_err(ToolError::from).and_then(|()| Ok(recording.submit()?));
+            (recorded, news, facts)
+        });
+        let (recorded, news, facts) = recorded.await?;
+        // The outcome records them after a failure.
+        recorded.map(Some).inspect_err(|_| (self.news, self.facts) = (news, facts))
     }
 
     /// Returns true if the machine's news of this call include a start.
@@ -356,15 +370,11 @@ impl ToolContext {
         self.news.iter().any(|news| matches!(news, MachineNews::Started(_)))
     }
 
-    pub(crate) fn recorded(&mut self) {
-        self.news.clear();
-        self.facts = self.session.commit();
-    }
-
-    /// Adds the changes and events of a success; returns the changes that are not on the disk yet.
-    pub(super) fn record_work(&self, recording: &mut EventBuffer) -> Result<Vec<FileChange>, ToolError> {
+    /// Adds the changes and events of a success; returns the changes that are not on the disk yet. A failure does not
+    /// record the tool's events, so they are moved.
+    pub(super) fn record_work(&mut self, recording: &mut EventBuffer) -> Result<Vec<FileChange>, ToolError> {
         self.files.record_into(recording)?;
-        recording.append(self.extra.clone())?;
+        recording.append(std::mem::replace(&mut self.extra, self.session.commit()))?;
         self.files.changes()
     }
 }

@@ -346,15 +346,15 @@ impl ToolRunner {
     /// # Errors
     /// Failure to record.
     pub async fn change_files(&self, work: FileWork) -> Result<ToolOutcome, SessionError> {
-        let (runner, call) = self.for_change(work)?;
+        let (runner, call) = self.for_change(work);
         runner.call(call).await
     }
 
     /// Returns a runner that can make the change, and the call to make.
     #[doc(hidden)]
-    pub fn for_change(&self, work: FileWork) -> Result<(Self, ToolCall), SessionError> {
+    pub fn for_change(&self, work: FileWork) -> (Self, ToolCall) {
         let (name, params) = (work.tool(), work.params());
         let tool = Arc::new(OneChange(name, Mutex::new(Some(work))));
-        Ok((self.with_tool(name, tool)?, ToolCall::new(name, params)))
+        (self.with_tool(name, tool), ToolCall::new(name, params))
     }
 }

@@ -115,7 +115,7 @@ impl Filesystem {
     pub fn content(&self, digest: &Digest) -> Result<Bytes, ToolError> {
         match self.fresh.get(digest) {
             Some(bytes) => Ok(bytes.clone()),
-            None => Ok(self.session.content(digest)?),
+            None => Ok(self.session.aside(|| self.session.content(digest))?),
         }
     }
 

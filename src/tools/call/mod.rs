@@ -16,6 +16,8 @@ pub(crate) mod record_command;
 pub(crate) mod recorded_shell;
 pub(crate) mod registrations;
 pub(crate) mod shell;
+#[cfg(test)]
+mod tests;
 pub(crate) mod tool;
 pub(crate) mod tool_call;
 pub(crate) mod tool_runner;

@@ -7,12 +7,14 @@ use super::context::ToolContext;
 use super::error::ToolError;
 use super::tool::ToolAnswer;
 use super::tool_call::{ToolCall, ToolOutcome};
-use crate::engine::commit::CallLink;
-use crate::engine::event::{CallFinished, CallReason, CallStarted, CallStatus};
+use crate::engine::commit::{CallLink, Commit};
+use crate::engine::event::{CallFinished, CallStarted, CallStatus};
 use crate::engine::id::Seq;
 use crate::engine::session::error::SessionError;
 use crate::engine::session::{Session, SessionCall, WorkspaceLock};
+use crate::engine::state::State;
 use crate::engine::store::Pending;
+use crate::tools::off_thread::with_store;
 use crate::tools::workspace::keeping::distrust;
 use crate::tools::workspace::recording::EventBuffer;
 
@@ -33,29 +35,45 @@ pub(crate) struct OpenCall {
 }
 
 impl OpenCall {
-    pub(crate) async fn begin(session: &Session, call: &ToolCall, size: usize) -> Result<Self, SessionError> {
+    /// Records the intent. Returns the call, and the state that its limits, its scan, its tool and its outcome use. Holds
+    /// the workspace lock in `turn` from then on.
+    pub(crate) async fn begin(
+        session: &Session,
+        call: &ToolCall,
+        size: usize,
+        turn: Option<WorkspaceLock>,
+    ) -> Result<(Self, Result<State, SessionError>), SessionError> {
         let mut contents = Vec::new();
         let params = if size > PARAMS_MAX { Value::Null } else { lift(call.params.clone(), &mut contents) };
         let tool = call.tool.chars().take(100).collect();
         let mut commit = session.commit().of_call(CallLink::Opens);
         commit.push(&CallStarted { tool, params })?;
         contents.into_iter().for_each(|content| commit.keep(content));
+        let of = session.clone();
+        with_store(session, move || {
+            let open = Self::submit(of, commit, turn)?;
+            let state = open.session.state();
+            Ok((open, state))
+        })
+        .await?
+    }
+
+    fn submit(session: Session, intent: Commit, turn: Option<WorkspaceLock>) -> Result<Self, SessionError> {
         // The outcome is committed after the intent, so waiting for the outcome is enough.
-        let pending = session.submit(commit)?;
+        let pending = session.submit(intent)?;
         let call = match pending.known() {
             Some(committed) => committed.first,
-            // A cluster may be slow, which must not block this thread.
-            None => pending.durable().await?.first,
+            None => pending.wait()?.first,
         };
         let (since, in_flight) = (session.steady_micros(), Some(session.call_in_flight(call)));
         Ok(Self {
             call,
-            session: session.clone(),
+            session,
             since,
             closed: false,
             handed_over: false,
             context: None,
-            turn: None,
+            turn,
             settling: None,
             in_flight,
         })
@@ -65,9 +83,31 @@ impl OpenCall {
         self.session.steady_micros().saturating_sub(self.since)
     }
 
-    /// Records a success with its facts, changes and events. On an error the call stays open.
-    pub(crate) fn succeed(&mut self, answer: ToolAnswer) -> Result<(ToolOutcome, Pending), ToolError> {
-        let mut recording = EventBuffer::of_call(&self.session, self.call);
+    /// Records the outcome and waits until it is durable. A success that can't be recorded becomes a failure.
+    pub(crate) async fn finish(self, answer: Result<ToolAnswer, ToolError>) -> Result<ToolOutcome, SessionError> {
+        let session = self.session.clone();
+        let recorded = with_store(&session, move || {
+            let mut open = self;
+            let outcome = open.record(answer);
+            (open, outcome)
+        });
+        let (open, outcome) = recorded.await?;
+        let outcome = outcome?;
+        open.settle().await?;
+        Ok(outcome)
+    }
+
+    fn record(&mut self, answer: Result<ToolAnswer, ToolError>) -> Result<ToolOutcome, SessionError> {
+        match answer.and_then(|answer| self.succeed(answer)) {
+            Ok(outcome) => Ok(outcome),
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// Records a success with its facts, changes and events. On an error the call stays open, and only its facts can be
+    /// recorded again.
+    fn succeed(&mut self, answer: ToolAnswer) -> Result<ToolOutcome, ToolError> {
+        let mut recording = self.recording();
         let mut changes = Vec::new();
         if let Some(context) = &mut self.context {
             context.record_facts(&mut recording)?;
@@ -83,20 +123,19 @@ impl OpenCall {
             context.workspace().apply(&changes)?;
         }
         let pending = recording.submit().inspect_err(|_| self.distrust())?;
-        self.close();
-        let outcome = ToolOutcome {
+        Ok(ToolOutcome {
             call: self.call,
-            finished: pending.last(),
+            finished: self.close(pending),
             status: CallStatus::Ok,
             result: answer.result,
             text: answer.text,
             micros,
             reason: None,
-        };
-        Ok((outcome, pending))
+        })
     }
 
-    pub(crate) async fn fail(mut self, error: &ToolError) -> Result<ToolOutcome, SessionError> {
+    /// Records a failure with its facts, and with the changes that are on the disk.
+    fn fail(&mut self, error: &ToolError) -> Result<ToolOutcome, SessionError> {
         let micros = self.micros();
         let message = error.to_string();
         let status = match error {
@@ -106,13 +145,16 @@ impl OpenCall {
         let finished = CallFinished::without_success(status, error.reason(), message.clone(), micros);
         let reason = finished.reason;
         let pending = self.record_failure(&finished).inspect_err(|_| self.distrust())?;
-        let (call, finished) = (self.call, pending.last());
-        self.settle(pending).await?;
+        let (call, finished) = (self.call, self.close(pending));
         Ok(ToolOutcome { call, finished, status, result: Value::Null, text: message, micros, reason })
     }
 
-    pub(crate) async fn settle(&mut self, pending: Pending) -> Result<(), SessionError> {
-        let settled = self.settling.insert(pending).settled().await;
+    /// Waits until the outcome is durable.
+    async fn settle(mut self) -> Result<(), SessionError> {
+        let settled = match &self.settling {
+            Some(pending) => pending.settled().await,
+            None => return Ok(()),
+        };
         self.settling = None;
         settled.inspect_err(|_| self.distrust())?;
         Ok(())
@@ -125,8 +167,16 @@ impl OpenCall {
         }
     }
 
+    fn recording(&self) -> EventBuffer {
+        let recording = EventBuffer::of_call(&self.session, self.call);
+        match &self.context {
+            Some(context) => recording.over(context.state()),
+            None => recording,
+        }
+    }
+
     fn record_failure(&mut self, finished: &CallFinished) -> Result<Pending, SessionError> {
-        let mut recording = EventBuffer::of_call(&self.session, self.call);
+        let mut recording = self.recording();
         if let Some(context) = &mut self.context {
             context.record_facts(&mut recording)?;
             context.files.unstage();
@@ -134,16 +184,13 @@ impl OpenCall {
         }
         recording.push(finished)?;
         self.closed = true;
-        let pending = recording.submit()?;
-        self.close();
-        Ok(pending)
+        recording.submit()
     }
 
-    fn close(&mut self) {
+    /// Closes the call with a submitted outcome, and returns the outcome's position.
+    fn close(&mut self, pending: Pending) -> Seq {
         self.closed = true;
-        if let Some(context) = &mut self.context {
-            context.recorded();
-        }
+        self.settling.insert(pending).last()
     }
 
     /// Waits for the end of the command and records an interruption. Holds the workspace lock until that is visible.
@@ -151,19 +198,13 @@ impl OpenCall {
         if let Some(context) = &mut self.context {
             context.stop_running().await;
         }
-        if let Some(pending) = self.record_interruption()
-            && let Err(error) = self.settle(pending).await
-        {
-            tracing::warn!(%error, "failed to record an interrupted call");
-        }
+        note_interruption(self.finish(Err(ToolError::Cancelled)).await);
     }
+}
 
-    fn record_interruption(&mut self) -> Option<Pending> {
-        let (reason, message) = (CallReason::Cancelled, "the call was cancelled".to_owned());
-        let finished = CallFinished::without_success(CallStatus::Interrupted, reason, message, self.micros());
-        let recorded = self.record_failure(&finished);
-        let warn = |error: &SessionError| tracing::warn!(%error, "failed to record an interrupted call");
-        recorded.inspect_err(warn).inspect_err(|_| self.distrust()).ok()
+fn note_interruption(recorded: Result<ToolOutcome, SessionError>) {
+    if let Err(error) = recorded {
+        tracing::warn!(%error, "failed to record an interrupted call");
     }
 }
 
@@ -177,7 +218,7 @@ impl Drop for OpenCall {
         }
         let ran = self.context.as_ref().is_some_and(ToolContext::has_run);
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) if ran && !self.handed_over => {
+            Ok(runtime) if (ran || self.session.store_may_wait()) && !self.handed_over => {
                 self.closed = true;
                 let abandoned = Self {
                     call: self.call,
@@ -194,7 +235,7 @@ impl Drop for OpenCall {
             }
             // Without a runtime, dropping the context kills the command, and its changes are found as drift later.
             // The background writer makes the record durable.
-            _ => drop(self.record_interruption()),
+            _ => note_interruption(self.record(Err(ToolError::Cancelled))),
         }
     }
 }

@@ -73,7 +73,7 @@ impl ToolRunner {
         start: ProcessStart,
         watch: OutputWatch,
         cancel: CancellationToken,
-    ) -> Result<(Self, ToolCall, Arc<StartTool>), SessionError> {
+    ) -> (Self, ToolCall, Arc<StartTool>) {
         let ProcessStart { command, cwd, env, timeout_seconds, window, .. } = &start;
         let line = match command {
             CommandLine::Args(args) => json!(args),
@@ -89,8 +89,8 @@ impl ToolRunner {
             count: Arc::clone(&self.machine().processes),
             started: Mutex::default(),
         });
-        let runner = self.with_tool(START, Arc::clone(&tool) as Arc<dyn ErasedTool>)?;
-        Ok((runner, ToolCall::new(START, params), tool))
+        let runner = self.with_tool(START, Arc::clone(&tool) as Arc<dyn ErasedTool>);
+        (runner, ToolCall::new(START, params), tool)
     }
 
     /// Records the end of a process as a separate call, with its changes since the last call.
@@ -101,7 +101,7 @@ impl ToolRunner {
         ended: Result<ShellResult, ShellError>,
     ) -> Result<ToolOutcome, SessionError> {
         let tool = Arc::new(EndTool(Mutex::new(Some(ended))));
-        self.with_tool(END_PROCESS, tool)?.call(ToolCall::new(END_PROCESS, json!({ "process": process }))).await
+        self.with_tool(END_PROCESS, tool).call(ToolCall::new(END_PROCESS, json!({ "process": process }))).await
     }
 
     /// Returns true if background processes are running.

@@ -50,13 +50,9 @@ impl Shell for RecordedShell {
                 hooks: CommandHooks { watch, cancel },
                 result: Mutex::default(),
             });
-            let made = runner.with_tool(tool.name, Arc::clone(&tool) as Arc<dyn ErasedTool>);
-            let unavailable =
-                |error: &dyn std::fmt::Display| ShellError::Unavailable { backend, reason: error.to_string() };
-            let outcome = match made {
-                Ok(runner) => runner.call(call).await.map_err(|error| unavailable(&error))?,
-                Err(error) => return Err(unavailable(&error)),
-            };
+            let runner = runner.with_tool(tool.name, Arc::clone(&tool) as Arc<dyn ErasedTool>);
+            let outcome = runner.call(call).await;
+            let outcome = outcome.map_err(|error| ShellError::Unavailable { backend, reason: error.to_string() })?;
             // Without a result, a limit of the session refused the command.
             lock(&tool.result).take().unwrap_or_else(|| Err(ShellError::Blocked(outcome.text)))
         })

@@ -165,12 +165,12 @@ impl ToolShell<'_> {
 
     /// Records the decision, and the start of the container, before the command begins.
     pub(super) async fn begin(&mut self) -> Result<(), ToolError> {
-        let mut recorded = self.context.record_so_far()?;
+        let mut recorded = self.context.record_so_far().await?;
         if let Some(container) = self.context.workspace().container() {
             let started = tokio::task::spawn_blocking(move || container.start()).await;
             started.map_err(|_| ToolError::new("the container was not started: the worker thread ended"))??;
             // The later commit is durable after the earlier one.
-            recorded = self.context.record_so_far()?.or(recorded);
+            recorded = self.context.record_so_far().await?.or(recorded);
         }
         match recorded {
             Some(pending) => pending.durable().await.map(drop).map_err(|error| SessionError::from(error).into()),
@@ -215,7 +215,7 @@ impl ToolShell<'_> {
         let rules = Arc::clone(&self.context.machine.rules);
         self.caller()?;
         let session = self.context.session().clone();
-        let mut allowed = session.state()?.slice::<Allowances>().cloned().unwrap_or_default();
+        let mut allowed = self.context.state().slice::<Allowances>().cloned().unwrap_or_default();
         // The answers to this call are not recorded yet.
         allowed.programs.extend(self.context.allowed.iter().cloned());
         allowed.everything |= self.context.allowed_everything;

@@ -24,8 +24,10 @@ use crate::engine::id::Seq;
 use crate::engine::session::error::SessionError;
 use crate::engine::session::output_stream::{CommandOutput, OutputStream};
 use crate::engine::session::{Session, WorkspaceLock};
+use crate::engine::state::State;
 use crate::reducers::{AgentRuns, ToolCalls};
 use crate::tools::error::WorkspaceError;
+use crate::tools::off_thread::{own_state, with_store};
 use crate::tools::policy::rules::ShellRules;
 use crate::tools::workspace::limits::limits_of;
 use crate::tools::workspace::managed::{Extent, ManagedWorkspace};
@@ -120,10 +122,9 @@ impl ToolRunner {
         Ok(Self { session: child, tools, machine, ..self.clone() })
     }
 
-    /// Returns a runner with only this tool, if the session's limits allow its name.
-    pub(crate) fn with_tool(&self, name: &'static str, tool: Arc<dyn ErasedTool>) -> Result<Self, SessionError> {
-        let tools = allowed(&self.session, Arc::new(Tools::of_one(name, tool)))?;
-        Ok(Self { tools, ..self.clone() })
+    /// Returns a runner with only this tool. A call of it is refused unless the session's limits allow its name.
+    pub(crate) fn with_tool(&self, name: &'static str, tool: Arc<dyn ErasedTool>) -> Self {
+        Self { tools: Arc::new(Tools::of_one(name, tool)), ..self.clone() }
     }
 
     pub(crate) fn for_child(&self, session: Session, workspace: Arc<dyn Workspace>) -> Result<Self, WorkspaceError> {
@@ -166,10 +167,12 @@ impl ToolRunner {
     }
 
     /// Returns a runner with other rules for commands. Denials by the session's limits stay.
-    pub fn with_shell_rules(&self, rules: ShellRules) -> Result<Self, SessionError> {
+    #[must_use]
+    pub fn with_shell_rules(&self, rules: ShellRules) -> Self {
         let mut machine = self.machine.clone();
         machine.rules = Arc::new(rules);
-        Ok(Self { machine: machine.for_agent(&self.session)?, ..self.clone() })
+        // Each call adds the denials of the agent's own limits.
+        Self { machine: machine.within(self.session.limits()), ..self.clone() }
     }
 
     /// Makes a call. A tool's own failure is an outcome, not an error. Dropping the future cancels the call: its
@@ -189,33 +192,36 @@ impl ToolRunner {
     ) -> Result<ToolOutcome, SessionError> {
         let size = json_bytes(&call.params);
         let _closes = ClosesInput(call.input.clone());
-        let mut open = OpenCall::begin(&self.session, &call, size).await?;
+        let tool = self.tools.find(&call.tool, Some(self.session.id()));
+        // With the lock, one state serves the whole call: no other call changes files after it was read.
+        let turn = tool.as_ref().and_then(|tool| self.free_turn(tool.effect()));
+        let (mut open, state) = OpenCall::begin(&self.session, &call, size, turn).await?;
         begun(open.call);
-        let answer = self.perform(&mut open, call, size).await;
+        let answer = match state {
+            Ok(state) => self.perform(&mut open, state, tool, call, size).await,
+            Err(error) => Err(error.into()),
+        };
         if let Some(context) = &mut open.context {
             context.stop_running().await;
         }
-        match answer.and_then(|answer| open.succeed(answer)) {
-            Ok((outcome, pending)) => {
-                open.settle(pending).await?;
-                Ok(outcome)
-            }
-            Err(error) => open.fail(&error).await,
-        }
+        open.finish(answer).await
     }
 
-    async fn perform(&self, open: &mut OpenCall, call: ToolCall, size: usize) -> Result<ToolAnswer, ToolError> {
-        // The end of a process is recorded whatever the limits.
-        let time_left = match &*call.tool {
-            END_PROCESS => None,
-            tool => self.machine.limits.admit(&self.session, open.call, tool)?,
-        };
+    async fn perform(
+        &self,
+        open: &mut OpenCall,
+        state: State,
+        tool: Option<Arc<dyn ErasedTool>>,
+        call: ToolCall,
+        size: usize,
+    ) -> Result<ToolAnswer, ToolError> {
+        let time_left = self.admit(open.call, &state, &call.tool).await?;
         if size > PARAMS_MAX {
             return Err(ToolError::TooLarge(size));
         }
-        let session = Some(self.session.id());
-        let Some(tool) = self.tools.find(&call.tool, session) else {
-            let known: Vec<_> = self.tools.describe_for(session).into_iter().map(|tool| tool.name).collect();
+        let Some(tool) = tool else {
+            let known = self.tools.describe_for(Some(self.session.id()));
+            let known: Vec<_> = known.into_iter().map(|tool| tool.name).collect();
             return Err(ToolError::new(format!("tool {:?} not found; available: {}", call.tool, known.join(", "))));
         };
         let left = time_left.as_ref().map(|(left, _)| *left);
@@ -223,22 +229,11 @@ impl ToolRunner {
         let clock = CallClock::start(own, call.limit.into_iter().chain(left).min());
         let cancelled = call.cancel.clone().cancelled_owned();
         let work = async {
-            // Read-only tools need no lock; if it is free, they see external changes.
-            open.turn = match tool.effect() {
-                Effect::ReadOnly if self.machine.workspace.capture().is_none() => None,
-                Effect::ReadOnly => self.session.turn_now(),
-                Effect::Additive | Effect::Destructive => Some(self.turn(open.call, &clock).await),
-            };
-            if open.turn.is_some() {
-                self.machine.record_drift(&self.session, Extent::Due).await?;
-            }
             let may_change = tool.effect() != Effect::ReadOnly;
-            if !may_change {
-                open.turn = None;
-            }
-            let machine = self.machine.for_agent(&self.session)?;
-            let context =
-                ToolContext::new(&self.session, open.call, &machine, may_change, Arc::clone(&clock), call.cancel)?;
+            let state = self.scanned(open, state, may_change, &clock).await?;
+            let machine = self.machine.for_agent(&self.session, &state);
+            let (number, clock) = (open.call, Arc::clone(&clock));
+            let context = ToolContext::new(&self.session, state, number, machine, may_change, clock, call.cancel);
             let context = open.context.insert(context);
             (context.budget, context.beats) = (self.budget.clone(), self.beats.clone());
             context.input = call.input;
@@ -264,6 +259,48 @@ impl ToolRunner {
 }
 
 impl ToolRunner {
+    /// Returns the workspace lock if a tool with that effect uses it and it is free.
+    fn free_turn(&self, effect: Effect) -> Option<WorkspaceLock> {
+        match effect {
+            Effect::ReadOnly if self.machine.workspace.capture().is_none() => None,
+            _ => self.session.turn_now(),
+        }
+    }
+
+    /// Counts a call and refuses it above the limits; returns the time that it may take, and the error for more.
+    async fn admit(&self, call: Seq, state: &State, tool: &str) -> Result<Option<(Duration, ToolError)>, ToolError> {
+        // The end of a process is recorded whatever the limits.
+        if tool == END_PROCESS {
+            return Ok(None);
+        }
+        let (session, limits) = (self.session.clone(), Arc::clone(&self.machine.limits));
+        let (state, tool) = (state.clone(), tool.to_owned());
+        with_store(&self.session, move || limits.admit(&session, &state, call, &tool)).await?
+    }
+
+    /// Waits for the workspace lock if the call may change files, and records drift. Returns the state after that. A
+    /// read-only tool needs no lock; if it is free, the tool sees external changes.
+    async fn scanned(
+        &self,
+        open: &mut OpenCall,
+        mut state: State,
+        may_change: bool,
+        clock: &Arc<CallClock>,
+    ) -> Result<State, ToolError> {
+        if open.turn.is_none() && may_change {
+            open.turn = Some(self.turn(open.call, clock).await);
+            // The call that had the lock may have changed files.
+            state = own_state(&self.session).await?;
+        }
+        if open.turn.is_some() && self.machine.record_drift_since(&self.session, &state, Extent::Due).await? {
+            state = own_state(&self.session).await?;
+        }
+        if !may_change {
+            open.turn = None;
+        }
+        Ok(state)
+    }
+
     /// Waits for the workspace lock, and reports a long wait. Commands without a time limit may wait forever.
     async fn turn(&self, call: Seq, clock: &Arc<CallClock>) -> WorkspaceLock {
         let _stopped = self.machine.rules.time.is_unlimited().then(|| clock.stop());

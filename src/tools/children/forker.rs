@@ -62,11 +62,11 @@ impl Forker {
     /// # Errors
     /// [`WorkspaceError`]. The child exists only after [`WorkspaceError::Mounts`].
     pub async fn start(&self, parent: &ToolRunner, new: ForkOptions) -> Result<ToolRunner, WorkspaceError> {
-        let new = within_what_is_left(parent.session(), new)?;
+        let new = parent.session().aside(|| within_what_is_left(parent.session(), new))?;
         match new.isolation {
             Isolation::Shared => {
-                let session = self.sessions.child_of(parent.session(), new)?;
-                Ok(parent.in_session(session)?)
+                let begin = || parent.in_session(self.sessions.child_of(parent.session(), new)?);
+                Ok(parent.session().aside(begin)?)
             }
             Isolation::Fork => self.fork(parent, new).await,
             Isolation::Full => self.afresh(parent, new).await,
@@ -84,11 +84,11 @@ impl Forker {
             }
         }
         let looking = if turn.is_some() { session.looking_now() } else { None };
-        let at = match new.at {
-            Some(at) if (1..=session.head()?).contains(&at) => session.commit_end_before(at)?,
-            Some(at) => at,
-            None => session.head()?,
-        };
+        let at = session.aside(|| match new.at {
+            Some(at) if (1..=session.head()?).contains(&at) => session.commit_end_before(at),
+            Some(at) => Ok(at),
+            None => session.head(),
+        })?;
         let (new, spec) = with_workspace(session, ForkOptions { at: Some(at), ..new }, &self.home)?;
         let id = new.id.unwrap_or_else(|| self.sessions.fresh_id());
         let (parent, forker) = (parent.clone(), self.clone());
@@ -107,7 +107,7 @@ impl Forker {
     async fn afresh(&self, parent: &ToolRunner, new: ForkOptions) -> Result<ToolRunner, WorkspaceError> {
         let id = new.id.unwrap_or_else(|| self.sessions.fresh_id());
         let (new, spec) = with_workspace(parent.session(), new, &self.home)?;
-        let mounts = mounts_of(parent.session())?;
+        let mounts = parent.session().aside(|| mounts_of(parent.session()))?;
         let (parent, forker) = (parent.clone(), self.clone());
         let begin = move || forker.begin_with_id(&parent, new, id, &spec, None);
         let child = off_thread((), stopped(), begin).await?;

@@ -120,7 +120,7 @@ pub async fn merge_child(
     choices: &MergeChoices,
 ) -> Result<MergeReport, WorkspaceError> {
     let session = parent.session();
-    let base = base_of(session, child)?;
+    let base = session.aside(|| base_of(session, child))?;
     let turn = session.turn().await;
     parent.machine().record_drift(session, Extent::All).await?;
     let looking = session.looking().await;
@@ -316,7 +316,7 @@ fn apply(parent: &ToolRunner, report: &MergeReport, plan: MergePlan, theirs: &St
         MergeStep::Write { node: Node::File { size, .. }, .. } => *size,
         MergeStep::Write { .. } | MergeStep::Delete { .. } => 0,
     });
-    parent.machine().limits.check_bytes(session, sizes.sum(), false)?;
+    parent.machine().limits.check_bytes(session, &session.state()?, sizes.sum(), false)?;
     let MergeReport { child, base, child_at, .. } = *report;
     let entries = report.merged.iter().map(|change| change.entry.clone());
     let event = ChildMerged {

@@ -60,19 +60,19 @@ pub async fn hydrate(
     if mounts.is_empty() || !is_untouched(session)? {
         return Ok(Vec::new());
     }
-    session.check_own()?;
+    session.aside(|| session.check_own())?;
     let (mounts, roots) = (mounts.to_vec(), roots.clone());
     let copied = tokio::task::spawn_blocking(move || copy_all(&mounts, &roots)).await;
     let copied = copied.map_err(|_| MountError::Stopped)??;
     let _turn = session.turn().await;
-    if !is_untouched(session)? {
+    if !session.aside(|| is_untouched(session))? {
         return Ok(Vec::new());
     }
     let (mut commit, mut changes) = (session.commit(), Vec::new());
     let hydrated =
         copied.into_iter().map(|mount| record(mount, &mut commit, &mut changes)).collect::<Result<_, _>>()?;
     workspace.apply(&changes)?;
-    let recorded = match session.submit(commit) {
+    let recorded = match session.aside(|| session.submit(commit)) {
         Ok(pending) => pending.durable().await.map_err(SessionError::from),
         Err(error) => Err(error),
     };

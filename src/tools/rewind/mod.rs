@@ -90,7 +90,7 @@ pub async fn rewind(
 ) -> Result<Rewound, WorkspaceError> {
     let turn = session.turn().await;
     let looking = session.looking().await;
-    session.check_own()?;
+    session.aside(|| session.check_own())?;
     let work = RewindWork { session: session.clone(), workspace: Arc::clone(workspace), budget, to, options };
     off_thread((turn, looking), WorkspaceError::Stopped, move || work.run()).await
 }
@@ -182,7 +182,9 @@ impl RewindWork {
             return Ok((files, drift));
         }
         captured.withhold(&self.session)?;
-        if let Some(pending) = record_found(&self.session, self.workspace.as_ref(), Look::new(captured, late))? {
+        if let Some(pending) =
+            record_found(&self.session, &self.session.state()?, self.workspace.as_ref(), Look::new(captured, late))?
+        {
             pending.wait().map_err(SessionError::from)?;
         }
         disk.mark_clean()?;

@@ -82,7 +82,7 @@ fn shared<'a>(state: &'a State, agent: &'a str) -> Vec<(&'a str, &'a SharedChild
     state.slice::<Children>().into_iter().flat_map(|children| children.shared(agent)).collect()
 }
 
-fn narrowed(session: &Session, state: &State) -> ChildLimits {
+pub(super) fn narrowed(session: &Session, state: &State) -> ChildLimits {
     let mut limits = session.limits().clone();
     for (_, child) in shared(state, session.agent()) {
         let depth = limits.depth.into_iter().chain(child.limits.depth).min();
@@ -118,17 +118,17 @@ impl Limits {
     pub(crate) fn admit(
         &self,
         session: &Session,
+        state: &State,
         call: Seq,
         tool: &str,
     ) -> Result<Option<(Duration, ToolError)>, ToolError> {
         // Before any refusal, because every call counts.
         let number = self.own.as_ref().map_or(0, |own| own.begun.fetch_add(1, Ordering::AcqRel) + 1);
-        let state = session.state()?;
-        let shared = shared(&state, session.agent());
+        let shared = shared(state, session.agent());
         if self.own.is_none() && shared.is_empty() && session.limits().is_unlimited() {
             return Ok(None);
         }
-        check_tool(&narrowed(session, &state), tool)?;
+        check_tool(&narrowed(session, state), tool)?;
         let own = self.own.as_ref().map(|own| &own.limits);
         if let Some(limit) = own.and_then(|limits| limits.calls).filter(|limit| number > *limit) {
             return Err(used_up(THIS, &format!("its {}", counted(limit, "call"))));
@@ -138,7 +138,7 @@ impl Limits {
                 return Err(used_up(&who(agent), &format!("its {}", counted(limit, "call"))));
             }
         }
-        let bounds = self.bounds(session, &state)?;
+        let bounds = self.bounds(session, state)?;
         let least = bounds.iter().filter_map(|bound| Some((bound.micros_left()?, bound))).min_by_key(|(left, _)| *left);
         match least {
             None => Ok(None),
@@ -148,12 +148,17 @@ impl Limits {
     }
 
     /// Refuses writes above the byte limit, and commands, which may write anything, once no bytes remain.
-    pub(crate) fn check_bytes(&self, session: &Session, bytes: u64, is_command: bool) -> Result<(), ToolError> {
+    pub(crate) fn check_bytes(
+        &self,
+        session: &Session,
+        state: &State,
+        bytes: u64,
+        is_command: bool,
+    ) -> Result<(), ToolError> {
         if bytes == 0 && !is_command {
             return Ok(());
         }
-        let state = session.state()?;
-        for bound in self.bounds(session, &state)? {
+        for bound in self.bounds(session, state)? {
             let (Some(limit), Some(left)) = (bound.limits.bytes_written, bound.bytes_left()) else { continue };
             if bytes == 0 && left == 0 {
                 return Err(used_up(&bound.who, &format!("its {} of files", counted(limit, "byte"))));

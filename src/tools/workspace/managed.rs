@@ -13,20 +13,22 @@ use super::hard_links::join_names;
 use super::held_looks::{HeldLooks, Look};
 use super::intent::Intent;
 use super::keeping::{distrust, keep, keep_at_end, keep_if_due, resume};
-use super::limits::{Limits, denied, limits_of};
+use super::limits::{Limits, denied, narrowed};
 use super::plan::PlannedChange;
 use super::populate::{fill, not_filled};
 use super::recording::EventBuffer;
 use crate::backends::{BackendError, ChangeDetector, DirtyPath, KnownFilesKeeper, MachineNews, Walked, Workspace};
 use crate::engine::commit::CommitError;
-use crate::engine::event::{ChangesShared, DeleteEntry, DriftFound, WorkspaceTouched};
+use crate::engine::event::{ChangesShared, ChildLimits, DeleteEntry, DriftFound, WorkspaceTouched};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::error::SessionError;
 use crate::engine::session::{MachineClaim, Session};
+use crate::engine::state::State;
 use crate::engine::store::Pending;
 use crate::reducers::{AgentRuns, VirtualFileSystem};
 use crate::tools::call::error::ToolError;
+use crate::tools::off_thread::{own_state, with_store};
 
 /// The extent of a scan for external changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +69,7 @@ impl ManagedWorkspace {
         };
         let machine =
             Self { workspace, rules: Arc::new(rules), claim, limits, processes: Arc::default(), held: Arc::default() };
-        let machine = machine.for_agent(session)?;
+        let machine = machine.for_agent(session, &session.state()?);
         prepare(session, machine.workspace.as_ref(), machine.rules.budget)?;
         if in_container {
             machine.watch(session);
@@ -95,45 +97,66 @@ impl ManagedWorkspace {
     }
 
     /// Adds the denials of the session's limits to the rules.
-    pub(crate) fn for_agent(&self, session: &Session) -> Result<Self, SessionError> {
+    pub(crate) fn for_agent(&self, session: &Session, state: &State) -> Self {
+        self.within(&narrowed(session, state))
+    }
+
+    /// Adds the denials of these limits to the rules.
+    pub(crate) fn within(&self, limits: &ChildLimits) -> Self {
         let mut machine = self.clone();
-        let limits = limits_of(session)?;
-        let more: Vec<_> = denied(&limits).filter(|rule| !self.rules.policy.deny.contains(rule)).collect();
+        let more: Vec<_> = denied(limits).filter(|rule| !self.rules.policy.deny.contains(rule)).collect();
         if !more.is_empty() {
             Arc::make_mut(&mut machine.rules).policy.deny.extend(more);
         }
-        Ok(machine)
+        machine
     }
 
-    /// Records external changes, after [held](Self::hold_drift) ones. Refuses a disk left blank by a failed rewind:
-    /// its half-done changes are not external, and opening the workspace repairs it.
+    /// Records external changes since the current state, after [held](Self::hold_drift) ones.
     pub async fn record_drift(&self, session: &Session, extent: Extent) -> Result<(), ToolError> {
-        let Some(look) = self.look(session, extent).await? else { return Ok(()) };
-        self.record_look(session, look).await
+        if self.workspace.capture().is_some() {
+            self.record_drift_since(session, &own_state(session).await?, extent).await?;
+        }
+        Ok(())
     }
 
-    /// Records a scan, after the held scans.
-    async fn record_look(&self, session: &Session, look: Look) -> Result<(), ToolError> {
-        let recorded =
-            self.held.take().into_iter().chain([look]).map(|look| record_found(session, self.workspace.as_ref(), look));
-        // Waiting for the last commit waits for all.
-        let last = recorded.reduce(|before, recorded| Ok(recorded?.or(before?)));
-        let recorded = match last.unwrap_or(Ok(None)) {
-            // The state has the changes only once they are durable.
-            Ok(Some(pending)) => pending.durable().await.map(drop).map_err(SessionError::from),
-            other => other.map(drop),
-        };
-        recorded.inspect_err(|_| distrust(self.workspace.as_ref()))?;
+    /// Records external changes since `state`, which includes every recorded change, after [held](Self::hold_drift)
+    /// ones. Returns true if it recorded any. Refuses a disk left blank by a failed rewind: its half-done changes are
+    /// not external, and opening the workspace repairs it.
+    pub(crate) async fn record_drift_since(
+        &self,
+        session: &Session,
+        state: &State,
+        extent: Extent,
+    ) -> Result<bool, ToolError> {
+        let Some(look) = self.look(session, state, extent).await? else { return Ok(false) };
+        self.record_look(session, state, look).await
+    }
+
+    /// Records a scan, after the held scans. Returns true if they found changes.
+    async fn record_look(&self, session: &Session, state: &State, look: Look) -> Result<bool, ToolError> {
+        let looks: Vec<Look> = self.held.take().into_iter().chain([look]).collect();
+        let is_drift = looks.iter().any(|look| !look.captured.changes.is_empty());
+        if is_drift {
+            let (of, workspace, state) = (session.clone(), Arc::clone(&self.workspace), state.clone());
+            let recorded = with_store(session, move || record_looks(&of, workspace.as_ref(), &state, looks)).await;
+            let recorded = match recorded.and_then(|recorded| recorded) {
+                // The state has the changes only once they are durable.
+                Ok(Some(pending)) => pending.durable().await.map(drop).map_err(SessionError::from),
+                other => other.map(drop),
+            };
+            recorded.inspect_err(|_| distrust(self.workspace.as_ref()))?;
+        }
         keep_if_due(session, &self.workspace).await;
-        Ok(())
+        Ok(is_drift)
     }
 
     /// Records previously hidden changes, with the calls that may have made them. Returns the changed paths.
     pub(crate) async fn record_unseen(&self, session: &Session, calls: &[Seq]) -> Result<Vec<EntryPath>, ToolError> {
-        let Some(mut look) = self.look(session, Extent::All).await? else { return Ok(Vec::new()) };
+        let state = own_state(session).await?;
+        let Some(mut look) = self.look(session, &state, Extent::All).await? else { return Ok(Vec::new()) };
         look.perhaps = calls.to_vec();
         let paths: BTreeSet<EntryPath> = look.captured.changes.iter().map(PlannedChange::path).cloned().collect();
-        self.record_look(session, look).await?;
+        self.record_look(session, &state, look).await?;
         Ok(paths.into_iter().collect())
     }
 
@@ -141,7 +164,7 @@ impl ManagedWorkspace {
     /// changes may be known.
     pub(crate) async fn hold_drift(&self, session: &Session) -> Result<(), ToolError> {
         if !self.held.is_full()
-            && let Some(look) = self.look(session, Extent::Due).await?
+            && let Some(look) = self.look(session, &own_state(session).await?, Extent::Due).await?
             && !look.captured.changes.is_empty()
         {
             self.held.hold(look, self.workspace.root().as_deref().map(Path::new));
@@ -149,16 +172,14 @@ impl ManagedWorkspace {
         Ok(())
     }
 
-    async fn look(&self, session: &Session, extent: Extent) -> Result<Option<Look>, ToolError> {
+    async fn look(&self, session: &Session, state: &State, extent: Extent) -> Result<Option<Look>, ToolError> {
         let Some(disk) = self.workspace.capture() else { return Ok(None) };
-        // A stopped store is reported even if there is nothing to record.
-        session.check_own()?;
         if self.workspace.is_blank() {
             let what = "the workspace is inconsistent after a failed rewind";
             return Err(ToolError::new(format!("{what}; reopen the session to repair it")));
         }
         let is_whole = extent == Extent::All || disk.is_walk_due();
-        let (mut files, began) = (files_of(session)?, session.now());
+        let (mut files, began) = (VirtualFileSystem::of(state), session.now());
         self.held.apply_to(&mut files, began);
         let (captured, late) = self.looked(session, files, if is_whole { walk } else { dirty }).await?;
         let mut look = Look::new(captured, late);
@@ -194,21 +215,21 @@ impl ManagedWorkspace {
             disk.mark_clean()?;
             return Ok(Default::default());
         }
-        let (workspace, budget) = (Arc::clone(&self.workspace), self.rules.budget);
+        let (of, workspace, budget) = (session.clone(), Arc::clone(&self.workspace), self.rules.budget);
         let looked = tokio::task::spawn_blocking(move || {
             let compared = |disk: &dyn ChangeDetector| {
                 let Walked { dirty, late } = walked.map_or_else(|| look(disk), Ok)?;
                 let mut captured = compare(disk, dirty, &tree, budget)?;
                 clear_set_id(disk, &tree, &mut captured)?;
-                Ok::<_, BackendError>((captured, late))
+                captured.withhold(&of)?;
+                Ok::<_, ToolError>((captured, late))
             };
             (workspace.capture().map_or_else(|| Ok(Default::default()), compared), looking)
         });
         let stopped = |_| ToolError::new("the scan of the disk was stopped");
         let (captured, _looking) = looked.await.map_err(stopped)?;
-        let mut captured = captured?;
+        let captured = captured?;
         disk.mark_clean()?;
-        captured.0.withhold(session)?;
         Ok(captured)
     }
 
@@ -281,8 +302,8 @@ pub(crate) fn prepare(
     let known: BTreeSet<_> = captured.changes.iter().map(PlannedChange::path).collect();
     left_out.retain(|gone| !known.contains(&gone.path));
     captured.changes.splice(0..0, left_out.into_iter().map(PlannedChange::Delete));
-    if let Some(pending) =
-        record_found(session, workspace, Look::new(captured, Vec::new())).inspect_err(|_| distrust(workspace))?
+    if let Some(pending) = record_found(session, &session.state()?, workspace, Look::new(captured, Vec::new()))
+        .inspect_err(|_| distrust(workspace))?
     {
         pending.wait().map_err(SessionError::from).inspect_err(|_| distrust(workspace))?;
     }
@@ -313,9 +334,30 @@ fn walk(disk: &dyn ChangeDetector) -> Result<Walked, BackendError> {
     disk.walk()
 }
 
+/// Records scans in their order. A scan is recorded even if an earlier one could not be.
+fn record_looks(
+    session: &Session,
+    workspace: &dyn Workspace,
+    state: &State,
+    looks: Vec<Look>,
+) -> Result<Option<Pending>, SessionError> {
+    let mut last = Ok(None);
+    for look in looks {
+        let now = if matches!(last, Ok(None)) { Ok(state.clone()) } else { session.state() };
+        let recorded = now.and_then(|state| record_found(session, &state, workspace, look));
+        // Waiting for the last commit waits for all.
+        last = match (last, recorded) {
+            (Err(error), _) | (_, Err(error)) => Err(error),
+            (Ok(before), Ok(recorded)) => Ok(recorded.or(before)),
+        };
+    }
+    last
+}
+
 /// Records changes that were found between calls: as changes of the open observed calls, else as external changes.
 pub(crate) fn record_found(
     session: &Session,
+    state: &State,
     workspace: &dyn Workspace,
     mut look: Look,
 ) -> Result<Option<Pending>, SessionError> {
@@ -323,7 +365,6 @@ pub(crate) fn record_found(
     if changes.is_empty() {
         return Ok(None);
     }
-    let state = session.state()?;
     let runs = state.slice::<AgentRuns>().cloned().unwrap_or_default();
     let is_late = |change: &&PlannedChange| {
         look.late.iter().any(|late| match late {
@@ -345,10 +386,11 @@ pub(crate) fn record_found(
         if calls.is_empty() && !look.perhaps.is_empty() {
             (in_doubt, calls) = (true, look.perhaps.clone());
         }
-        let mut recording = match calls[..] {
+        let recording = match calls[..] {
             [call] if !in_doubt => EventBuffer::of_observed(session, call, &runs.agent_of(call)),
             _ => EventBuffer::without_agent(session),
         };
+        let mut recording = recording.over(state);
         if in_doubt || calls.is_empty() {
             let late = changes.iter().filter(|change| change.link().is_none()).filter(is_late).count() as u64;
             let backend = workspace.backend_name().to_owned();

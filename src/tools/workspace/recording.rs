@@ -9,6 +9,7 @@ use crate::engine::event::Event;
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
+use crate::engine::state::State;
 use crate::engine::store::Pending;
 use crate::reducers::VirtualFileSystem;
 
@@ -43,10 +44,13 @@ impl EventBuffer {
 
     fn new(session: &Session, link: CallLink, may_split: bool) -> Self {
         let commit = session.commit().of_call(link);
-        // If the state can't be read, recording fails as well.
-        let before =
-            if borrows(session) { session.state().ok().map(|state| VirtualFileSystem::of(&state)) } else { None };
-        Self { session: session.clone(), link, full: Vec::new(), commit, before, may_split }
+        Self { session: session.clone(), link, full: Vec::new(), commit, before: None, may_split }
+    }
+
+    /// Sets the state that the recorded changes follow. Replaced contents that only git has are stored.
+    pub(crate) fn over(mut self, state: &State) -> Self {
+        self.before = borrows(&self.session).then(|| VirtualFileSystem::of(state));
+        self
     }
 
     pub(crate) fn push<E: Event>(&mut self, event: &E) -> Result<(), CommitError> {
@@ -72,10 +76,20 @@ impl EventBuffer {
     }
 
     pub(crate) fn append(&mut self, other: Commit) -> Result<(), CommitError> {
+        self.split_before(&other);
+        self.commit.append(other)
+    }
+
+    /// Adds a commit like [`append`](Self::append). The caller keeps it, to record it again after a failure.
+    pub(crate) fn append_retained(&mut self, other: &Commit) -> Result<(), CommitError> {
+        self.split_before(other);
+        self.commit.append_retained(other)
+    }
+
+    fn split_before(&mut self, other: &Commit) {
         if self.may_split && !self.commit.is_empty() && self.commit.encoded_len() + other.encoded_len() > HALF {
             self.split();
         }
-        self.commit.append(other)
     }
 
     pub(crate) fn keep(&mut self, content: Content) {

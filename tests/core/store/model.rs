@@ -171,7 +171,7 @@ impl Pair {
                 });
                 content.into_iter().for_each(|content| commit.keep(content));
                 commit = id.into_iter().fold(commit, |commit, id| commit.with_id(CommitId::from_bytes([id + 1; 16])));
-                self.both(|store| told(store.submit(commit.clone()).and_then(|pending| pending.wait())));
+                self.both(|store| told(store.submit(commit.duplicate()).and_then(|pending| pending.wait())));
             }
             Operation::Fork { session: number, parent, part, id, time } => {
                 // Now and then no position of the parent's.
@@ -180,7 +180,7 @@ impl Pair {
                 let mut commit = Commit::new(session(number), Timestamp(time)).expecting(Expected::ForkOf(point));
                 commit.push_encoded("Forked", 1, b"").unwrap();
                 commit = id.into_iter().fold(commit, |commit, id| commit.with_id(CommitId::from_bytes([id + 1; 16])));
-                self.both(|store| told(store.submit(commit.clone()).and_then(|pending| pending.wait())));
+                self.both(|store| told(store.submit(commit.duplicate()).and_then(|pending| pending.wait())));
             }
             Operation::Remove(number) => self.both(|store| told(store.remove(session(number)))),
             Operation::Reopen => self.reopen(),

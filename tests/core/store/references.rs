@@ -167,7 +167,7 @@ fn commit_without_events_keeps_contents_until_collection() {
     let content = Content::of("ahead");
     for store in stores {
         let mut commit = foldspace::Commit::new(session(1), foldspace::Timestamp(1));
-        assert!(store.submit(commit.clone()).is_err(), "there is nothing in it");
+        assert!(store.submit(commit.duplicate()).is_err(), "there is nothing in it");
         commit.keep(content.clone());
         store.submit(commit).unwrap().wait().unwrap();
         store.sync().unwrap();

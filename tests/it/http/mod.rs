@@ -16,6 +16,7 @@ mod output;
 mod processes;
 mod recorded;
 mod rerun;
+mod slow_store;
 mod states;
 mod terminal;
 mod ui;

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use foldspace::Hub;
 use foldspace::http::{Access, HttpClient, HttpFace, HttpOptions, HttpServer, ServerLimits, Token, bind_unix};
 use foldspace::hub::HubOptions;
 use foldspace::tools::AllowedRoots;
+use foldspace::{Hub, Sessions};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -60,6 +60,16 @@ impl Server {
     /// Over the store of a directory; the options are the unix socket's.
     pub(crate) async fn made(directory: tempfile::TempDir, limits: ServerLimits, options: HttpOptions) -> Self {
         let sessions = super::store::sessions(directory.path());
+        Self::over(directory, sessions, limits, options).await
+    }
+
+    /// Over these sessions, with the workspaces in a directory.
+    pub(crate) async fn over(
+        directory: tempfile::TempDir,
+        sessions: Sessions,
+        limits: ServerLimits,
+        options: HttpOptions,
+    ) -> Self {
         let roots = AllowedRoots::new([directory.path()]).unwrap();
         let hub = Hub::new(sessions, HubOptions { roots, ..HubOptions::new(directory.path()) });
         let (face, server) = (HttpFace::new(hub), HttpServer::new(limits));

@@ -465,6 +465,10 @@ impl EventStore for LocalStore {
         Ok(())
     }
 
+    fn may_wait(&self) -> bool {
+        false
+    }
+
     fn bus(&self) -> &Arc<Bus> {
         &self.shared.bus
     }

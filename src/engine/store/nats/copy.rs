@@ -124,7 +124,7 @@ impl NatsInner {
         {
             self.note_taken(lane, &view);
         }
-        let recorded = match self.local.submit(commit.clone()) {
+        let recorded = match self.local.submit(commit.duplicate()) {
             // An earlier commit has the same id.
             Ok(pending) if pending.first() != first => {
                 commit.id = None;
