@@ -62,7 +62,7 @@ pub struct PodmanOptions {
     #[serde(with = "recorded_path", skip_serializing_if = "Option::is_none")]
     pub directory: Option<PathBuf>,
     /// True if the directory is only copied at the beginning: the session is a fork, made by
-    /// [`Hub::create`](crate::Hub::create), of the directory's session, and `apply` merges its changes back.
+    /// `Hub::create`, of the directory's session, and `apply` merges its changes back.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub copy_on_write: bool,
     /// Bytes of memory. Swap is disabled.

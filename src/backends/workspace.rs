@@ -50,7 +50,7 @@ pub trait Workspace: Send + Sync + 'static {
     }
 
     /// Returns the shell that runs commands; `None` if nothing can run. It applies no policy and records nothing: for
-    /// that a session has [`ToolRunner::shell`](crate::ToolRunner::shell).
+    /// that a session has `ToolRunner::shell`.
     fn unrecorded_shell(&self) -> Option<Arc<dyn Shell>> {
         None
     }

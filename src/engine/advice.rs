@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 /// programs that use the library.
 ///
 /// ```
+/// # use foldspace_engine as foldspace;
 /// use foldspace::event::{Advice, Diagnostic};
 /// use foldspace::{Registry, Sessions};
 /// # let directory = tempfile::tempdir()?;

@@ -94,7 +94,6 @@ impl Fold {
         self.base.time = time;
     }
 
-    #[cfg(test)]
     pub(crate) fn opened_slices(&self) -> u64 {
         self.foldings.iter().filter(|folding| matches!(folding, SliceFold::Open(_))).count() as u64
     }

@@ -41,12 +41,10 @@ pub(crate) struct Core {
     /// True while a container-backed shell is active.
     pub(crate) has_machine: AtomicBool,
     pub(crate) calls_begun: OnceLock<Arc<AtomicU64>>,
-    #[cfg(test)]
     pub(crate) reads: StateReads,
 }
 
 /// Work of reading a session's states, for tests.
-#[cfg(test)]
 #[derive(Default)]
 pub(crate) struct StateReads {
     pub(crate) states: AtomicU64,
@@ -79,7 +77,6 @@ impl Core {
             outputs: Outputs::default(),
             has_machine: AtomicBool::new(false),
             calls_begun: OnceLock::new(),
-            #[cfg(test)]
             reads: StateReads::default(),
         })
     }
@@ -122,7 +119,6 @@ impl Core {
                 return Err(SessionError::NoPosition { seq: until, head: before });
             }
         }
-        #[cfg(test)]
         self.reads.opened_slices.fetch_add(fold.opened_slices(), Ordering::Relaxed);
         Ok(fold.finish())
     }

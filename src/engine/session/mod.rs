@@ -151,7 +151,6 @@ impl Session {
     /// Returns the current state.
     pub fn state(&self) -> SessionResult<State> {
         let (core, head) = (&self.core, self.head()?);
-        #[cfg(test)]
         core.reads.states.fetch_add(1, Ordering::Relaxed);
         let mut live = lock(&core.live);
         if live.seq() < head {
@@ -162,8 +161,8 @@ impl Session {
     }
 
     /// Returns the number of states that were read, and of slices that were opened to fold events.
-    #[cfg(test)]
-    pub(crate) fn state_reads(&self) -> (u64, u64) {
+    #[doc(hidden)]
+    pub fn state_reads(&self) -> (u64, u64) {
         let reads = &self.core.reads;
         (reads.states.load(Ordering::Relaxed), reads.opened_slices.load(Ordering::Relaxed))
     }
@@ -354,7 +353,7 @@ impl Session {
     }
 
     /// Checks that this process owns the store. Code that opens a workspace without a
-    /// [`ToolRunner`](crate::ToolRunner) must call it first. Fails with [`StoreError::Locked`] and
+    /// `ToolRunner` must call it first. Fails with [`StoreError::Locked`] and
     /// [`StoreError::ReadOnly`].
     pub fn check_own(&self) -> SessionResult<()> {
         Ok(self.core.shared.store.check_own()?)

@@ -115,7 +115,7 @@ fn commit_longer_than_a_message_is_kept_whole() {
     let Some(mut shared) = Shared::new() else { return };
     let (one, other) = (shared.host(), shared.host());
     let long = note(session(1), &Random(1).bytes(5 << 20));
-    let refused = one.submit(long.clone()).unwrap().wait();
+    let refused = one.submit(long.duplicate()).unwrap().wait();
     assert!(matches!(refused, Err(StoreError::Commit(_))), "it would be a session's first: {refused:?}");
     record(&one, note(session(1), b"short"));
     record(&one, long);

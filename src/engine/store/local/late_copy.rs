@@ -65,10 +65,12 @@ impl LocalStore {
 
 #[cfg(test)]
 mod tests {
+    use super::super::session_head::past_of;
     use super::*;
     use crate::engine::store::disk::OsDisk;
     use crate::engine::store::{LocalStoreOptions, index};
     use crate::engine::{Commit, Expected, Timestamp};
+    use crate::engine::{CommitId, ForkPoint};
 
     const SESSION: SessionId = SessionId::from_bytes([3; 16]);
     const CHILD: SessionId = SessionId::from_bytes([4; 16]);
