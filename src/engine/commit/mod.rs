@@ -284,6 +284,7 @@ impl Commit {
     }
 
     /// Adds another commit like [`append`](Commit::append). The caller keeps it, to record it again after a failure.
+    #[doc(hidden)]
     pub fn append_retained(&mut self, other: &Self) -> Result<(), CommitError> {
         self.append_events(other)?;
         self.contents.extend_from_slice(&other.contents);

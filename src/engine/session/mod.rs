@@ -360,11 +360,13 @@ impl Session {
     }
 
     /// Returns true if the store may wait; see [`EventStore::may_wait`](super::store::EventStore::may_wait).
+    #[doc(hidden)]
     pub fn store_may_wait(&self) -> bool {
         self.core.shared.store.may_wait()
     }
 
     /// Runs work on the store for a caller that can't await, without blocking a runtime's other tasks.
+    #[doc(hidden)]
     pub fn aside<T>(&self, work: impl FnOnce() -> T) -> T {
         if self.store_may_wait() { aside(work) } else { work() }
     }

@@ -112,6 +112,7 @@ impl Sessions {
     }
 
     /// Runs work on the store for a caller that can't await, without blocking a runtime's other tasks.
+    #[doc(hidden)]
     pub fn aside<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
         if self.store().may_wait() { aside(|| work(self)) } else { work(self) }
     }
