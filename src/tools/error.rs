@@ -81,7 +81,7 @@ pub enum WorkspaceError {
         reason: String,
     },
     /// No selected call changed files, or all of them are undone.
-    #[error("nothing to undo: each call that changed files is undone")]
+    #[error("nothing to undo: the selection changed no files, or is undone already")]
     NothingToUndo {
         /// Position of the latest change from outside of any call, which an undo can revert, too.
         outside: Option<Seq>,

@@ -66,7 +66,7 @@ fn moved_and_uncovered_ignored_files_stay() {
         ("precious, too\n".into(), "build\n".into())
     );
     assert!(undo(&repository, &["--overwrite"]).contains("gone     out/product"));
-    assert!(undo(&repository, &[]).contains("nothing to undo: each call that changed files is undone"));
+    assert!(undo(&repository, &[]).contains("nothing to undo: the selection changed no files, or is undone already"));
 }
 
 #[test]
