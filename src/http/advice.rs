@@ -1,4 +1,4 @@
-//! Advice in the words of the API: its routes and fields.
+//! The text of advice for clients of the API: names its routes and fields.
 
 use crate::engine::advice::Advice;
 

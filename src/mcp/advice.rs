@@ -1,4 +1,4 @@
-//! Advice in the words of the tools, for a model.
+//! The text of advice for a model: names tools.
 
 use crate::engine::advice::Advice;
 

@@ -1,4 +1,4 @@
-//! Advice in the words of the command line: its commands and options.
+//! The text of advice on the command line: names commands and options.
 
 use foldspace::event::Advice;
 

@@ -22,7 +22,7 @@ pub struct ShellRules {
     pub budget: CaptureBudget,
     /// The time limits of commands.
     pub time: CommandTime,
-    /// The advice to a command's author how to allow a command that could not be approved, in the words of the caller's interface.
+    /// Advice for the author of a command that could not be approved: how to allow it through the caller's interface.
     pub advice: Option<Arc<str>>,
     /// The shell text that starts the Docker daemon when a command on the host runs `docker` and the daemon does not
     /// answer. The policy's denials apply to it.

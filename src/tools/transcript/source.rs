@@ -361,13 +361,12 @@ impl JsonLines {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "inspect"))]
 mod tests {
     use std::io::Write;
 
     use super::*;
 
-    #[cfg(feature = "inspect")]
     #[test]
     fn archive_of_samples_is_read_twice() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
