@@ -93,7 +93,7 @@ class Files(ReadFiles):
         self._agent = agent
 
     async def write(self, path: str, data: Data, *, executable: bool | None = None, create: bool = False) -> CallOutcome:
-        """Writes a file, and creates its missing parent directories. With ``create``, fails if the file exists."""
+        """Writes a file, and creates its missing parent directories. With ``create``, fails if the path exists."""
         template = "/v1/sessions/{session}/files/{path}"
         query = {"executable": executable, "create": create or None, "agent": self._agent}
         outcome = await self._connection.document(

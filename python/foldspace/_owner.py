@@ -14,7 +14,7 @@ from typing import Any
 from foldspace._binary import find_foldspace_bin
 from foldspace.errors import StartError
 
-_PATIENCE = 30.0
+_START_SECONDS = 30.0
 _PAUSE = 0.05
 _ATTEND = (
     b"POST /v1/attend HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: foldspace-attend\r\n"
@@ -72,7 +72,7 @@ class Attendance:
 
 async def attend(directory: Path) -> Attendance:
     """Connects to the server of the data directory. Starts the server if none runs."""
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + _START_SECONDS
     while True:
         attendance = await _greet(socket_of(directory))
         if attendance is not None:

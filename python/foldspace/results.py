@@ -46,8 +46,8 @@ class CommandResult:
 
     @property
     def ok(self) -> bool:
-        """True if it ended with 0."""
-        return self.exit_code == 0
+        """True if it ended with 0 and did not time out."""
+        return self.exit_code == 0 and not self.timed_out
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[Any]], more: int = 0) -> str:

@@ -343,7 +343,7 @@ class Files(ReadFiles):
         self._own: _files.Files = core
 
     def write(self, path: str, data: Data, *, executable: bool | None=None, create: bool=False) -> CallOutcome:
-        """Writes a file, and creates its missing parent directories. With ``create``, fails if the file exists."""
+        """Writes a file, and creates its missing parent directories. With ``create``, fails if the path exists."""
         return LOOP.wait(self._own.write(path, data, executable=executable, create=create))
 
     def remove(self, path: str, *, recursive: bool=False) -> CallOutcome:

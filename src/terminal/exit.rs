@@ -41,7 +41,7 @@ impl Exit {
         (Self::Busy, 4, "another process owns the store"),
         (Self::Damaged, 5, "the store or the file to import is damaged"),
         (Self::Io, 6, "the operating system or the container engine refused"),
-        (Self::Interrupted, 130, "stopped by Ctrl-C or SIGTERM"),
+        (Self::Interrupted, 130, "stopped by Ctrl-C, SIGTERM or SIGHUP"),
     ];
 
     pub(crate) fn code(self) -> u8 {
@@ -171,7 +171,7 @@ mod tests {
     fn every_exit_has_its_code() {
         let codes: Vec<u8> = Exit::TABLE.iter().map(|(exit, ..)| exit.code()).collect();
         assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 130]);
-        assert!(Exit::table().contains("  130  stopped by Ctrl-C or SIGTERM"));
+        assert!(Exit::table().contains("  130  stopped by Ctrl-C, SIGTERM or SIGHUP"));
     }
 
     #[test]

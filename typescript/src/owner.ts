@@ -8,7 +8,7 @@ import type { Socket } from "node:net";
 import { findFoldspaceBin } from "./binary.js";
 import { FoldspaceError } from "./errors.js";
 
-const PATIENCE = 30_000;
+const START_MS = 30_000;
 const PAUSE = 50;
 /** The exit code of a start when another process has the data. */
 const TAKEN = 4;
@@ -24,7 +24,7 @@ export function dataDirectory(data?: string): string {
 
 /** Connects to the server of the data directory, and starts it if none runs. The connection keeps it running. */
 export async function attend(directory: string): Promise<Socket> {
-  const until = Date.now() + PATIENCE;
+  const until = Date.now() + START_MS;
   for (;;) {
     const attended = await greet(join(directory, "http.sock"));
     if (attended) return attended;

@@ -62,7 +62,7 @@ impl SampleArchive {
         // Each sample is read twice.
         if *bytes / 2 > *bytes_max {
             let reason =
-                format!("its samples have more than {PER_BYTE} times its own size, and 1 GiB; extract them first");
+                format!("its samples are larger than {PER_BYTE} times the archive plus 1 GiB; extract them first");
             return Err(limit(path, reason));
         }
         whole(path, &name, file.take(size)).map(Some)
