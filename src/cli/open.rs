@@ -199,7 +199,7 @@ pub(super) fn existing(globals: &Globals) -> Result<PathBuf, Failure> {
     }
     let shown = directory.display().to_string();
     Err(Failure::missing(format!("no store found in {}", text::visible(&shown)))
-        .with_hint("`foldspace run` creates one; --data or FOLDSPACE_DATA names its directory"))
+        .with_hint("`foldspace new` creates one; --data or FOLDSPACE_DATA names its directory"))
 }
 
 pub(super) fn directory(globals: &Globals) -> Result<PathBuf, Failure> {

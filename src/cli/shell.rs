@@ -11,6 +11,7 @@ use super::exec::TOOK_TOO_LONG;
 use super::interrupt::minding;
 use super::live::LiveOutput;
 use super::local_terminal::{LocalInput, give_terminal};
+use super::new::IfMissing;
 use super::prompt::{LinePrompt, PromptRun, Typed};
 use super::{
     Exit, Failure, Globals, Out, OwnerClient, RuleArgs, Signals, events, external_command, open, output, text,
@@ -39,6 +40,8 @@ pub(super) struct ShellArgs {
     #[arg(short = 't', long)]
     tty: bool,
     #[command(flatten)]
+    missing: IfMissing,
+    #[command(flatten)]
     rules: RuleArgs,
 }
 
@@ -63,7 +66,7 @@ impl ShellArgs {
     }
 
     async fn prompt(&self, globals: &Globals) -> Result<Exit, Failure> {
-        let owner = OwnerClient::of_existing(globals).await?;
+        let owner = self.missing.owner(globals, &self.session).await?;
         let opened = owner.sessions()?;
         let session = opened.find(&self.session)?.session;
         workspace::check_runs_commands(&session)?;

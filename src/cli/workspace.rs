@@ -291,6 +291,12 @@ impl WorkspaceArgs {
         })
     }
 
+    /// Does the same; the default is the host.
+    pub(super) fn spec_or_host(&self) -> Result<WorkspaceSpec, Failure> {
+        let spec = Self { backend: self.backend.or(Some(BackendArg::Host)), ..self.clone() }.spec()?;
+        Ok(spec.unwrap_or_default())
+    }
+
     fn given(&self) -> [(BackendArg, bool, &'static str); 17] {
         let container = |is_given, option| (BackendArg::Container, is_given, option);
         [
@@ -464,5 +470,5 @@ pub(super) fn check_runs_commands(session: &Session) -> Result<(), Failure> {
 /// Returns the failure of a command in a session in memory.
 pub(super) fn without_shell(session: &str) -> Failure {
     Failure::usage(format!("the memory workspace of {} has no shell", text::one_line(session, 80)))
-        .with_hint("start a session with `foldspace run --backend host` or `--backend container`")
+        .with_hint("`foldspace new` creates a session that runs commands, on this machine or with --backend container")
 }
