@@ -10,6 +10,7 @@ use foldspace::session::{Keep, SnapshotPolicy, name_of};
 #[cfg(feature = "nats")]
 use foldspace::store::NatsStore;
 use foldspace::store::{Durability, LocalStoreOptions, Loss, RemoteStore, SessionEntry};
+use foldspace::tools::may_be_running;
 use foldspace::{EventStore, LocalStore, Registry, Session, Sessions, StoreError};
 
 use super::shared_store::{self, HostArgs};
@@ -153,7 +154,7 @@ pub(super) struct FoundSession {
 
 impl FoundSession {
     pub(super) fn is_worked_in(&self) -> bool {
-        self.session.may_be_running()
+        may_be_running(&self.session)
     }
 }
 
