@@ -16,6 +16,7 @@ mod clone;
 mod command_args;
 mod commit_notes;
 mod completions;
+mod data_directory;
 mod diff;
 pub(crate) mod diffs;
 mod doctor;

@@ -18,7 +18,7 @@ use indicatif::ProgressBar;
 
 use super::approver::AtTerminal;
 use super::command_args::CommandArgs;
-use super::{Exit, Failure, Globals, files, open, output, text};
+use super::{Exit, Failure, Globals, data_directory, files, output, text};
 
 const NEW_WORKSPACE: &str = "Workspace of a new session";
 
@@ -443,7 +443,7 @@ fn switch(text: &str) -> Result<bool, String> {
 
 /// Returns the spec to open a workspace like the session's, with the values of its variables.
 pub(super) fn spec_for_copy(globals: &Globals, session: &Session) -> Result<WorkspaceSpec, Failure> {
-    Ok(spec_of(session)?.with_values_of(session.id(), &open::directory(globals)?))
+    Ok(spec_of(session)?.with_values_of(session.id(), &data_directory::directory(globals)?))
 }
 
 pub(super) fn spec_of(session: &Session) -> Result<WorkspaceSpec, Failure> {

@@ -139,7 +139,7 @@ impl Hub {
         dry_run: bool,
     ) -> Result<MergeReport, HubError> {
         if dry_run {
-            let _turn = home.session().turn().await;
+            let _turn = home.tool_runner().runtime().lock_workspace().await;
             home.tool_runner().machine().record_drift(home.session(), Extent::All).await?;
         }
         self.merge(session.id(), home, choices, dry_run).await

@@ -9,6 +9,7 @@ use super::log::LogPage;
 use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
 use crate::engine::event::{CallStarted, Event};
 use crate::engine::id::Seq;
+use crate::tools::may_be_running;
 use crate::view::{CallDocument, CallFilter, CallRows, CallViews, Position, subject};
 
 /// Limit for the calls of a page.
@@ -72,7 +73,7 @@ impl Operation for ListCalls {
         let session = context.session().await?;
         reading(move || {
             let from = from.map_or(Ok(1), |from| from.first_read(&session))?.max(1);
-            let may_run = session.may_be_running();
+            let may_run = may_be_running(&session);
             let (mut wanted, mut last) = (Vec::new(), 0);
             let rows = CallRows::new(&filter, may_run)?;
             let mut next = rows.visit(&session, (from, from.saturating_add(EVENTS - 1)), &mut |row| {

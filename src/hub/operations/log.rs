@@ -10,6 +10,7 @@ use super::{Operation, OperationContext, OperationEffect, OperationError, Operat
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
+use crate::tools::may_be_running;
 use crate::view::{self, Call, CallDocument, CallViews, EventDocument, Position};
 
 /// Default and maximum number of events or calls.
@@ -98,7 +99,7 @@ pub fn events(session: &Session, from: Option<Seq>, limits: (usize, usize)) -> R
 
 fn calls(session: &Session, from: Option<Seq>, limits: (usize, usize)) -> Result<LogDocument, SessionError> {
     let head = session.head()?;
-    let may_run = session.may_be_running();
+    let may_run = may_be_running(session);
     let (mut page, mut next) = (LogPage::new(limits, false), None);
     match from {
         Some(from) => visit_calls(session, from.max(1), &mut |call| {

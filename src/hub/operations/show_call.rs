@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
 use crate::engine::id::Seq;
+use crate::tools::may_be_running;
 use crate::view::{self, CallDocument, EventDocument};
 
 /// Shows a recorded call, with its events and with long texts in full.
@@ -41,7 +42,7 @@ impl Operation for ShowCall {
             let Some((known, events)) = view::call_at(&session, self.call)? else {
                 return Err(OperationError::not_found(format!("no call began at position {}", self.call)));
             };
-            let mut call = known.document(session.may_be_running());
+            let mut call = known.document(may_be_running(&session));
             call.params = view::whole(&session, &call.params);
             let result = known.outcome.as_ref().map(|outcome| view::whole(&session, &outcome.end.result));
             let recorded = events.iter().map(|event| (event.seq.to_string(), view::event(&session, &event.view())));
