@@ -76,7 +76,7 @@ pub use copy_mounts::{CopiedMounts, CopyMounts};
 pub use create_session::{CreateSession, NewMount};
 pub use diff::{Diff, DiffDocument, file_changes};
 pub use error::OperationError;
-pub use family::{FamilyDocument, FamilyMember, FamilyMerge, ShowFamily};
+pub use family::{FamilyDocument, FamilyMember, FamilyMerge, KnownSessions, ShowFamily};
 pub use fork_session::{ForkSession, Forks};
 pub use list_calls::{CallsPage, ListCalls, ListedCall};
 pub use list_changes::{ChangeList, ListChanges, ListedChange};
