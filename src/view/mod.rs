@@ -29,7 +29,7 @@ pub use entry::{EntryDocument, EntryShape, entry};
 pub use event::{EventDocument, event};
 pub use observed::{ObservedCalls, RunMention, RunSpan};
 pub use patch::{
-    ChangeDocument, ChangeShape, Patch, change, change_between, changes_between, patches, patches_between,
+    ChangeDocument, ChangeShape, Patch, change, change_between, file_changes, patches, patches_between,
 };
 pub use position::{Position, first_read};
 pub use question::{allowed_by_session, question};

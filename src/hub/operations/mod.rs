@@ -74,7 +74,7 @@ pub use cancel_call::{CancelCall, CancelledCalls};
 pub use clone_session::{ChildDocument, CloneSession};
 pub use copy_mounts::{CopiedMounts, CopyMounts};
 pub use create_session::{CreateSession, NewMount};
-pub use diff::{Diff, DiffDocument, file_changes};
+pub use diff::{Diff, DiffDocument};
 pub use error::OperationError;
 pub use family::{FamilyDocument, FamilyMember, FamilyMerge, KnownSessions, ShowFamily};
 pub use fork_session::{ForkSession, Forks};
