@@ -34,7 +34,7 @@ pub use patch::{
 pub use position::{Position, first_read};
 pub use question::{allowed_by_session, question};
 pub use rerun::{DivergenceDocument, RerunCall, divergence, rerun_call};
-pub use slice::{slice, slice_named};
+pub use slice::slice;
 pub use subject::{one_line, subject};
 pub use text::{misleads, visible, visible_lines};
 pub use until::{ConditionError, EventTest, HistoryRun, SearchQuery, Sought, StopCondition, touches};
