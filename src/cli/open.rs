@@ -151,12 +151,6 @@ pub(super) struct FoundSession {
     _opened: Option<OpenedStore>,
 }
 
-impl FoundSession {
-    pub(super) fn is_worked_in(&self) -> bool {
-        self.session.may_be_running()
-    }
-}
-
 /// Opens the store read-only: through its owner, else from its files. Never takes the store's lock.
 pub(super) fn reading(globals: &Globals) -> Result<OpenedStore, Failure> {
     reading_at(&existing(globals)?)
