@@ -1,26 +1,20 @@
 //! Calls as text for people.
 
-use foldspace::view::{Call, CallOutcome, CallPathChange};
+use foldspace::view::{Call, CallPathChange};
 
 use super::{events, text};
 use crate::terminal::style::Tone;
 
-pub(super) fn ending(call: &Call, shared: bool) -> String {
-    match &call.outcome {
-        Some(CallOutcome { end, .. }) => events::ending(end.status, &end.result),
-        None => call.status(shared).to_owned(),
-    }
+pub(super) fn ending(call: &Call) -> String {
+    call.end.as_ref().map_or_else(|| call.status.to_owned(), |end| events::ending(end.status, &end.result))
 }
 
 pub(super) fn tone(call: &Call) -> Tone {
-    match &call.outcome {
-        Some(CallOutcome { end, .. }) => events::ending_tone(end.status, &end.result),
-        None => Tone::Noted,
-    }
+    call.end.as_ref().map_or(Tone::Noted, |end| events::ending_tone(end.status, &end.result))
 }
 
 pub(super) fn duration(call: &Call) -> String {
-    call.outcome.as_ref().map_or(String::new(), |outcome| text::duration(outcome.end.micros))
+    call.micros.map_or(String::new(), text::duration)
 }
 
 const NAMED: usize = 3;
@@ -32,7 +26,7 @@ pub(super) fn changes(call: &Call, subject: &str) -> String {
         format!("~{}{}{with}", shared.paths.len(), if shared.in_doubt { " perhaps" } else { "" })
     });
     let own = Some(own_changes(call, subject)).filter(|own| !own.is_empty());
-    let marks = [(call.not_kept().len(), "not kept"), (call.lost().len(), "gone for good")];
+    let marks = [(call.not_kept.len(), "not kept"), (call.lost.len(), "gone for good")];
     let marks = marks.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
     own.into_iter().chain(shared).chain(marks).collect::<Vec<_>>().join("  ")
 }

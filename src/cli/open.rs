@@ -9,7 +9,6 @@ use foldspace::session::{Keep, SnapshotPolicy, name_of};
 #[cfg(feature = "nats")]
 use foldspace::store::NatsStore;
 use foldspace::store::{Durability, LocalStoreOptions, Loss, RemoteStore, SessionEntry};
-use foldspace::tools::may_be_running;
 use foldspace::{EventStore, LocalStore, Registry, Session, Sessions, StoreError};
 
 pub(super) use super::data_directory::{directory, existing};
@@ -151,12 +150,6 @@ pub(super) struct FoundSession {
     pub(super) session: Session,
     /// Dropped last, after the session that reads it.
     _opened: Option<OpenedStore>,
-}
-
-impl FoundSession {
-    pub(super) fn is_worked_in(&self) -> bool {
-        may_be_running(&self.session)
-    }
 }
 
 /// Opens the store read-only: through its owner, else from its files. Never takes the store's lock.

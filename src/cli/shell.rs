@@ -1,3 +1,5 @@
+use std::ops::ControlFlow;
+
 use foldspace::event::{CallStatus, CommandResult};
 use foldspace::hub::operations::SectionDocument;
 use foldspace::tools::ShellRules;
@@ -14,8 +16,7 @@ use super::local_terminal::{LocalInput, give_terminal};
 use super::new::IfMissing;
 use super::prompt::{LinePrompt, PromptRun, Typed};
 use super::{
-    Exit, Failure, Globals, Out, OwnerClient, RuleArgs, Signals, events, external_command, open, output, text,
-    workspace,
+    Exit, Failure, Globals, Out, OwnerClient, RuleArgs, Signals, external_command, open, output, text, workspace,
 };
 
 /// Opens a prompt in a session's workspace, and records each line
@@ -156,11 +157,11 @@ impl SessionPrompt<'_> {
 
 fn printed(session: &Session, outcome: &ToolOutcome) -> Result<Vec<u8>, Failure> {
     let mut content = None;
-    events::each(session, outcome.call, outcome.finished, |event| {
+    session.visit_between(outcome.call, outcome.finished, &mut |event| {
         if let Some(Ok(result)) = event.typed::<CommandResult>() {
             content = Some(result.event.stdout.content);
         }
-        Ok(())
+        ControlFlow::Continue(())
     })?;
     content.map_or(Ok(Vec::new()), |content| Ok(session.content(&content)?.to_vec()))
 }

@@ -228,6 +228,20 @@ impl Session {
         Ok(self.core.shared.store.visit(self.core.id, from, visitor)?)
     }
 
+    /// Visits the events from `from` to `until`.
+    #[doc(hidden)]
+    pub fn visit_between(&self, from: Seq, until: Seq, visitor: &mut Visitor<'_>) -> SessionResult<()> {
+        if from > until {
+            return Ok(());
+        }
+        self.visit(from, &mut |event| {
+            if event.seq <= until {
+                visitor(event)?;
+            }
+            if event.seq < until { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })
+    }
+
     /// Returns the event as JSON, as far as the registry knows it.
     pub fn event_json(&self, event: &EventRef<'_>) -> serde_json::Value {
         self.core.shared.registry.to_json(event)
