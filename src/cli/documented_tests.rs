@@ -7,10 +7,12 @@ use clap::error::ErrorKind;
 
 use super::definition;
 
+#[expect(clippy::disallowed_methods, reason = "the test reads the documents")]
 fn text(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+#[expect(clippy::disallowed_methods, reason = "the test reads the documents")]
 fn files(directory: &Path, ending: &str, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).unwrap().flatten() {
         let path = entry.path();

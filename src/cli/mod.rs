@@ -20,7 +20,8 @@ mod data_directory;
 mod diff;
 pub(crate) mod diffs;
 mod doctor;
-#[cfg(all(test, feature = "full"))]
+#[cfg(test)]
+#[cfg(feature = "full")]
 mod documented_tests;
 mod du;
 mod exec;
