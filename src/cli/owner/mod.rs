@@ -4,9 +4,9 @@ mod client;
 mod reach;
 mod start;
 
-pub(super) use client::OwnerClient;
 #[cfg(feature = "mcp")]
-pub(super) use client::{all_tools, end_calls};
+pub(super) use client::end_calls;
+pub(super) use client::{OwnerClient, all_tools};
 pub(super) use reach::{SOCKET, running, start};
 #[cfg(feature = "mcp")]
 pub(super) use start::Starter;
