@@ -1,9 +1,8 @@
 // Two runs or two positions side by side: their calls aligned, and the files at both ends.
 
 import { html, useEffect, useState } from "./vendor/preact.js";
-import { useLoaded } from "./callpane.js";
+import { fileAt, useLoaded } from "./loaded.js";
 import { fitting, SplitDiff } from "./editor.js";
-import { fileAt } from "./filepane.js";
 import { get, getKept, isExport, ofSession } from "./source.js";
 import { count, duration, failed, oneLine, verdict, visible } from "./text.js";
 import { VirtualRows } from "./virtual.js";

@@ -1,8 +1,7 @@
 // The ancestors and descendants of this session, with the positions of forks and merges.
 
 import { html, useState } from "./vendor/preact.js";
-import { useLoaded } from "./callpane.js";
-import { fileAt } from "./filepane.js";
+import { fileAt, useLoaded } from "./loaded.js";
 import { fitting, TextView } from "./editor.js";
 import { get, ofSession } from "./source.js";
 import { count, oneLine, visible } from "./text.js";

@@ -1,7 +1,7 @@
 // The files at the cursor: the changes, the tree, and one file.
 
 import { html } from "./vendor/preact.js";
-import { useLoaded } from "./callpane.js";
+import { useLoaded } from "./loaded.js";
 import { exported } from "./export.js";
 import { FilePane } from "./filepane.js";
 import { bytes, count, visible } from "./text.js";

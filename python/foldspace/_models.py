@@ -186,6 +186,14 @@ class BlamedLine(TypedDict):
     seq: int
 
 
+class CallChanges(TypedDict):
+    """The numbers of entries that a call added, changed and removed, all in all."""
+
+    added: int
+    changed: int
+    removed: int
+
+
 class CallInFlight(TypedDict):
     """A call in flight."""
 
@@ -474,6 +482,7 @@ class ListedCall(TypedDict):
     params: Any
     events: list[int]
     paths: list[str]
+    changed: CallChanges
     shared: list[SharedPaths]
     not_kept: list[str]
     lost: list[str]
@@ -1049,6 +1058,7 @@ class WholeCall(TypedDict):
     params: Any
     events: list[int]
     paths: list[str]
+    changed: CallChanges
     shared: list[SharedPaths]
     not_kept: list[str]
     lost: list[str]

@@ -70,6 +70,17 @@ pub enum CallPathChange {
     Removed,
 }
 
+/// The numbers of entries that a call added, changed and removed, all in all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct CallChanges {
+    /// New entries.
+    pub added: usize,
+    /// Changed entries.
+    pub changed: usize,
+    /// Removed entries.
+    pub removed: usize,
+}
+
 /// The end of a call.
 #[derive(Debug, Clone)]
 pub struct CallOutcome {
@@ -111,6 +122,8 @@ pub struct CallDocument {
     pub events: Vec<Seq>,
     /// The paths that it changed.
     pub paths: Vec<String>,
+    /// The numbers of its changes.
+    pub changed: CallChanges,
     /// Changes that this call, another open call or, in doubt, a person may have made.
     pub shared: Vec<SharedPaths>,
     /// Changed paths with entries that can't be recreated: their contents were not stored, or they are sockets or
@@ -168,6 +181,19 @@ impl Call {
         self.changes.insert(path, all_in_all);
     }
 
+    /// Counts its changes by kind.
+    pub fn counts(&self) -> CallChanges {
+        let mut counts = CallChanges::default();
+        for change in self.changes.values() {
+            match change {
+                CallPathChange::Added => counts.added += 1,
+                CallPathChange::Changed => counts.changed += 1,
+                CallPathChange::Removed => counts.removed += 1,
+            }
+        }
+        counts
+    }
+
     /// Returns the call as a document, with marks for long texts. `may_run` is true if a call without an outcome may
     /// run.
     pub fn document(&self, may_run: bool) -> CallDocument {
@@ -186,6 +212,7 @@ impl Call {
             params: self.params.clone(),
             events: self.events.clone(),
             paths: self.paths.iter().map(ToString::to_string).collect(),
+            changed: self.counts(),
             shared: self.shared.clone(),
             not_kept: self.not_kept().map(ToString::to_string).collect(),
             lost: self.lost().map(ToString::to_string).collect(),

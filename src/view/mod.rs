@@ -22,7 +22,8 @@ pub use authorship::{AttributedFile, Authorship, AuthorshipError};
 pub use authorship_format::{agent_trace, git_ai_note};
 pub use blame::{BlameDocument, BlamedLine, ObservedChange, blamed};
 pub use call::{
-    Call, CallDocument, CallOutcome, CallPathChange, CallViews, SharedPaths, call_at, has_failed, path_of, whole,
+    Call, CallChanges, CallDocument, CallOutcome, CallPathChange, CallViews, SharedPaths, call_at, has_failed, path_of,
+    whole,
 };
 pub use call_row::{CallFilter, CallRow, CallRows};
 pub use entry::{EntryDocument, EntryShape, entry};

@@ -247,7 +247,7 @@ async function call(rig, origin) {
   await pane.getByText("exit 4", { exact: true }).waitFor();
   await pane.getByText("Allowed").waitFor();
   equal(await pane.locator(".ansi-red").textContent(), "red", "the colour of the output");
-  await pane.getByRole("button", { name: "zeros.bin" }).click();
+  await pane.getByRole("button", { name: "zeros.bin", exact: true }).click();
   await page.getByRole("tab", { name: "Files", selected: true }).waitFor();
   rig.sound(page);
 }

@@ -92,6 +92,8 @@ export class Rig {
 
   async page({ width = 1280, height = 800, scheme = "light" } = {}) {
     const context = await this.browser.newContext({ viewport: { width, height }, colorScheme: scheme, acceptDownloads: true });
+    // With FOLDSPACE_WEB_FROM the files of the page come from that directory: an edit needs no build.
+    if (process.env.FOLDSPACE_WEB_FROM) await context.route(/^http:[^#?]*(\/|\/assets\/[^#?]+)$/, fromDisk);
     const page = await context.newPage();
     page.trouble = [];
     page.on("pageerror", (error) => page.trouble.push(String(error.stack)));
@@ -175,6 +177,13 @@ export class Rig {
     for (const server of this.servers) await stopped(server);
     fs.rmSync(this.home, { recursive: true, force: true });
   }
+}
+
+async function fromDisk(route) {
+  const { pathname } = new URL(route.request().url());
+  const file = path.join(process.env.FOLDSPACE_WEB_FROM, pathname === "/" ? "index.html" : pathname.replace("/assets/", ""));
+  const { [path.extname(file)]: contentType } = { ".js": "text/javascript", ".css": "text/css", ".html": "text/html" };
+  await route.fulfill({ body: fs.readFileSync(file), contentType });
 }
 
 function stopped(server) {

@@ -1441,6 +1441,15 @@ export interface components {
              */
             seq: number;
         };
+        /** @description The numbers of entries that a call added, changed and removed, all in all. */
+        CallChanges: {
+            /** @description New entries. */
+            added: number;
+            /** @description Changed entries. */
+            changed: number;
+            /** @description Removed entries. */
+            removed: number;
+        };
         /** @description A call in flight. */
         CallInFlight: {
             /** @description The session. */
@@ -2114,6 +2123,8 @@ export interface components {
             events: number[];
             /** @description The paths that it changed. */
             paths: string[];
+            /** @description The numbers of its changes. */
+            changed: components["schemas"]["CallChanges"];
             /** @description Changes that this call, another open call or, in doubt, a person may have made. */
             shared: components["schemas"]["SharedPaths"][];
             /**
@@ -3347,6 +3358,8 @@ export interface components {
             events: number[];
             /** @description The paths that it changed. */
             paths: string[];
+            /** @description The numbers of its changes. */
+            changed: components["schemas"]["CallChanges"];
             /** @description Changes that this call, another open call or, in doubt, a person may have made. */
             shared: components["schemas"]["SharedPaths"][];
             /**

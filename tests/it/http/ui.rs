@@ -176,6 +176,8 @@ async fn calls_are_listed_filtered_and_paged() {
     let hostile = &all["calls"][2];
     assert_eq!(hostile["paths"][0], "<img src=x>\"'.txt");
     assert_eq!(hostile["summary"], hostile["paths"][0]);
+    assert_eq!(hostile["changed"], json!({ "added": 1, "changed": 0, "removed": 0 }));
+    assert_eq!(all["calls"][1]["changed"], json!({ "added": 0, "changed": 0, "removed": 0 }));
     assert_eq!(all["calls"][1]["summary"], "missing\\u{202e}", "what misleads is escaped");
     let mut known = get(&served, &format!("s/calls/{}", hostile["call"])).await;
     assert_eq!(known["call"], hostile["call"]);

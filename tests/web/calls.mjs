@@ -1,0 +1,77 @@
+// What a call ran, whether it worked and what it changed: in its row, and in its pane.
+
+import { assert, equal, until } from "./rig.mjs";
+
+export async function calls(rig) {
+  const { origin, stop } = await rig.serve();
+  await rig.api(origin, "/v1/sessions", { name: "work", backend: "host" });
+  const call = (tool, params, agent) => rig.api(origin, "/v1/sessions/work/calls", { tool, params, agent, auto_confirm: true });
+  const lines = Array.from({ length: 80 }, (_, number) => `line ${number}`).join("\n");
+  await call("write_file", { file_path: "/a.txt", content: `${lines}\n` }, "ada");
+  await call("shell_execute", { command: ["sh", "-c", "sed -i 's/line 40/LINE 40/' a.txt; echo b > b.txt; echo 'it is done'"] }, "ada");
+  await call("shell_execute", { command: ["printf", "%s\n", "it's here"] }, "bob");
+  await call("shell_execute", { command: "seq 1 300; echo the last line; exit 3" }, "bob");
+  await rig.check("a row says what ran, who ran it, and what it changed", () => rows(rig, origin));
+  await rig.check("a call begins with its command, its verdict and its changes", () => pane(rig, origin));
+  await rig.check("the end of a failed call's output is in view, and it can be copied", () => failure(rig, origin));
+  await stop();
+}
+
+async function rows(rig, origin) {
+  const page = await rig.signedIn(origin, "#/s/work");
+  const row = (number) => page.getByRole("listbox", { name: /Calls/ }).getByRole("option").nth(number);
+  await row(3).waitFor();
+  const texts = async (number, part) => (await row(number).locator(part).allTextContents()).map((text) => text.trim());
+  equal(await texts(1, ".what"), ["sed -i 's/line 40/LINE 40/' a.txt; echo b > b.txt; echo 'it is done'"], "the title of a command");
+  equal(await texts(0, ".what"), ["write_file /a.txt"], "the title of another tool");
+  equal([await texts(0, ".agent"), await texts(2, ".agent")], [["ada"], ["bob"]], "the agents");
+  equal([await texts(0, ".changes"), await texts(1, ".counts"), await texts(2, ".changes")], [["+1"], ["+1 ~1"], []], "the changes");
+  equal(await texts(1, ".path"), ["a.txt"], "the first path");
+  equal([await texts(1, ".verdict"), await texts(3, ".verdict")], [[""], ["exit 3"]], "the verdicts");
+  for (const [number, name] of [[0, "write"], [1, "write"], [2, "command"], [3, "failed"]]) {
+    assert((await row(number).getAttribute("class")).includes(name), `row ${number} is marked as ${name}`);
+  }
+  assert(await row(1).locator(".sign").getAttribute("title") === "shell_execute: a command", "the sign names the tool");
+  rig.sound(page);
+}
+
+async function pane(rig, origin) {
+  const page = await rig.signedIn(origin, "#/s/work");
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  const copied = () => page.evaluate(() => navigator.clipboard.readText());
+  await page.keyboard.press("j");
+  const shown = page.getByRole("tabpanel");
+  await shown.locator(".patch .line.added", { hasText: "LINE 40" }).waitFor();
+  await shown.getByLabel("Output", { exact: true }).waitFor();
+  const text = await shown.innerText();
+  const places = ["sed -i", "ok\n", "Changes", "Output", "it is done"].map((part) => text.lastIndexOf(part));
+  equal(places, [...places].sort((a, b) => a - b), "the command, the verdict, the changes, the output, in this order");
+  assert(!/exit_code|duration_seconds|timed_out|truncated|cwd/.test(text), `the pane repeats what the verdict says: ${text}`);
+  const line = shown.locator(".patch .line.removed", { hasText: "line 40" });
+  equal(await line.locator(".number").allTextContents(), ["41", ""], "a removed line has its old number");
+  equal(await shown.locator(".patch .line.added", { hasText: "LINE 40" }).locator(".number").allTextContents(), ["", "41"], "an added line has its new number");
+  await shown.getByRole("button", { name: "Copy the command" }).click();
+  const quoted = `sh -c "sed -i 's/line 40/LINE 40/' a.txt; echo b > b.txt; echo 'it is done'"`;
+  await until(async () => (await copied()) === quoted, "the command is copied as one quoted line");
+  await shown.getByRole("button", { name: "Changes of b.txt" }).press("Enter");
+  equal(await shown.getByRole("button", { name: "Changes of b.txt" }).getAttribute("aria-expanded"), "false", "a file's changes can be closed");
+  await page.keyboard.press("j");
+  await shown.getByRole("heading", { name: /^printf '%s.*"it's here"$/s }).waitFor();
+  await rig.axe(page, "a call with changes");
+  rig.sound(page);
+}
+
+async function failure(rig, origin) {
+  const page = await rig.signedIn(origin, "#/s/work");
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  await page.keyboard.press("G");
+  const shown = page.getByRole("tabpanel");
+  await shown.getByText("exit 3", { exact: true }).waitFor();
+  const output = shown.getByLabel("Output", { exact: true });
+  await output.waitFor();
+  const rest = await output.evaluate((box) => box.scrollHeight - box.clientHeight - box.scrollTop);
+  assert(rest < 4, `${rest} pixels below the end of the output`);
+  await shown.getByRole("button", { name: "Copy: Output" }).click();
+  await until(async () => /^1\n2\n[^]*\nthe last line\n?$/.test(await page.evaluate(() => navigator.clipboard.readText())), "the whole output is copied");
+  rig.sound(page);
+}
