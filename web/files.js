@@ -20,7 +20,7 @@ export function Files({ model }) {
       <${Since} model=${model} />
       ${error && html`<p class="problem">${visible(error.message)}</p>`}
       <h3 class="part">Changed <span class="quiet">${value ? count(files.length, "file") + (value.more ? " and more" : "") : ""}</span></h3>
-      <${Changes} model=${model} files=${files} />
+      ${value && html`<${Changes} model=${model} files=${files} />`}
       <h3 class="part">All files <span class="quiet">at ${model.at}</span></h3>
       ${exported?.missing.map((what) => html`<p class="quiet none">Not in this file: ${what}.</p>`)}
       <${Tree} model=${model} changes=${changes} />

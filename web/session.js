@@ -4,6 +4,7 @@ import { html, useEffect, useMemo, useRef, useState } from "./vendor/preact.js";
 import { ActionMenu } from "./actions.js";
 import { CallPane } from "./callpane.js";
 import { Compare } from "./compare.js";
+import { connectionIsLost, Lost, useConnection } from "./connection.js";
 import { Family } from "./family.js";
 import { Files } from "./files.js";
 import { Filters } from "./filters.js";
@@ -15,6 +16,7 @@ import { isExport } from "./source.js";
 import { Strip } from "./strip.js";
 import { clock, count, visible } from "./text.js";
 import { Timeline } from "./timeline.js";
+import { isOfOwner } from "./token.js";
 
 const TABS = [["call", "Call"], ["files", "Files"], ["slices", "Slices"], ["family", "Family"], ["compare", "Compare"]];
 const PANES = { call: CallPane, files: Files, slices: Slices, family: Family, compare: Compare };
@@ -32,6 +34,7 @@ export function SessionView({ route }) {
   const model = useMemo(() => new Model(route.session), []);
   const [dialog, setDialog] = useState(null);
   const started = useRef(false);
+  const lost = useConnection();
   useModel(model);
   model.dialog = setDialog;
   useEffect(() => {
@@ -48,11 +51,12 @@ export function SessionView({ route }) {
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
   }, []);
-  if (model.problem) return html`<${Failed} problem=${model.problem} />`;
+  if (model.problem) return html`<${Failed} session=${model.session} problem=${model.problem} />`;
   // A dialog that closes late must not close its successor.
   const close = () => setDialog((shown) => (shown === dialog ? null : shown));
-  return html`<div class="session">
+  return html`<div class="session ${lost ? "lost" : ""}">
     <${Head} model=${model} />
+    ${lost && html`<${Lost} session=${model.session} />`}
     <${Strip} model=${model} />
     <div class="split">
       <section class="left" aria-label="Timeline"><${Filters} model=${model} /><${Timeline} model=${model} /></section>
@@ -64,9 +68,10 @@ export function SessionView({ route }) {
   </div>`;
 }
 
-function Failed({ problem }) {
+function Failed({ session, problem }) {
+  const words = problem.status === 404 ? `No session is named ${visible(session)}: it was removed or renamed, or the name is misspelled.` : visible(problem.message);
   return html`<main class="sign-in"><div class="card"><h1>This session can't be shown</h1>
-    <p class="problem" role="alert">${visible(problem.message)}</p>${problem.hint && html`<p class="hint">${visible(problem.hint)}</p>`}
+    <p class="problem" role="alert">${words}</p>${problem.hint && problem.status !== 404 && html`<p class="hint">${visible(problem.hint)}</p>`}
     <p><a href="#/">All sessions</a></p></div></main>`;
 }
 
@@ -99,7 +104,7 @@ function Move({ model, verb, label, sign }) {
 
 function LiveBadge({ model }) {
   const { live } = model;
-  const words = { connected: "live", connecting: "connecting", disconnected: "reconnecting", ended: "removed" }[live.state];
+  const words = { connected: live.running ? "running" : "connected", connecting: "connecting", disconnected: isOfOwner() && connectionIsLost() ? "ended" : "reconnecting", ended: "removed" }[live.state];
   const toggle = () => {
     model.set({ follows: !model.follows });
     if (model.follows) model.select(model.list.total - 1);

@@ -1,6 +1,7 @@
 // The list of sessions, as a tree of parents and children.
 
 import { html, useEffect, useMemo, useState } from "./vendor/preact.js";
+import { connectionIsLost, Lost, useConnection } from "./connection.js";
 import { get, ofSession } from "./source.js";
 import { ago, count, day, visible } from "./text.js";
 
@@ -54,23 +55,31 @@ export function SessionList() {
   useEffect(() => {
     document.title = "foldspace";
     const load = () => allSessions().then((all) => {
+      setProblem("");
       setSessions(all);
       parentsOf(all).then(setParents, () => {});
     }, (error) => setProblem(error.message));
     load();
     // Polling also keeps the server running.
-    const timer = setInterval(load, AGAIN);
-    return () => clearInterval(timer);
+    const timer = setInterval(() => connectionIsLost() || load(), AGAIN);
+    const changed = () => connectionIsLost() || load();
+    addEventListener("connection", changed);
+    return () => {
+      clearInterval(timer);
+      removeEventListener("connection", changed);
+    };
   }, []);
   const rows = useMemo(() => {
     const fitting = (sessions ?? []).filter(({ name, session }) => name.toLowerCase().includes(wanted.toLowerCase()) || session.startsWith(wanted));
     return ordered(fitting, parents);
   }, [sessions, parents, wanted]);
-  return html`<main class="sessions">
+  const lost = useConnection();
+  return html`<main class="sessions ${lost ? "lost" : ""}">
+    ${lost && html`<${Lost} />`}
     <header><h1><span class="brand-mark" aria-hidden="true"></span>foldspace</h1>
       <input type="search" placeholder="Find a session" aria-label="Find a session" value=${wanted} autofocus
         onInput=${(event) => setWanted(event.target.value)} /></header>
-    ${problem && html`<p class="problem" role="alert">${problem}</p>`}
+    ${problem && !lost && html`<p class="problem" role="alert">${problem}</p>`}
     ${sessions && html`<p class="quiet">${count(sessions.length, "session")}</p>`}
     ${sessions?.length === 0 && html`<div class="empty"><p>No sessions yet.</p>
       <p class="quiet">Start one with <code>foldspace run script.jsonl</code> or <code>foldspace exec --session demo -- make</code>.</p></div>`}

@@ -71,7 +71,7 @@ async function signingIn(rig, origin) {
   await page.getByLabel("Find a session").fill("");
   await page.getByRole("link", { name: "first", exact: true }).press("Enter");
   await page.getByRole("listbox", { name: /Calls/ }).waitFor();
-  const other = await page.context().newPage();
+  const other = await rig.page();
   await other.goto(`${origin}/#/s/first`);
   await other.getByLabel("Token of the server").waitFor();
   rig.sound(page);
