@@ -35,12 +35,21 @@ export function ActionMenu({ model }) {
   const items = itemsOf(model);
   return html`<div class="actions" ref=${box} onKeyDown=${pressed}>
     <button aria-haspopup="menu" aria-expanded=${open} title="Actions (a)" onClick=${() => setOpen(!open)}>Actions</button>
-    ${open && html`<div role="menu" aria-label="Actions">${items.map(([title, key, run]) => html`<button key=${title} role="menuitem" tabindex="-1"
-      onClick=${() => { close(); run(); }}>${title}<kbd>${key}</kbd></button>`)}</div>`}
+    ${open && html`<div role="menu" aria-label="Actions">${items.map(([title, key, run, why]) => html`<button key=${title} role="menuitem" tabindex="-1" aria-disabled=${Boolean(why)}
+      onClick=${() => { if (!why) close(), run(); }}><span>${title}${why && html`<span class="why quiet">${why}</span>`}</span><kbd>${key}</kbd></button>`)}</div>`}
   </div>`;
 }
 
+// Returns why an action is impossible now, by its name; empty texts for possible actions.
+export function obstacles(model) {
+  const hasCalls = (model.whole?.total ?? 0) > 0;
+  const hasChildren = !model.family || model.family.sessions.some(({ parent }) => parent === model.document?.session);
+  const noCalls = hasCalls ? "" : "This session has no calls yet.";
+  return { rewind: noCalls, bisect: noCalls, rerun: noCalls, merge: hasChildren ? "" : "This session has no children: fork it first." };
+}
+
 function itemsOf(model) {
+  const why = obstacles(model);
   const open = (view) => () => model.dialog({ view });
   const reading = [
     ["Copy a link to here", "y", () => copy(location.href).then(() => model.say("The link is copied."))],
@@ -48,10 +57,10 @@ function itemsOf(model) {
     ["Go to an event…", ":", open(Jump)],
     ["Compare with…", "d", () => model.show("compare")],
     ["Continue until…", "u", open(Until)],
-    ["Rerun…", "", open(Rerun)],
+    ["Rerun…", "", open(Rerun), why.rerun],
   ];
   if (!model.writable) return reading;
-  return [["Fork from here…", "F", open(Fork)], ["Rewind to here…", "R", open(Rewind)], ["Bisect…", "B", open(Bisect)], ["Merge a child…", "", open(Merge)], ["Run a command…", "", open(RunCommand)], ["Open a terminal…", "", open(Terminal)], ...reading];
+  return [["Fork from here…", "F", open(Fork)], ["Rewind to here…", "R", open(Rewind), why.rewind], ["Bisect…", "B", open(Bisect), why.bisect], ["Merge a child…", "", open(Merge), why.merge], ["Run a command…", "", open(RunCommand)], ["Open a terminal…", "", open(Terminal)], ...reading];
 }
 
 function Ask({ title, label, word, begins = "", take, onClose }) {
@@ -69,9 +78,9 @@ export function Jump({ model, onClose }) {
   const take = (text) => {
     const number = Number(text);
     const seq = text === "'" ? model.mark : text !== "" && Number.isSafeInteger(number) ? (number < 0 ? model.head + number : number) : null;
-    return seq === null ? null : void model.goTo(seq);
+    return seq === null ? null : void model.goTo(seq, { isLink: true });
   };
-  return html`<${Ask} title="Go to an event" label=${`A position from 1 to ${model.head}; -3 is three before the last`} word="Go" take=${take} onClose=${onClose} />`;
+  return html`<${Ask} title="Go to an event" label=${`A position from 1 to ${model.head}, or the number of a call; -3 is three before the last`} word="Go" take=${take} onClose=${onClose} />`;
 }
 
 export function Search({ model, onClose }) {
@@ -295,7 +304,7 @@ function Outcome({ model, outcome, onClose }) {
   return html`<section><h3>${outcome.same ? "Nothing differs" : "Differences"}</h3>
     <p role="status">${count(outcome.calls, "call")}: ${outcome.diverged} diverged, ${outcome.skipped} skipped. Paths that differ at the end: ${files.length}.${outcome.more ? " The list is incomplete." : ""}</p>
     ${name && html`<p>Kept as <a href=${`#/s/${encodeURIComponent(name)}`}>${visible(name)}</a>. <button onClick=${away(() => model.show("compare", { other: { session: name, at: null } }))}>Compare</button></p>`}
-    <ul class="divergences">${differing.map((call) => html`<li key=${call.call}><button class="link" onClick=${away(() => model.goTo(call.call))}>event ${call.call}</button> <b>${visible(call.tool)}</b> ${visible(call.summary)}
+    <ul class="divergences">${differing.map((call) => html`<li key=${call.call}><button class="link" onClick=${away(() => model.goTo(call.call, { isLink: true }))}>call ${call.call}</button> <b>${visible(call.tool)}</b> ${visible(call.summary)}
       ${name && call.rerun && html` <a href=${`#/s/${encodeURIComponent(name)}@${call.rerun}`}>there</a>`} <span class="quiet">${visible(call.reason ?? "")}</span>
       ${call.divergences.map((one, number) => html`<${Difference} key=${number} one=${one} />`)}</li>`)}
       ${files.map((one) => html`<li key=${one.path}><${Difference} one=${{ ...one, differs: "at the end" }} /></li>`)}</ul></section>`;

@@ -8,7 +8,7 @@ import { useLoaded } from "./loaded.js";
 import { Changed } from "./patch.js";
 import { Kept, Player } from "./recorded.js";
 import { get, getKept, ofSession } from "./source.js";
-import { bytes, clock, commandOf, count, duration, failed, kind, sign, SIGN_WORDS, summary, verdict, visible } from "./text.js";
+import { bytes, clock, commandOf, count, duration, failed, kind, quoted, sign, SIGN_WORDS, summary, verdict, visible } from "./text.js";
 import { eventSummary } from "./timeline.js";
 
 const SHOWN = 60_000;
@@ -53,8 +53,12 @@ function Ran({ call, params }) {
 }
 
 function Beginning({ model }) {
-  return html`<div class="empty"><p>Before the first call.</p>
-    <p class="quiet">The session has ${count(model.head, "event")}. ${model.list.total > 0 && html`<button onClick=${() => model.select(0)}>Go to the first call</button>`}</p></div>`;
+  if (model.list.total > 0) return html`<div class="empty"><p>Before the first call.</p>
+    <p class="quiet">The session has ${count(model.head, "event")}. <button onClick=${() => model.select(0)}>Go to the first call</button></p></div>`;
+  if (model.whole.total > 0) return html`<p class="empty quiet">No call matches the filters.</p>`;
+  const words = `foldspace exec ${quoted(model.session)} -- make test`;
+  return html`<div class="empty first-steps"><h2>No calls yet</h2><p>Run a command in this session, and it is here:</p>
+    <p class="try"><code>${words}</code> <${Copy} text=${words} label=${`Copy: ${words}`} /></p></div>`;
 }
 
 const isNothing = (value) => value === null || value === "" || (typeof value === "object" && Object.keys(value).length === 0);

@@ -20,6 +20,7 @@ export function Files({ model }) {
       <${Since} model=${model} />
       ${error && html`<p class="problem">${visible(error.message)}</p>`}
       <h3 class="part">Changed <span class="quiet">${value ? count(files.length, "file") + (value.more ? " and more" : "") : ""}</span></h3>
+      <${Inside} model=${model} />
       ${value && html`<${Changes} model=${model} files=${files} />`}
       <h3 class="part">All files <span class="quiet">at ${model.at}</span></h3>
       ${exported?.missing.map((what) => html`<p class="quiet none">Not in this file: ${what}.</p>`)}
@@ -38,6 +39,13 @@ export function Since({ model }) {
   const ways = [["step", "This step", ""], ["mark", model.mark === null ? "Mark" : `Since ${model.mark}`, "Changes since the mark (m)"], ["start", "Since start", "Changes since before the first call"]];
   return html`<div class="segments" role="group" aria-label="Compare since">${ways.map(([name, title, hint]) => html`<button key=${name} title=${hint}
     aria-pressed=${model.since === name} onClick=${() => choose(name)}>${title}</button>`)}</div>`;
+}
+
+// At an event within a call, a step is that event alone.
+function Inside({ model }) {
+  const { call, at, since } = model;
+  if (since !== "step" || !call?.finished || at < call.call || at >= call.finished) return null;
+  return html`<p class="quiet none">Event ${at} is inside of call ${call.call}. <button class="small" onClick=${() => model.goTo(call.finished, { replace: true })}>The whole call</button></p>`;
 }
 
 function Changes({ model, files }) {

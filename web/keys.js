@@ -1,7 +1,7 @@
 // The keys; as far as possible they are those of the terminal debugger.
 
 import { html } from "./vendor/preact.js";
-import { Bisect, Fork, Jump, Rewind, Search, toBreakpoint, Until } from "./actions.js";
+import { Bisect, Fork, Jump, obstacles, Rewind, Search, toBreakpoint, Until } from "./actions.js";
 import { copy, Dialog } from "./dialog.js";
 
 const PAGE = 20;
@@ -42,6 +42,11 @@ export const KEYS = [
     ["Esc", "close, stop, leave a field, all calls again"],
   ]],
 ];
+
+function change(model, view, name) {
+  const why = obstacles(model)[name];
+  if (model.writable) return why ? model.say(why) : model.dialog({ view });
+}
 
 const until = (way) => (model) => model.dialog({ view: Until, given: { way } });
 
@@ -86,8 +91,8 @@ const BY_KEY = {
   a: () => document.querySelector(".actions > button")?.click(),
   d: (model) => model.show("compare"),
   F: (model) => model.writable && model.dialog({ view: Fork }),
-  R: (model) => model.writable && model.dialog({ view: Rewind }),
-  B: (model) => model.writable && model.dialog({ view: Bisect }),
+  R: (model) => change(model, Rewind, "rewind"),
+  B: (model) => change(model, Bisect, "bisect"),
   y: (model) => copy(location.href).then(() => model.say("The link is copied.")),
   r: (model) => {
     model.set({ follows: !model.follows });

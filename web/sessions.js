@@ -2,6 +2,7 @@
 
 import { html, useEffect, useMemo, useState } from "./vendor/preact.js";
 import { connectionIsLost, Lost, useConnection } from "./connection.js";
+import { Copy } from "./dialog.js";
 import { get, ofSession } from "./source.js";
 import { ago, count, day, visible } from "./text.js";
 
@@ -81,14 +82,20 @@ export function SessionList() {
         onInput=${(event) => setWanted(event.target.value)} /></header>
     ${problem && !lost && html`<p class="problem" role="alert">${problem}</p>`}
     ${sessions && html`<p class="quiet">${count(sessions.length, "session")}</p>`}
-    ${sessions?.length === 0 && html`<div class="empty"><p>No sessions yet.</p>
-      <p class="quiet">Start one with <code>foldspace run script.jsonl</code> or <code>foldspace exec --session demo -- make</code>.</p></div>`}
+    ${sessions?.length === 0 && html`<${FirstSteps} />`}
     ${rows.length > 0 && html`<div class="table" role="treegrid" aria-label="Sessions" aria-rowcount=${rows.length} onKeyDown=${moveFocus}>
       <div role="row" class="head"><span role="columnheader">Name</span><span role="columnheader">Backend</span>
         <span role="columnheader" class="number">Calls</span><span role="columnheader" class="number">Events</span><span role="columnheader">Updated</span></div>
       ${rows.slice(0, 2000).map((row) => html`<${Row} key=${row.session} row=${row} />`)}
     </div>`}
   </main>`;
+}
+
+function FirstSteps() {
+  const step = (what, words) => html`<p>${what}</p><p class="try"><code>${words}</code> <${Copy} text=${words} label=${`Copy: ${words}`} /></p>`;
+  return html`<div class="empty first-steps"><h2>No sessions yet</h2>
+    ${step("Make a session for a directory:", "foldspace new demo --dir .")}
+    ${step("Run a command in it, and it is here:", "foldspace exec demo -- make test")}</div>`;
 }
 
 function Row({ row }) {

@@ -14,6 +14,8 @@ export async function calls(rig) {
   await rig.check("a row says what ran, who ran it, and what it changed", () => rows(rig, origin));
   await rig.check("a call begins with its command, its verdict and its changes", () => pane(rig, origin));
   await rig.check("the end of a failed call's output is in view, and it can be copied", () => failure(rig, origin));
+  await rig.check("the number of a call leads to what the call changed", () => numbers(rig, origin));
+  await rig.check("an empty session and an empty store say what to do, and disabled actions why", () => empty(rig, origin));
   await stop();
 }
 
@@ -73,5 +75,49 @@ async function failure(rig, origin) {
   assert(rest < 4, `${rest} pixels below the end of the output`);
   await shown.getByRole("button", { name: "Copy: Output" }).click();
   await until(async () => /^1\n2\n[^]*\nthe last line\n?$/.test(await page.evaluate(() => navigator.clipboard.readText())), "the whole output is copied");
+  rig.sound(page);
+}
+
+async function numbers(rig, origin) {
+  const { calls: all } = await rig.api(origin, "/v1/sessions/work/calls");
+  const { call, finished } = all[1];
+  const page = await rig.signedIn(origin, `#/s/work@${call}/files`);
+  const changed = page.getByRole("listbox", { name: "Changed files" }).getByRole("option");
+  const at = async () => Number(await page.getByRole("slider").getAttribute("aria-valuenow"));
+  await until(async () => (await changed.count()) === 2, "both files that the call changed");
+  equal(await at(), finished, "the end of the call");
+  for (let step = finished; step > call; step -= 1) await page.keyboard.press("h");
+  await until(async () => (await at()) === call, "the event of the call's start");
+  await page.getByText("Nothing changed.").waitFor();
+  await page.getByRole("button", { name: "The whole call" }).click();
+  await until(async () => (await at()) === finished, "the end of the call again");
+  await page.keyboard.press(":");
+  await page.getByLabel(/A position from 1/).fill(String(all[3].call));
+  await page.keyboard.press("Enter");
+  await until(async () => (await at()) === all[3].finished, "the end of another call");
+  rig.sound(page);
+}
+
+async function empty(rig, origin) {
+  await rig.api(origin, "/v1/sessions", { name: "no-calls", backend: "host" });
+  const page = await rig.signedIn(origin, "#/s/no-calls");
+  await page.getByText("foldspace exec no-calls -- make test", { exact: true }).waitFor();
+  await page.getByRole("button", { name: "Actions" }).click();
+  for (const [item, why] of [[/^Rewind/, "no calls yet"], [/^Bisect/, "no calls yet"], [/^Merge/, "no children"]]) {
+    const entry = page.getByRole("menuitem", { name: item });
+    equal([await entry.getAttribute("aria-disabled"), (await entry.textContent()).includes(why)], ["true", true], `the entry ${item}`);
+  }
+  await rig.axe(page, "the menu of an empty session");
+  await rig.shot(page, "empty-session");
+  await page.getByRole("menuitem", { name: /^Rewind/ }).click({ force: true });
+  equal(await page.getByRole("dialog").count(), 0, "dialogs of a disabled entry");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("R");
+  await page.getByRole("status").getByText("This session has no calls yet.").waitFor();
+  await page.route("**/v1/sessions?*", (route) => route.fulfill({ json: [] }));
+  await page.goto(`${origin}/#/`);
+  for (const words of ["foldspace new demo --dir .", "foldspace exec demo -- make test"]) await page.getByText(words, { exact: true }).waitFor();
+  await rig.axe(page, "an empty store");
+  await rig.shot(page, "empty-store");
   rig.sound(page);
 }
