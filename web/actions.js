@@ -3,6 +3,7 @@
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 import { ansi } from "./ansi.js";
 import { CommandLine, copy, Dialog, Trouble, useSending } from "./dialog.js";
+import { Merge } from "./merge.js";
 import { Question } from "./questions.js";
 import { get, isExport, ofSession, post, postStreamed } from "./source.js";
 import { Terminal } from "./terminal.js";
@@ -136,29 +137,6 @@ export function Rewind({ model, onClose }) {
     ${done && html`<p role="status">The session is as it was at ${done.to}. A rewind to ${done.from} undoes it.</p>`}
     <${Trouble} problem=${problem} /><${CommandLine} words=${`foldspace rewind ${quoted(session)} --to ${at}${force ? " --force" : ""}`} />
     <div class="row-buttons">${done ? html`<button class="primary" onClick=${onClose}>Close</button>` : html`<button class="primary danger" disabled=${busy || plan.busy || (Boolean(plan.problem) && !force)} onClick=${() => send(() => ask(false))}>Rewind</button><button onClick=${onClose}>Cancel</button>`}</div>
-  </${Dialog}>`;
-}
-
-export function Merge({ model, onClose }) {
-  const children = (model.family?.sessions ?? []).filter(({ parent }) => parent === model.document?.session);
-  const [child, setChild] = useState(children[0]?.name ?? "");
-  const [side, setSide] = useState("");
-  const [plan, look] = useSending();
-  const [{ busy, problem, done }, send] = useSending();
-  const ask = (dryRun) => post(ofSession(model.session, "/merge"), { child, dry_run: dryRun, ...(side && { [side]: ["/"] }) });
-  useEffect(() => {
-    if (child) look(() => ask(true));
-  }, [child, side]);
-  const shown = done ?? plan.done;
-  if (!children.length) return html`<${Dialog} title="Merge a child" onClose=${onClose}><p>This session has no children. A fork can be merged back after it changed something.</p></${Dialog}>`;
-  return html`<${Dialog} title="Merge a child" onClose=${onClose}>
-    <p>Applies the child's changes since it began, or since its last merge, to <b>${visible(model.session)}</b>: files by path, text by line. With an unresolved conflict nothing changes. A rewind to ${model.head} undoes it.</p>
-    <label for="merge-child">Child</label><select id="merge-child" value=${child} onChange=${(event) => setChild(event.target.value)}>${children.map(({ name, session }) => html`<option key=${session} value=${name}>${visible(name)}</option>`)}</select>
-    <label for="merge-side">Conflicts</label><select id="merge-side" value=${side} onChange=${(event) => setSide(event.target.value)}><option value="">stop the merge</option><option value="theirs">the child's side wins</option><option value="ours">this session's side wins</option></select>
-    ${shown && html`<p role="status">${done ? "Done: " : "Preview: "}<b>${shown.outcome}</b>, ${count(shown.merged.length, "path")} merged, ${count(shown.conflicts.length, "conflict")}.</p>
-      <ul class="changed bounded">${[...shown.conflicts.map(({ path, kind }) => [path, `conflict: ${kind}`]), ...shown.merged.map(({ path, change }) => [path, change])].slice(0, 200).map(([path, word]) => html`<li key=${path}>${visible(path)} <span class="quiet">${word}</span></li>`)}</ul>`}
-    <${Trouble} problem=${problem ?? plan.problem} /><${CommandLine} words=${`foldspace merge ${quoted(child)}${side ? ` --${side} /` : ""}`} />
-    <div class="row-buttons">${done ? html`<button class="primary" onClick=${onClose}>Close</button>` : html`<button class="primary" disabled=${busy || plan.done?.outcome !== "merged"} onClick=${() => send(async () => { const merge = await ask(false); model.loadFamily(); return merge; })}>Merge</button><button onClick=${onClose}>Cancel</button>`}</div>
   </${Dialog}>`;
 }
 

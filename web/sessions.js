@@ -81,7 +81,7 @@ export function SessionList() {
       <input type="search" placeholder="Find a session" aria-label="Find a session" value=${wanted} autofocus
         onInput=${(event) => setWanted(event.target.value)} /></header>
     ${problem && !lost && html`<p class="problem" role="alert">${problem}</p>`}
-    ${sessions && html`<p class="quiet">${count(sessions.length, "session")}</p>`}
+    ${sessions?.length > 0 && html`<p class="quiet">${count(sessions.length, "session")}</p>`}
     ${sessions?.length === 0 && html`<${FirstSteps} />`}
     ${rows.length > 0 && html`<div class="table" role="treegrid" aria-label="Sessions" aria-rowcount=${rows.length} onKeyDown=${moveFocus}>
       <div role="row" class="head"><span role="columnheader">Name</span><span role="columnheader">Backend</span>

@@ -311,7 +311,10 @@ async function relatives(rig, origin) {
   await until(async () => (await page.getByRole("tree", { name: "Family of sessions" }).getByRole("treeitem").count()) === 3, "the family");
   await page.getByRole("button", { name: "1 conflict" }).click();
   for (const [side, line] of [["Ours", "TWO"], ["Base", "two"], ["Theirs", "2"]]) {
-    await page.getByRole("textbox", { name: `${side} of a.txt` }).getByText(line, { exact: true }).waitFor();
+    const marked = page.getByRole("group", { name: `${side} of a.txt` }).locator("[class*=side-]");
+    await marked.waitFor();
+    equal(await marked.locator("code").allTextContents(), [line], `the marked line of ${side}`);
+    equal(await marked.locator(".number").allTextContents(), ["2"], `its number in ${side}`);
   }
   await page.getByRole("tree").getByRole("link", { name: "family-left" }).click();
   await page.getByRole("heading", { name: "family-left" }).first().waitFor();
