@@ -2,10 +2,12 @@
 
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 import { ansi } from "./ansi.js";
+import { Bisect } from "./bisect.js";
 import { CommandLine, copy, Dialog, Trouble, useSending } from "./dialog.js";
 import { Merge } from "./merge.js";
+import { Told, useForm, useStream } from "./progress.js";
 import { Question } from "./questions.js";
-import { get, isExport, ofSession, post, postStreamed } from "./source.js";
+import { get, isExport, ofSession, post } from "./source.js";
 import { Terminal } from "./terminal.js";
 import { count, duration, quoted, visible } from "./text.js";
 
@@ -140,77 +142,7 @@ export function Rewind({ model, onClose }) {
   </${Dialog}>`;
 }
 
-// -- Long operations: a bisection with its probes, a command with its output, a rerun.
-
-function useStream() {
-  const [state, setState] = useState({ busy: false, problem: null, outcome: null });
-  const [events, setEvents] = useState([]);
-  const abort = useRef(null);
-  useEffect(() => () => abort.current?.abort(), []);
-  const run = async (path, body) => {
-    abort.current = new AbortController();
-    setEvents([]);
-    setState({ busy: true, problem: null, outcome: null });
-    try {
-      const outcome = await postStreamed(path, body, (event, data) => setEvents((known) => [...known, { event, data }].slice(-2000)), abort.current.signal);
-      setState({ busy: false, problem: null, outcome });
-    } catch (problem) {
-      setState({ busy: false, problem: problem.name === "AbortError" ? null : problem, outcome: null });
-    }
-  };
-  return { ...state, events, run, stop: () => abort.current?.abort() };
-}
-
-// The values of a form, and a setter by field name.
-function useForm(initial) {
-  const [form, setForm] = useState(initial);
-  return [form, (name) => ({ target }) => setForm({ ...form, [name]: target.type === "checkbox" ? target.checked : target.value })];
-}
-
-export function Bisect({ model, onClose }) {
-  const [form, put] = useForm({ command: "", good: "", bad: String(model.at), jobs: "1", confirmed: false });
-  const { busy, problem, outcome, events, run, stop } = useStream();
-  const start = (event) => {
-    event.preventDefault();
-    const body = { command: form.command, jobs: Number(form.jobs) || 1, bad: Number(form.bad) || undefined, auto_confirm: form.confirmed };
-    if (form.good !== "") body.good = Number(form.good);
-    run(ofSession(model.session, "/bisect"), body);
-  };
-  const words = `foldspace bisect ${quoted(model.session)}${form.good === "" ? "" : ` --good ${form.good}`}${form.bad ? ` --bad ${form.bad}` : ""} --jobs ${form.jobs || 1} --sh -- ${quoted(form.command || "make test")}`;
-  return html`<${Dialog} title="Bisect" onClose=${onClose} wide>
-    <p>Finds the first change after which a command fails. It runs in throw-away copies of the workspace, so the session does not change.</p>
-    <form onSubmit=${start}>
-      <label for="bisect-command">Command, for /bin/sh: exit code 0 is good, 125 skips, others are bad</label>
-      <input id="bisect-command" class="mono" value=${form.command} onInput=${put("command")} placeholder="make test" required autofocus autocomplete="off" spellcheck="false" />
-      <div class="fields"><span><label for="bisect-good">Good at</label><input id="bisect-good" type="number" min="0" value=${form.good} placeholder="first" onInput=${put("good")} /></span>
-        <span><label for="bisect-bad">Bad at</label><input id="bisect-bad" type="number" min="1" value=${form.bad} onInput=${put("bad")} /></span>
-        <span><label for="bisect-jobs">Parallel</label><input id="bisect-jobs" type="number" min="1" max="64" value=${form.jobs} onInput=${put("jobs")} /></span></div>
-      <label class="check"><input type="checkbox" checked=${form.confirmed} onChange=${put("confirmed")} /> The command may run: I have read it</label>
-      <${CommandLine} words=${words} />
-      <div class="row-buttons"><button class="primary" type="submit" disabled=${busy}>Find it</button>${busy ? html`<button type="button" onClick=${stop}>Stop</button>` : html`<button type="button" onClick=${onClose}>Close</button>`}</div>
-    </form>
-    <${Told} events=${events} busy=${busy} />
-    <${Trouble} problem=${problem} />
-    ${outcome && html`<${Found} model=${model} outcome=${outcome} onClose=${onClose} />`}
-  </${Dialog}>`;
-}
-
-function Told({ events, busy }) {
-  return html`<div role="log" aria-label="Progress" class="bounded">${events.filter(({ event }) => event === "progress").map(({ data }, number) => html`<p key=${number} class="quiet progress">${visible(data.text ?? "")}</p>`)}
-    ${busy && html`<p class="quiet">Running…</p>`}</div>`;
-}
-
-function Found({ model, outcome, onClose }) {
-  const probes = [...(outcome.checks ?? []), ...(outcome.probes ?? [])].sort((a, b) => a.seq - b.seq);
-  const lead = (seq) => {
-    onClose();
-    model.goTo(seq);
-  };
-  return html`<section><h3>Found</h3>
-    ${outcome.first_bad ? html`<p>The first bad change is <button class="link" onClick=${() => lead(outcome.first_bad)}>event ${outcome.first_bad}</button>; ${outcome.good} is good.</p>` : html`<p>The first bad change is one of ${count(outcome.bad.length, "change")} after ${outcome.good}.</p>`}
-    <table class="probes"><thead><tr><th>Event</th><th>Verdict</th><th>Exit</th><th>Took</th></tr></thead>
-    <tbody>${probes.map((probe) => html`<tr key=${`${probe.seq}${probe.micros}`}><td><button class="link" onClick=${() => lead(probe.seq)}>${probe.seq}</button></td><td class=${probe.verdict}>${probe.verdict}</td><td>${probe.exit_code}</td><td>${duration(probe.micros)}</td></tr>`)}</tbody></table></section>`;
-}
+// -- A command with its output, and a rerun.
 
 export function RunCommand({ model, onClose }) {
   const [command, setCommand] = useState("");

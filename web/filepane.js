@@ -1,6 +1,6 @@
 // One file: its difference, text, blame, picture, or bytes.
 
-import { html, useEffect, useMemo, useState } from "./vendor/preact.js";
+import { html, useEffect, useMemo } from "./vendor/preact.js";
 import { fitting, InlineDiff, SplitDiff, TextView } from "./editor.js";
 import { fileAt, useLoaded } from "./loaded.js";
 import { bytesOf, getKept, ofFile, ofSession } from "./source.js";

@@ -1,7 +1,8 @@
 // The keys; as far as possible they are those of the terminal debugger.
 
 import { html } from "./vendor/preact.js";
-import { Bisect, Fork, Jump, obstacles, Rewind, Search, toBreakpoint, Until } from "./actions.js";
+import { Fork, Jump, obstacles, Rewind, Search, toBreakpoint, Until } from "./actions.js";
+import { Bisect } from "./bisect.js";
 import { copy, Dialog } from "./dialog.js";
 
 const PAGE = 20;

@@ -87,6 +87,23 @@ export function hunksOf(before, after, context = 3) {
   });
 }
 
+// Returns the rows of a patch of one file, like `hunksOf`.
+export function rowsOfPatch(patch) {
+  const hunks = [];
+  let [old, now] = [0, 0];
+  for (const line of linesOf(patch)) {
+    const head = line.match(/^@@ -(\d+)(?:,\d+)? \+(\d+)/);
+    if (head) {
+      [old, now] = [Number(head[1]), Number(head[2])];
+      hunks.push([]);
+    } else if (!hunks.length || line[0] === "\\") continue;
+    else if (line[0] === "-") hunks.at(-1).push({ kind: "removed", old: old++, now: null, text: line.slice(1) });
+    else if (line[0] === "+") hunks.at(-1).push({ kind: "added", old: null, now: now++, text: line.slice(1) });
+    else hunks.at(-1).push({ kind: "same", old: old++, now: now++, text: line.slice(1) });
+  }
+  return hunks;
+}
+
 // Returns the parts of a file that both sides changed differently: for each side its lines around the conflict, as
 // `{ at, lines: [{ text, isChanged }] }`; and the number of parts that merge.
 export function conflictsOf(base, ours, theirs, context = 2) {

@@ -127,16 +127,22 @@ async function bisect(rig, origin) {
   const page = await rig.signedIn(origin, "#/s/steps");
   await page.keyboard.press("B");
   const shown = dialog(page, "Bisect");
-  await shown.getByLabel(/Command, for/).fill('test "$(cat n.txt 2>/dev/null || echo 0)" -lt 4');
   await shown.getByLabel("Bad at").fill("16");
+  await shown.getByLabel(/Command, for/).fill('unheard-of "$(cat n.txt)"');
+  await shown.getByRole("button", { name: "Find it" }).click();
+  await shown.getByText("A command that nothing allows runs if you tick The command may run.").waitFor();
+  await shown.getByLabel(/Command, for/).fill('test "$(cat n.txt 2>/dev/null || echo 0)" -lt 4');
   await shown.getByLabel(/The command may run/).check();
   await shown.getByRole("button", { name: "Find it" }).click();
-  await shown.getByText(/The first bad change is/).waitFor({ timeout: 60_000 });
+  await shown.getByRole("heading", { name: "The first bad change" }).waitFor({ timeout: 60_000 });
+  equal(await shown.locator(".patch .line.added code").allTextContents(), ["4"], "the line that the change added");
+  await shown.getByText("write_file /n.txt").waitFor();
+  await shown.locator("summary", { hasText: "probes" }).click();
   assert((await shown.getByRole("row").count()) > 3, "the probes are shown");
   await rig.axe(page, "a bisection");
   await rig.shot(page, "bisect");
-  await shown.getByRole("button", { name: /^event/ }).click();
-  await until(async () => /"4/.test(await page.getByRole("tabpanel").textContent()) || /write_file/.test(await page.getByRole("tabpanel").textContent()), "the change that was found");
+  await shown.getByRole("button", { name: /^call/ }).click();
+  await page.getByRole("tabpanel").locator(".patch .line.added code", { hasText: "4" }).waitFor();
   rig.sound(page);
 }
 
