@@ -2,20 +2,22 @@
 
 import { html } from "./vendor/preact.js";
 import { useLoaded } from "./loaded.js";
+import { LETTERS } from "./patch.js";
 import { exported } from "./export.js";
 import { FilePane } from "./filepane.js";
+import { Splitter, useWidth } from "./splitter.js";
 import { bytes, count, visible } from "./text.js";
 import { Tree } from "./tree.js";
 import { VirtualRows } from "./virtual.js";
 
 const ROW = 24;
-const LETTERS = { added: "A", changed: "M", removed: "D" };
 
 export function Files({ model }) {
   const { value, error } = useLoaded(() => model.changes(), [model.session, model.before, model.at]);
   const changes = value?.to === model.at ? value.changes : value?.changes ?? [];
   const files = changes.filter(({ kind }) => kind !== "directory");
-  return html`<div class="files">
+  const [width, setWidth] = useWidth("files");
+  return html`<div class="files" style=${{ "--browse": width ? `${width}px` : undefined }}>
     <div class="browse" aria-busy=${value?.to !== model.at && !error}>
       <${Since} model=${model} />
       ${error && html`<p class="problem">${visible(error.message)}</p>`}
@@ -26,6 +28,7 @@ export function Files({ model }) {
       ${exported?.missing.map((what) => html`<p class="quiet none">Not in this file: ${what}.</p>`)}
       <${Tree} model=${model} changes=${changes} />
     </div>
+    <${Splitter} label="Width of the list of files" width=${width} onWidth=${setWidth} />
     <div class="file">${model.path ? html`<${FilePane} model=${model} />` : html`<p class="empty quiet">Choose a file: changes are above, all files are below.</p>`}</div>
   </div>`;
 }

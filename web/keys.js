@@ -23,6 +23,7 @@ export const KEYS = [
   ]],
   ["Panes", [
     ["1 2 3 4 5", "call, files, slices, family, compare"],
+    ["t", "hide or show the timeline"],
     ["Tab, Shift-Tab", "next, previous control"],
     ["Enter, Space", "open or close a call: its events"],
     ["/", "find calls by text"],
@@ -57,6 +58,7 @@ const VERBS = {
   failure: (model) => model.nextFailure(1),
   event: (model) => model.stepEvent(1),
   eventBack: (model) => model.stepEvent(-1),
+  list: (model) => model.set({ hidesList: !model.hidesList }),
 };
 
 export function act(verb, model) {
@@ -85,6 +87,7 @@ const BY_KEY = {
   "/": (model) => model.dialog({ view: Search }),
   Enter: (model) => model.set({ open: model.open === model.index ? null : model.index }),
   " ": (model) => model.set({ open: model.open === model.index ? null : model.index }),
+  t: VERBS.list,
   f: (model) => model.filter({ failed: !model.filters.failed }),
   w: (model) => view(model, model.fileView === "file" ? "diff" : "file"),
   s: (model) => view(model, model.fileView === "split" ? "diff" : "split"),

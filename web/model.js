@@ -38,6 +38,7 @@ export class Model {
     this.live = null;
     this.fileCalls = null;
     this.stops = [];
+    this.hidesList = false;
   }
 
   emit = () => {

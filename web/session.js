@@ -13,6 +13,7 @@ import { Model } from "./model.js";
 import { Questions } from "./questions.js";
 import { Slices } from "./slices.js";
 import { isExport } from "./source.js";
+import { Splitter, useWidth } from "./splitter.js";
 import { Strip } from "./strip.js";
 import { clock, count, visible } from "./text.js";
 import { Timeline } from "./timeline.js";
@@ -35,6 +36,7 @@ export function SessionView({ route }) {
   const [dialog, setDialog] = useState(null);
   const started = useRef(false);
   const lost = useConnection();
+  const [width, setWidth] = useWidth("timeline");
   useModel(model);
   model.dialog = setDialog;
   useEffect(() => {
@@ -58,8 +60,9 @@ export function SessionView({ route }) {
     <${Head} model=${model} />
     ${lost && html`<${Lost} session=${model.session} />`}
     <${Strip} model=${model} />
-    <div class="split">
+    <div class="split ${model.hidesList ? "alone" : ""}" style=${{ "--left": width ? `${width}px` : undefined }}>
       <section class="left" aria-label="Timeline"><${Filters} model=${model} /><${Timeline} model=${model} /></section>
+      <${Splitter} label="Width of the timeline" width=${width} onWidth=${setWidth} />
       <section class="right" aria-label="At the cursor"><${Tabs} model=${model} /><${Questions} model=${model} /></section>
     </div>
     <div class="notice" role="status">${model.notice}</div>
@@ -125,10 +128,11 @@ function Tabs({ model }) {
     event.preventDefault();
     event.stopPropagation();
   };
-  return html`<div class="tabs" role="tablist" aria-label="Views" onKeyDown=${choose}>
+  return html`<div class="tabs-bar"><button class="plain hide-list" aria-pressed=${model.hidesList} aria-label="Hide the timeline" title="Hide or show the timeline (t)" onClick=${() => act("list", model)}>${model.hidesList ? "⇥" : "⇤"}</button>
+    <div class="tabs" role="tablist" aria-label="Views" onKeyDown=${choose}>
       ${TABS.map(([name, title], number) => html`<button key=${name} id=${`tab-${name}`} role="tab" aria-selected=${model.tab === name} aria-controls="pane"
         tabindex=${model.tab === name ? 0 : -1} title=${`${title} (${number + 1})`} onClick=${() => model.show(name)}>${title}</button>`)}
-    </div>
+    </div></div>
     <div id="pane" class="pane" role="tabpanel" aria-labelledby=${`tab-${model.tab}`}>
       ${model.ready && html`<${Pane} model=${model} />`}
     </div>`;

@@ -15,6 +15,7 @@ export async function calls(rig) {
   await rig.check("a call begins with its command, its verdict and its changes", () => pane(rig, origin));
   await rig.check("the end of a failed call's output is in view, and it can be copied", () => failure(rig, origin));
   await rig.check("the number of a call leads to what the call changed", () => numbers(rig, origin));
+  await rig.check("panes are resized by pointer and keys, and the timeline can be hidden", () => widths(rig, origin));
   await rig.check("an empty session and an empty store say what to do, and disabled actions why", () => empty(rig, origin));
   await stop();
 }
@@ -119,5 +120,41 @@ async function empty(rig, origin) {
   for (const words of ["foldspace new demo --dir .", "foldspace exec demo -- make test"]) await page.getByText(words, { exact: true }).waitFor();
   await rig.axe(page, "an empty store");
   await rig.shot(page, "empty-store");
+  rig.sound(page);
+}
+
+async function widths(rig, origin) {
+  const page = await rig.signedIn(origin, "#/s/work/files", { width: 1440, height: 900 });
+  await page.keyboard.press("j");
+  await page.getByRole("listbox", { name: "Changed files" }).getByRole("option", { name: "a.txt" }).click();
+  const removed = page.locator(".editor .cm-oldNumbers .cm-gutterElement").filter({ hasText: /^41$/ });
+  await removed.waitFor();
+  const fresh = page.locator(".editor .cm-lineNumbers:not(.cm-oldNumbers) .cm-gutterElement").filter({ hasText: /^41$/ });
+  const [was, is] = [await removed.boundingBox(), await fresh.boundingBox()];
+  assert(was.x < is.x && was.y < is.y && is.y - was.y < 40, `old and new numbers of line 41 at ${JSON.stringify([was, is])}`);
+  const width = async () => Math.round((await page.getByRole("region", { name: "Timeline" }).boundingBox()).width);
+  const usual = await width();
+  const bar = page.getByRole("separator", { name: "Width of the timeline" });
+  const { x, y, height } = await bar.boundingBox();
+  await page.mouse.move(x + 2, y + height / 2);
+  await page.mouse.down();
+  await page.mouse.move(x - 98, y + height / 2, { steps: 3 });
+  await page.mouse.up();
+  await until(async () => Math.abs((await width()) - (usual - 100)) < 5, "a narrower timeline");
+  await bar.press("ArrowRight");
+  await until(async () => Math.abs((await width()) - (usual - 76)) < 5, "a wider timeline by a key");
+  const before = await width();
+  await page.reload();
+  await until(async () => (await width().catch(() => 0)) === before, "the width after a reload");
+  await bar.dblclick();
+  await until(async () => (await width()) === usual, "the usual width");
+  await page.keyboard.press("t");
+  await until(async () => (await page.getByRole("region", { name: "Timeline" }).count()) === 0, "no timeline");
+  await page.getByRole("button", { name: "Hide the timeline", pressed: true }).click();
+  await until(async () => (await width()) === usual, "the timeline again");
+  await page.setViewportSize({ width: 1024, height: 700 });
+  await page.getByRole("button", { name: "Side by side" }).click();
+  await until(async () => Math.min(...await page.locator(".editor .cm-mergeViewEditor").evaluateAll((sides) => sides.map((side) => side.getBoundingClientRect().width))) > 280, "two wide sides at 1024");
+  await rig.axe(page, "resized panes");
   rig.sound(page);
 }
