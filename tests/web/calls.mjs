@@ -16,6 +16,7 @@ export async function calls(rig) {
   await rig.check("the end of a failed call's output is in view, and it can be copied", () => failure(rig, origin));
   await rig.check("the number of a call leads to what the call changed", () => numbers(rig, origin));
   await rig.check("panes are resized by pointer and keys, and the timeline can be hidden", () => widths(rig, origin));
+  await rig.check("the list of sessions says what runs and what failed, and can be sorted", () => list(rig, origin));
   await rig.check("an empty session and an empty store say what to do, and disabled actions why", () => empty(rig, origin));
   await stop();
 }
@@ -157,4 +158,31 @@ async function widths(rig, origin) {
   await until(async () => Math.min(...await page.locator(".editor .cm-mergeViewEditor").evaluateAll((sides) => sides.map((side) => side.getBoundingClientRect().width))) > 280, "two wide sides at 1024");
   await rig.axe(page, "resized panes");
   rig.sound(page);
+}
+
+async function list(rig, origin) {
+  await rig.api(origin, "/v1/sessions", { name: "busy", backend: "host" });
+  const running = rig.api(origin, "/v1/sessions/busy/calls", { tool: "shell_execute", params: { command: "sleep 6" }, auto_confirm: true });
+  await until(async () => (await rig.api(origin, "/v1/server")).calls.length === 1, "a call in flight");
+  const page = await rig.signedIn(origin, "#/", { width: 1024, height: 700 });
+  const row = (name) => page.getByRole("row").filter({ has: page.getByRole("link", { name, exact: true }) });
+  await until(async () => (await row("work").locator(".column-failed").textContent()) === "1", "the failures of a session");
+  equal([await row("work").locator(".column-agents").textContent(), await row("work").locator(".column-calls").textContent()], ["ada, bob", "4"], "its agents and calls");
+  assert(/ms|s$/.test(await row("work").locator(".column-took").textContent()), "its duration");
+  await row("busy").getByText("running", { exact: true }).first().waitFor();
+  await rig.axe(page, "the list of sessions");
+  await rig.shot(page, "sessions-running");
+  await page.getByRole("button", { name: "Failed" }).click();
+  await page.getByRole("columnheader", { name: "Failed" }).and(page.locator("[aria-sort=descending]")).waitFor();
+  const failures = (await page.locator(".line .column-failed").allTextContents()).map((text) => Number(text.replace("–", "-1")));
+  equal(failures, [...failures].sort((a, b) => b - a), "sessions by their failures");
+  await page.getByRole("button", { name: "Name" }).click();
+  const names = await page.getByRole("treegrid").getByRole("link").allTextContents();
+  equal(names, [...names].sort(), "sessions by name");
+  await page.getByRole("button", { name: "Name" }).focus();
+  await page.keyboard.press("/");
+  await page.keyboard.type("busy");
+  await until(async () => (await page.getByRole("treegrid").getByRole("link").count()) === 1, "the session that was searched");
+  rig.sound(page);
+  await running;
 }
