@@ -56,14 +56,14 @@ function itemsOf(model) {
   const open = (view) => () => model.dialog({ view });
   const reading = [
     ["Copy a link to here", "y", () => copy(location.href).then(() => model.say("The link is copied."))],
-    ["Set the mark", "m", () => model.setMark()],
+    ["Pin this position", "m", () => model.setMark()],
     ["Go to an event…", ":", open(Jump)],
     ["Compare with…", "d", () => model.show("compare")],
     ["Continue until…", "u", open(Until)],
     ["Rerun…", "", open(Rerun), why.rerun],
   ];
   if (!model.writable) return reading;
-  return [["Fork from here…", "F", open(Fork)], ["Rewind to here…", "R", open(Rewind), why.rewind], ["Bisect…", "B", open(Bisect), why.bisect], ["Merge a child…", "", open(Merge), why.merge], ["Run a command…", "", open(RunCommand)], ["Open a terminal…", "", open(Terminal)], ...reading];
+  return [["Fork from here…", "F", open(Fork)], ["Rewind to here…", "R", open(Rewind), why.rewind], ["Bisect…", "x", open(Bisect), why.bisect], ["Merge a child…", "", open(Merge), why.merge], ["Run a command…", "", open(RunCommand)], ["Open a terminal…", "", open(Terminal)], ...reading];
 }
 
 function Ask({ title, label, word, begins = "", take, onClose }) {
@@ -232,7 +232,7 @@ const EXPORTED = "This needs the server, which an exported file does not have.";
 // Goes to the next event that meets one of the conditions; returns true if there is one.
 export async function runUntil(model, conditions, way) {
   if (isExport) return model.say(EXPORTED);
-  if (!conditions.length) return model.say("No breakpoint is set: p sets one.");
+  if (!conditions.length) return model.say("No breakpoint is set: b sets one.");
   model.run?.abort();
   const run = (model.run = new AbortController());
   let from = model.at;
@@ -280,6 +280,7 @@ export function Until({ model, way = 1, onClose }) {
   const go = (event) => {
     event.preventDefault();
     send(async () => {
+      model.lastUntil = wanted;
       const going = runUntil(model, wanted, Number(event.submitter.value));
       own.current = model.run;
       return (await going) && onClose();

@@ -124,7 +124,7 @@ function Hex({ file }) {
 function Blame({ model, text }) {
   const { path, session, at } = model;
   const { value, error } = useLoaded(() => getKept(ofFile(session, path, "blame"), { at }), [session, path, at]);
-  const shown = useMemo(() => value && { words: wordsOf(value, model.start), text: fitting(text).text }, [value, text]);
+  const shown = useMemo(() => value && { words: wordsOf(value, model), text: fitting(text).text }, [value, text]);
   if (error) return html`<p class="problem">${visible(error.message)}</p>`;
   if (!value || value.at !== at) return html`<p class="empty quiet">Finding who wrote each line…</p>`;
   const lead = (line) => {
@@ -137,8 +137,7 @@ function Blame({ model, text }) {
     <${TextView} path=${path} text=${shown.text} blame=${shown.words.blame} onLine=${lead} />`;
 }
 
-// `start` is the position before the first call.
-function wordsOf(document, start) {
+function wordsOf(document, { start, document: here }) {
   const changes = new Map(document.changes.map((change) => [`${change.session}@${change.seq}`, change]));
   const change = (line) => {
     const found = document.lines[line - 1];
@@ -148,7 +147,7 @@ function wordsOf(document, start) {
     const found = change(line);
     if (!found) return { text: "", title: "" };
     const isFirst = line === 1 || change(line - 1) !== found;
-    const who = found.tool ?? (found.seq <= start && found.session === document.session ? "initial" : found.cause);
+    const who = found.tool ?? (found.seq <= start && found.session === here.session ? "initial" : found.cause);
     const title = `${found.what ?? "written"} by ${who} at ${found.seq}${found.agent ? `, ${found.agent}` : ""}, ${clock(found.time)}`;
     return { text: isFirst ? visible(`#${found.call ?? found.seq} ${who}${found.agent ? `  ${found.agent}` : ""}`) : "│", title: visible(title) };
   };

@@ -39,6 +39,7 @@ export class Model {
     this.fileCalls = null;
     this.stops = [];
     this.hidesList = false;
+    this.lastUntil = null;
   }
 
   emit = () => {
@@ -246,7 +247,7 @@ export class Model {
   setMark() {
     this.set({ mark: this.at });
     this.remember({ replace: true });
-    this.say(`Position ${this.at} is marked. Files can show the changes since then.`);
+    this.say(`Position ${this.at} is pinned. Files can show the changes since then.`);
   }
 
   say(notice) {

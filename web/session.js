@@ -94,10 +94,10 @@ function Head({ model }) {
     <span class="buttons" role="group" aria-label="Moving">
       <${Move} model=${model} verb="previous" label="Previous call (k)" sign="‹" />
       <${Move} model=${model} verb="next" label="Next call (j)" sign="›" />
-      <${Move} model=${model} verb="failure" label="Next failure (n)" sign="!›" />
+      <${Move} model=${model} verb="failure" label="Next failure" sign="!›" />
     </span>
     <${ActionMenu} model=${model} />
-    <button class="plain" aria-label="Keys (?)" title="Keys (?)" onClick=${() => model.dialog({ kind: "keys" })}>?</button>
+    <button class="plain" aria-label="Keys and signs (?)" title="Keys and signs (?)" onClick=${() => model.dialog({ kind: "keys" })}>?</button>
   </header>`;
 }
 

@@ -965,7 +965,7 @@ class Timeline(TypedDict):
     buckets: list[TimelineBucket]
 
 
-TimelineBucket = TypedDict('TimelineBucket', {'from': 'int', 'at': 'str', 'calls': 'int', 'failed': 'int', 'changed': 'int'})
+TimelineBucket = TypedDict('TimelineBucket', {'from': 'int', 'at': 'str', 'ended_at': 'str', 'micros': 'int', 'calls': 'int', 'failed': 'int', 'changed': 'int'})
 """A run of consecutive calls."""
 
 

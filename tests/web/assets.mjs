@@ -5,6 +5,7 @@ import fs from "node:fs";
 import path from "node:path";
 import { gzipSync } from "node:zlib";
 import { changedRanges, conflictsOf, hunksOf } from "../../web/lines.js";
+import { byEvent, byTime, placeOf, ticksOf, valueAt } from "../../web/scale.js";
 import { assert, equal, ROOT } from "./rig.mjs";
 
 const WEB = path.join(ROOT, "web");
@@ -20,6 +21,7 @@ export async function assets(rig) {
     assert(size <= SCRIPT_MOST, `${size} bytes of JavaScript`);
   });
   await rig.check("differences of lines turn one text into the other, and conflicts have three sides", async () => differences());
+  await rig.check("scales fold idle time and the entries at the start", async () => scales());
   await rig.check("no file of the page is long", async () => {
     for (const file of [...scripts, "app.css"].filter((name) => !name.startsWith("vendor"))) {
       const lines = read(file).toString().split("\n").length;
@@ -66,4 +68,18 @@ function differences() {
   const { hunks, merging } = conflictsOf(base, base.replace("two", "TWO").replace("tail", "end"), `new\n${base.replace("two", "2")}`);
   equal([hunks.length, merging], [1, 2], "one conflict, and two changes that merge");
   equal(hunks[0].map(({ at, lines }) => [at, lines.find(({ isChanged }) => isChanged).text]), [[1, "TWO"], [1, "two"], [2, "2"]], "the three sides");
+}
+
+function scales() {
+  const day = 864e5;
+  const spans = [[0, 1000], [1500, 4000], [3_600_000, 3_602_000], [day, day + 500]];
+  const map = byTime(spans);
+  equal(map.folds, [{ from: 4000, to: 3_600_000 }, { from: 3_602_000, to: day }], "idle time");
+  assert(placeOf(map, 4000) > 0.5 && placeOf(map, 3_600_000) - placeOf(map, 4000) < 0.02, "idle time is narrow");
+  for (const value of [0, 700, 4000, 3_601_000, day + 500]) assert(Math.abs(valueAt(map, placeOf(map, value)) - value) < 1, `the time ${value} and back`);
+  const events = byEvent(121, 54);
+  assert(placeOf(events, 54) <= 0.04 && placeOf(events, 121) === 1, "what was there at the start is one block");
+  equal(byEvent(1000, 1).folds, [], "no block without entries at the start");
+  const ticks = ticksOf(events, false, [0, 1], 1000).map(({ value }) => value);
+  equal(ticks, [60, 70, 80, 90, 100, 110, 120], "labels at round events");
 }

@@ -121,7 +121,7 @@ async function timeline(rig, origin) {
   await page.keyboard.press("Enter");
   await until(async () => (await position(page)) === 100, "event 100");
   await page.keyboard.press("?");
-  await page.getByRole("dialog", { name: "Keys" }).waitFor();
+  await page.getByRole("dialog", { name: "Keys and signs" }).waitFor();
   await rig.axe(page, "the keys");
   await page.keyboard.press("Escape");
   await page.getByRole("dialog").waitFor({ state: "detached" });
@@ -138,7 +138,19 @@ async function scrub(page) {
     await page.getByLabel("Lanes").selectOption(lanes);
     await until(async () => (await strip.boundingBox()).height > 60, `lanes of ${lanes}`);
   }
+  await page.mouse.move(x + width * 0.01, y + 10);
+  await page.getByText(/events before the first call: what was there at the start/).waitFor();
+  await page.mouse.move(x + width * 0.5, y + 10);
+  await page.locator(".strip-tip", { hasText: /^call \d+, .*, \d\d:\d\d:\d\d$/ }).waitFor();
   await page.getByLabel("Axis").selectOption("time");
+  await page.keyboard.down("Shift");
+  await page.mouse.down();
+  await page.mouse.move(x + width * 0.7, y + 10, { steps: 3 });
+  await page.mouse.up();
+  await page.keyboard.up("Shift");
+  await until(() => page.getByRole("button", { name: "Zoom out" }).isEnabled(), "a part of the run after Shift and a drag");
+  for (let turn = 0; turn < 3; turn += 1) await page.getByRole("button", { name: "Zoom out" }).click({ timeout: 500 }).catch(() => {});
+  equal(await page.getByRole("button", { name: "Zoom out" }).isDisabled(), true, "all of the run again");
   await page.getByRole("button", { name: "Zoom in" }).click();
   await page.getByRole("button", { name: "Zoom out" }).click();
 }
@@ -185,9 +197,13 @@ async function conditions(rig, origin) {
   await page.keyboard.press("Enter");
   const before = await found({ conditions: "/movements/", from: fortieth, backward: true });
   await arrives(before, "the match before");
+  await page.keyboard.press("n");
+  await arrives(await found({ conditions: "/movements/", from: before }), "the match after, by n");
+  await page.keyboard.press("N");
+  await arrives(before, "the match before, by N");
   await page.keyboard.press("c");
-  await page.getByText("No breakpoint is set: p sets one.").waitFor();
-  await page.keyboard.press("p");
+  await page.getByText("No breakpoint is set: b sets one.").waitFor();
+  await page.keyboard.press("b");
   for (const condition of ["failed", "Usage.calls >= 60"]) {
     await shown.getByLabel("Condition").fill(condition);
     await shown.getByRole("button", { name: "Set a breakpoint" }).press("Enter");
@@ -207,9 +223,11 @@ async function conditions(rig, origin) {
   await page.getByRole("tabpanel").locator(":scope > *").first().waitFor();
   await page.keyboard.press("c");
   await arrives(await found({ conditions: stops, from: now }), "a breakpoint after a reload");
-  await page.keyboard.press("p");
-  for (const condition of ["failed", "Usage.calls >= 60"]) await shown.getByRole("button", { name: `Remove ${condition}` }).click();
+  await page.keyboard.press("b");
+  await shown.getByRole("button", { name: "Remove failed" }).click();
   await page.keyboard.press("Escape");
+  await page.keyboard.press("B");
+  await page.getByRole("status").getByText("All breakpoints are cleared.").waitFor();
   await page.keyboard.press("G");
   await page.keyboard.press("u");
   await shown.getByLabel("Condition").fill("failed");
@@ -294,6 +312,8 @@ async function blame(rig, origin) {
   await page.goto(`${origin}/#/s/family@999/file/a.txt?view=blame`);
   await page.locator(".cm-blame", { hasText: "edit_file" }).click();
   await page.getByRole("heading", { name: "family-left" }).waitFor();
+  await page.goto(`${origin}/#/s/first@240/file/README.md?view=blame`);
+  await page.locator(".cm-blame", { hasText: /initial$/ }).first().waitFor();
   rig.sound(page);
 }
 

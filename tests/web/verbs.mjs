@@ -125,7 +125,7 @@ async function rewind(rig, origin) {
 
 async function bisect(rig, origin) {
   const page = await rig.signedIn(origin, "#/s/steps");
-  await page.keyboard.press("B");
+  await page.keyboard.press("x");
   const shown = dialog(page, "Bisect");
   await shown.getByLabel("Bad at").fill("16");
   await shown.getByLabel(/Command, for/).fill('unheard-of "$(cat n.txt)"');
@@ -209,7 +209,7 @@ async function readOnly(rig) {
   await dialog(page, "Rerun").getByText("foldspace rerun steps").waitFor();
   equal(await dialog(page, "Rerun").getByRole("button", { name: "Rerun" }).count(), 0, "a rerun of a read-only page");
   await page.keyboard.press("Escape");
-  for (const key of ["F", "R", "B"]) await page.keyboard.press(key);
+  for (const key of ["F", "R", "x"]) await page.keyboard.press(key);
   equal(await page.getByRole("dialog").count(), 0, "dialogs by keys");
   rig.sound(page);
 }

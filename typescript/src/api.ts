@@ -3141,6 +3141,13 @@ export interface components {
             from: number;
             /** @description The start of the first call, in UTC. */
             at: string;
+            /** @description The latest end of a call, or its start if it has not ended. */
+            ended_at: string;
+            /**
+             * Format: int64
+             * @description The total duration of the calls in microseconds.
+             */
+            micros: number;
             /** @description The number of calls. */
             calls: number;
             /** @description The number of calls that failed or had a failing command. */

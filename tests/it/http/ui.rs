@@ -229,6 +229,12 @@ async fn timeline_counts_every_call_once() {
         (of("calls"), of("failed"), of("changed"))
     };
     assert_eq!((sums(&whole), whole["buckets"].as_array().unwrap().len()), ((4, 1, 2), 4));
+    let ends = |line: &Value| line["buckets"].as_array().unwrap().last().unwrap()["ended_at"].clone();
+    assert_eq!(ends(&whole), whole["ended_at"]);
+    let micros: u64 =
+        whole["buckets"].as_array().unwrap().iter().map(|bucket| bucket["micros"].as_u64().unwrap()).sum();
+    let calls = get(&served, "s/calls").await;
+    assert_eq!(micros, calls["calls"].as_array().unwrap().iter().map(|call| call["micros"].as_u64().unwrap()).sum());
     let three = get(&served, "s/timeline?buckets=3").await;
     assert_eq!((sums(&three), three["buckets"].as_array().unwrap().len()), ((4, 1, 2), 3));
     let mut first = 0;
