@@ -115,11 +115,11 @@ const TITLES = { stdout: "Output", stderr: "Error output", output: "Output", con
 const IN_VERDICT = ["exit_code", "timed_out", "truncated", "duration_seconds"];
 
 function Result({ whole, path }) {
-  const { result } = whole;
+  const { result, params } = whole;
   if (result === null || result === undefined) return null;
   if (typeof result === "string") return html`<section><${Titled} title="Result" text=${result} /><${Long} text=${result} fromEnd=${failed(whole)} /></section>`;
   const texts = ["stdout", "stderr", "output", "content", "text", "value"].filter((name) => typeof result[name] === "string" && result[name] !== "");
-  const isSaid = (name, value) => texts.includes(name) || isNothing(value) || (IN_VERDICT.includes(name) && value !== true) || (name === "cwd" && value === "/");
+  const isSaid = (name, value) => texts.includes(name) || isNothing(value) || (IN_VERDICT.includes(name) && value !== true) || (name === "cwd" && value === "/") || params?.[name] === value;
   const rest = Object.fromEntries(Object.entries(result).filter(([name, value]) => !isSaid(name, value)));
   const found = kinds(whole);
   const ran = found.CommandResult ?? found.EvalResult ?? {};

@@ -247,6 +247,7 @@ async function filters(rig, origin) {
   await page.getByLabel("Tool").selectOption("grep");
   await until(async () => (await total()) === 12, "the calls of grep");
   await page.getByLabel("Tool").selectOption("");
+  await until(async () => (await total()) === 94, "all without a tool");
   await page.getByLabel(/Path of changed files/).fill("src/**");
   await until(async () => (await total()) > 3 && (await total()) < 94, "the calls that changed src");
   const narrowed = await total();

@@ -92,8 +92,9 @@ export class Rig {
 
   async page({ width = 1280, height = 800, scheme = "light" } = {}) {
     const context = await this.browser.newContext({ viewport: { width, height }, colorScheme: scheme, acceptDownloads: true });
-    // With FOLDSPACE_WEB_FROM the files of the page come from that directory: an edit needs no build.
-    if (process.env.FOLDSPACE_WEB_FROM) await context.route(/^http:[^#?]*(\/|\/assets\/[^#?]+)$/, fromDisk);
+    // With FOLDSPACE_WEB_FROM scripts and styles come from that directory: an edit needs no build. The document is still
+    // the server's, since browsers refuse websockets to this machine from any other.
+    if (process.env.FOLDSPACE_WEB_FROM) await context.route(/^http:[^#?]*\/assets\/[^#?]+$/, fromDisk);
     const page = await context.newPage();
     page.trouble = [];
     page.on("pageerror", (error) => page.trouble.push(String(error.stack)));
@@ -181,8 +182,8 @@ export class Rig {
 
 async function fromDisk(route) {
   const { pathname } = new URL(route.request().url());
-  const file = path.join(process.env.FOLDSPACE_WEB_FROM, pathname === "/" ? "index.html" : pathname.replace("/assets/", ""));
-  const { [path.extname(file)]: contentType } = { ".js": "text/javascript", ".css": "text/css", ".html": "text/html" };
+  const file = path.join(process.env.FOLDSPACE_WEB_FROM, pathname.replace("/assets/", ""));
+  const contentType = file.endsWith(".css") ? "text/css" : "text/javascript";
   await route.fulfill({ body: fs.readFileSync(file), contentType });
 }
 
