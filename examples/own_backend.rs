@@ -10,14 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldspace::backends::{
-    BackendError, EnvMode, FileChange, Output, OutputWatch, Running, Shell, ShellCommand, ShellEnv, ShellError,
-    ShellProperties, ShellResult, Which,
+    BackendError, EnvMode, FileChange, Output, OutputStream, OutputWatch, Running, Shell, ShellCommand, ShellEnv,
+    ShellError, ShellProperties, ShellResult, Which,
 };
 use foldspace::event::{CommandLine, CommandResult};
-use foldspace::session::{CommandOutput, OutputOptions, OutputStream, OutputSubscription, Watcher};
+use foldspace::session::Watcher;
 use foldspace::tools::{
-    CommandPolicy, DenyRule, Effect, EnvTool, Filesystem, GlobTool, ListTool, ReadTool, ScriptTool, ShellRules,
-    ShellTool, ToolDescription, ToolShell, WhichTool, WorkspaceSection, WriteTool,
+    CommandOutput, CommandPolicy, DenyRule, Effect, EnvTool, Filesystem, GlobTool, ListTool, OutputOptions,
+    OutputSubscription, ReadTool, ScriptTool, ShellRules, ShellTool, ToolDescription, ToolShell, WhichTool,
+    WorkspaceSection, WriteTool,
 };
 use foldspace::{
     EntryPath, Filter, NewSession, Registry, Sessions, Tool, ToolCall, ToolContext, ToolError, ToolRunner, Tools,
@@ -173,7 +174,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let watcher: Watcher = session.watch(1, Filter::of::<CommandResult>(), move |event| {
         let _ = ended.send(event.seq);
     })?;
-    let output: OutputSubscription = session.output(OutputOptions { whole: true, ..OutputOptions::default() });
+    let output: OutputSubscription = tools.output(OutputOptions { whole: true, ..OutputOptions::default() });
     let calls = [
         ("write_file", json!({ "file_path": "numbers.txt", "content": "19\n23\n" })),
         ("add_file", json!({ "path": "numbers.txt" })),

@@ -374,7 +374,7 @@ pub mod history {
     pub use foldspace_engine::history::*;
 }
 
-/// Sessions, their subscriptions and their output.
+/// Sessions and their subscriptions.
 ///
 /// ```
 /// use std::time::Duration;

@@ -75,7 +75,7 @@ function Failed({ session, problem }) {
   const words = problem.status === 404 ? `No session is named ${visible(session)}: it was removed or renamed, or the name is misspelled.` : visible(problem.message);
   return html`<main class="sign-in"><div class="card"><h1>This session can't be shown</h1>
     <p class="problem" role="alert">${words}</p>${problem.hint && problem.status !== 404 && html`<p class="hint">${visible(problem.hint)}</p>`}
-    <p><a href="#/">All sessions</a></p></div></main>`;
+    <p>${problem.status === 0 && html`<button onClick=${() => location.reload()}>Try again</button> `}<a href="#/">All sessions</a></p></div></main>`;
 }
 
 function Head({ model }) {

@@ -19,11 +19,11 @@ use super::output::Collector;
 use super::runner::{Ended, OutputStreamKind, RunSpec, Runner, RunnerError, now};
 use super::running_commands::{CancelState, RunningCommands};
 use super::shell::{
-    EnvMode, OutputWatch, Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Which,
+    EnvMode, OutputStream, OutputWatch, Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties,
+    ShellResult, Which,
 };
 use crate::engine::event::CommandLine;
 use crate::engine::path::EntryPath;
-use crate::engine::session::output_stream::OutputStream;
 
 /// The time between asking a command to end and killing it.
 const GRACE: Duration = Duration::from_secs(2);

@@ -12,13 +12,12 @@ use super::command_options::CommandOptions;
 use super::commands::SIGNALLED;
 use super::output::Collector;
 use super::shell::{
-    DEFAULT_TIMEOUT, OutputWatch, Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult,
-    Which,
+    DEFAULT_TIMEOUT, OutputStream, OutputWatch, Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties,
+    ShellResult, Which,
 };
 use super::{BackendError, FileChange, Workspace};
 use crate::engine::event::CommandLine;
 use crate::engine::lock::lock;
-use crate::engine::session::output_stream::OutputStream;
 
 const NAME: &str = "mock";
 const NOT_FOUND: i32 = 127;

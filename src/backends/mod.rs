@@ -66,8 +66,8 @@ pub use podman::{build_image, find_engine, remove_leftovers, sweep_sandboxes};
 pub use python::PythonEvaluator;
 pub use shell::{
     DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, MAX_COMMAND_BYTES, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES, MAX_TIMEOUT,
-    MAX_VARIABLES, MIN_TIMEOUT, OutputWatch, Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties,
-    ShellResult, Which, unwatched,
+    MAX_VARIABLES, MIN_TIMEOUT, OutputStream, OutputWatch, Running, Shell, ShellCommand, ShellEnv, ShellError,
+    ShellProperties, ShellResult, Which, unwatched,
 };
 pub use throwaway::{Throwaway, sweep_throwaways};
 pub use workspace::{Container, FileChange, MachineNews, ProgressWatch, Workspace};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::asciicast::TerminalRecording;
@@ -16,7 +17,6 @@ use super::output::Output;
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::event::CommandLine;
 use crate::engine::path::EntryPath;
-use crate::engine::session::output_stream::OutputStream;
 
 /// The maximum bytes of a shell command line or of one argument: the limit of Linux, without the final NUL.
 pub const MAX_COMMAND_BYTES: usize = (128 << 10) - 1;
@@ -71,6 +71,16 @@ pub trait Shell: Send + Sync + 'static {
 
 /// A pending shell request.
 pub type Running<T> = Pin<Box<dyn Future<Output = Result<T, ShellError>> + Send>>;
+
+/// Streams of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OutputStream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
 
 /// Observes a command's output while it runs. It must not block.
 pub type OutputWatch = Arc<dyn Fn(OutputStream, &[u8]) + Send + Sync>;

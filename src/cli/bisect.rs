@@ -11,8 +11,8 @@ use foldspace::tools::{
     BisectFound, BisectReport, BisectVerdict, Bisection, CommandPolicy, Predicate, ProbeRecord, ShellRules, bisect,
     bisect_slices, first_position,
 };
-use foldspace::view::{ObservedCalls, Position};
-use foldspace::{EntryPath, Seq, Session, VirtualFileSystem, WorkspaceSpec};
+use foldspace::view::{self, ObservedCalls, Position};
+use foldspace::{EntryPath, Seq, Session, WorkspaceSpec};
 use tokio_util::sync::CancellationToken;
 
 use super::external_command::Home;
@@ -232,9 +232,7 @@ fn show_change(session: &Session, before: Seq, seq: Seq, out: &mut Out) -> Resul
     let agent =
         if event.agent.is_empty() { String::new() } else { format!(" by {}", text::one_line(&event.agent, 80)) };
     out.line(format!("{seq}  {}  {who}{agent}", text::moment(event.time)))?;
-    let (old, new) =
-        (VirtualFileSystem::of(&session.state_at(before)?), VirtualFileSystem::of(&session.state_at(seq)?));
-    for change in old.diff(&new) {
+    for change in view::file_changes(session, before, seq, None)? {
         diffs::show_change(session, &change, out)?;
     }
     Ok(())

@@ -1,7 +1,9 @@
+use std::collections::BTreeMap;
+
 use clap::ValueEnum;
-use foldspace::history::{Blame as Blamed, Cause, SessionChange, blame};
-use foldspace::view::{Authorship, AuthorshipError, ObservedCalls, RunMention};
-use foldspace::{EntryPath, Session, SessionId, VirtualFileSystem, view};
+use foldspace::history::{Cause, SessionChange};
+use foldspace::view::{Authorship, AuthorshipError, BlameDocument, RunMention, blamed};
+use foldspace::{EntryPath, Seq, Session, SessionId, VirtualFileSystem, view};
 
 use super::{AtArg, Cell, DIM, Failure, Globals, NOTED, Out, TextTable, open, output, position, text, tree};
 
@@ -48,8 +50,8 @@ impl BlameArgs {
         }
         let path = EntryPath::lookup(self.path.as_deref().unwrap_or_default())?;
         let seq = self.at.resolve(&found.session)?;
-        let blamed = match blame(&found.session, &path, seq) {
-            Ok(blamed) => blamed,
+        let document = match blamed(&found.session, &path, seq) {
+            Ok(document) => document,
             Err(error) => {
                 let files = VirtualFileSystem::of(&found.session.state_at(seq)?);
                 let meant = if files.get(&path).is_some() { String::new() } else { tree::meant(&files, &path) };
@@ -61,10 +63,8 @@ impl BlameArgs {
                 });
             }
         };
-        tell(&blamed);
-        let observed = ObservedCalls::of(&found.session)?;
-        let document = view::blamed(found.session.id(), &path, seq, &blamed, &observed);
-        out.show(&document, |out| show(found.session.id(), &path, &blamed, &observed, out))
+        tell(&document);
+        out.show(&document, |out| show(found.session.id(), &document, out))
     }
 }
 
@@ -80,7 +80,7 @@ pub(super) fn authorship(session: &Session, revision: &str) -> Result<Authorship
     })
 }
 
-fn tell(blamed: &Blamed) {
+fn tell(blamed: &BlameDocument) {
     if let Some(last) = blamed.unknown.last() {
         output::note(&format!("the lines at {last} are unknown; older lines may be attributed to later changes"));
     }
@@ -89,42 +89,36 @@ fn tell(blamed: &Blamed) {
     }
 }
 
-fn show(
-    session: SessionId,
-    path: &EntryPath,
-    blamed: &Blamed,
-    observed: &ObservedCalls,
-    out: &mut Out,
-) -> Result<(), Failure> {
-    let heads: Vec<[String; 4]> = blamed.changes.iter().map(|by| head(session, path, by, observed)).collect();
+fn show(asked: SessionId, blamed: &BlameDocument, out: &mut Out) -> Result<(), Failure> {
+    let heads = blamed.changes.iter().map(|by| ((by.session, by.change.seq), head(asked, by, blamed)));
+    let heads: BTreeMap<(SessionId, Seq), [String; 4]> = heads.collect();
     let mut table = TextTable::default();
-    for (number, line) in (1_u64..).zip(&blamed.lines) {
-        let Some([seq, why, agent, time]) = heads.get(line.change).cloned() else { continue };
+    for line in &blamed.lines {
+        let Some([seq, why, agent, time]) = heads.get(&(line.session, line.seq)).cloned() else { continue };
         table.row([
             Cell::right(seq),
             Cell::left(why).styled(NOTED),
             Cell::left(agent),
             Cell::left(time).styled(DIM),
-            Cell::right(number).styled(DIM),
-            Cell::left(out.content(&line.text)),
+            Cell::right(line.line_number).styled(DIM),
+            Cell::left(out.content(&line.line)),
         ]);
     }
     table.show(out)
 }
 
-fn head(asked: SessionId, path: &EntryPath, by: &SessionChange, observed: &ObservedCalls) -> [String; 4] {
+fn head(asked: SessionId, by: &SessionChange, blamed: &BlameDocument) -> [String; 4] {
     let change = &by.change;
-    if by.session == asked {
-        let mentions = observed.by(change.cause.call(), change.seq);
-        if !mentions.is_empty() {
-            return observed_head(by, &mentions);
-        }
-        if observed.was_there(change.seq) {
+    let observed = blamed.observed.iter().find(|observed| by.session == asked && observed.seq == change.seq);
+    match observed.map(|observed| &observed.by[..]) {
+        Some([]) => {
             let why = "there at attach".to_owned();
             return [change.seq.to_string(), why, "-".to_owned(), text::moment(change.time)];
         }
+        Some(mentions) => return observed_head(by, mentions),
+        None => {}
     }
-    let place = if change.path == *path { String::new() } else { format!(" in {}", change.path.rooted()) };
+    let place = if change.path == blamed.path { String::new() } else { format!(" in {}", change.path.rooted()) };
     let agent = if change.agent.is_empty() { "-".to_owned() } else { text::one_line(&change.agent, 40) };
     let why = text::one_line(&format!("{}{place}", why_of(by)), 80);
     [where_of(asked, by), why, agent, text::moment(change.time)]

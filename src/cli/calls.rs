@@ -1,26 +1,20 @@
 //! Calls as text for people.
 
-use foldspace::view::{Call, CallChanges, CallOutcome};
+use foldspace::view::{Call, CallChanges};
 
 use super::{events, text};
 use crate::terminal::style::Tone;
 
-pub(super) fn ending(call: &Call, shared: bool) -> String {
-    match &call.outcome {
-        Some(CallOutcome { end, .. }) => events::ending(end.status, &end.result),
-        None => call.status(shared).to_owned(),
-    }
+pub(super) fn ending(call: &Call) -> String {
+    call.end.as_ref().map_or_else(|| call.status.to_owned(), |end| events::ending(end.status, &end.result))
 }
 
 pub(super) fn tone(call: &Call) -> Tone {
-    match &call.outcome {
-        Some(CallOutcome { end, .. }) => events::ending_tone(end.status, &end.result),
-        None => Tone::Noted,
-    }
+    call.end.as_ref().map_or(Tone::Noted, |end| events::ending_tone(end.status, &end.result))
 }
 
 pub(super) fn duration(call: &Call) -> String {
-    call.outcome.as_ref().map_or(String::new(), |outcome| text::duration(outcome.end.micros))
+    call.micros.map_or(String::new(), text::duration)
 }
 
 const NAMED: usize = 3;
@@ -32,13 +26,13 @@ pub(super) fn changes(call: &Call, subject: &str) -> String {
         format!("~{}{}{with}", shared.paths.len(), if shared.in_doubt { " perhaps" } else { "" })
     });
     let own = Some(own_changes(call, subject)).filter(|own| !own.is_empty());
-    let marks = [(call.not_kept().len(), "not kept"), (call.lost().len(), "gone for good")];
+    let marks = [(call.not_kept.len(), "not kept"), (call.lost.len(), "gone for good")];
     let marks = marks.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
     own.into_iter().chain(shared).chain(marks).collect::<Vec<_>>().join("  ")
 }
 
 fn own_changes(call: &Call, subject: &str) -> String {
-    let CallChanges { added, changed, removed } = call.counts();
+    let CallChanges { added, changed, removed } = call.changed;
     let counts = [('+', added), ('~', changed), ('-', removed)].into_iter().filter(|(_, count)| *count > 0);
     let mut words: Vec<String> = counts.map(|(sign, count)| format!("{sign}{count}")).collect();
     let mut names: Vec<String> = call.changes.keys().map(|path| text::one_line(&path.to_string(), 80)).collect();

@@ -11,6 +11,7 @@ use foldspace::reducers::{CallEntry, Entry, ToolCalls};
 use foldspace::session::name_of;
 use foldspace::{EntryPath, Registry, State, Tools, VirtualFileSystem};
 
+use super::data_directory::default_directory;
 use super::{Failure, Globals, Out, definition, open, session_words, text};
 
 /// The variable that a shell's script sets to request completions.
@@ -153,7 +154,7 @@ fn store(given: &ArgMatches) -> Option<open::OpenedStore> {
 
 fn data(given: &ArgMatches) -> Option<PathBuf> {
     let data = given.try_get_one::<PathBuf>("data").ok().flatten().cloned();
-    data.or_else(open::default_directory)
+    data.or_else(default_directory)
 }
 
 /// Returns the names of the sessions, latest first.

@@ -1,6 +1,5 @@
 use std::collections::BTreeSet;
 
-use foldspace::hub::operations;
 use foldspace::reducers::Change;
 use foldspace::view::{self, ObservedCalls, Patch};
 use foldspace::{EntryPath, VirtualFileSystem};
@@ -47,7 +46,7 @@ impl DiffArgs {
                 (run.before, run.last)
             }
         };
-        let mut changes = operations::file_changes(&found.session, from, until, path.as_ref())?;
+        let mut changes = view::file_changes(&found.session, from, until, path.as_ref())?;
         if let Some(path) = path.as_ref().filter(|path| changes.is_empty() && !path.is_root())
             && VirtualFileSystem::of(&found.session.state_at(from)?).get(path).is_none()
         {

@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 use foldspace::SessionId;
 use foldspace::event::{Digest, Node, WriteFile};
@@ -7,7 +8,7 @@ use foldspace::store::{SessionEntry, StorageUse};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{BOLD, Cell, DIM, Failure, Globals, OpenedStore, Out, TextTable, events, open, text};
+use super::{BOLD, Cell, DIM, Failure, Globals, OpenedStore, Out, TextTable, open, text};
 
 /// Shows the space used by events, sessions, contents and files
 #[derive(Debug, clap::Args)]
@@ -78,7 +79,7 @@ impl UsageCount {
         let session = opened.sessions.session(entry.id)?;
         let (mut event_bytes, mut written_bytes, mut distinct_bytes) = (0, 0, 0);
         let mut seen = BTreeSet::<Digest>::new();
-        events::each(&session, 1, entry.head, |event| {
+        session.visit_between(1, entry.head, &mut |event| {
             let bytes = event.payload.len() as u64;
             event_bytes += bytes;
             match self.kinds.get_mut(event.kind) {
@@ -91,7 +92,7 @@ impl UsageCount {
                 written_bytes += size;
                 distinct_bytes += if seen.insert(content) { size } else { 0 };
             }
-            Ok(())
+            ControlFlow::Continue(())
         })?;
         let (session, name, events) = (entry.id, name_of(entry), entry.head);
         self.sessions.push(SessionUse { session, name, events, event_bytes, written_bytes, distinct_bytes });

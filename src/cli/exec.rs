@@ -6,7 +6,8 @@ use tokio_util::sync::CancellationToken;
 use super::calling::{self, Calling};
 use super::live::LiveOutput;
 use super::local_terminal::{LocalInput, give_terminal};
-use super::{Exit, Failure, Globals, Out, OwnerClient, RuleArgs, interrupt, output, workspace};
+use super::new::IfMissing;
+use super::{Exit, Failure, Globals, Out, RuleArgs, interrupt, output, workspace};
 
 /// Runs a command in a session's workspace, and records it
 ///
@@ -50,6 +51,8 @@ pub(super) struct Exec {
     #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
     #[command(flatten)]
+    missing: IfMissing,
+    #[command(flatten)]
     rules: RuleArgs,
 }
 
@@ -75,7 +78,8 @@ impl Exec {
         params: Value,
         is_json: bool,
     ) -> Result<(ToolOutcome, Result<(), Failure>), Failure> {
-        let (owner, rules) = (OwnerClient::of_existing(globals).await?, self.rules.typed()?);
+        let rules = self.rules.typed()?;
+        let owner = self.missing.owner(globals, &self.session).await?;
         let known = owner.client.session(&self.session).await?;
         if known.backend == "memory" {
             return Err(workspace::without_shell(&known.name));

@@ -2,7 +2,8 @@ use foldspace::store::{FsckReport, JournalProblem};
 use foldspace::{LocalStore, SessionId};
 use serde_json::json;
 
-use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, open, owner, shared_store, text};
+use super::stop::make_way;
+use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, open, shared_store, text};
 
 /// Checks every byte of the journal, and repairs it; on NATS, also checks every message of the store's sessions
 #[derive(Debug, clap::Args)]
@@ -21,7 +22,7 @@ pub(super) struct Fsck {
 impl Fsck {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let directory = open::existing(globals)?;
-        super::block_on(owner::make_way(&directory))??;
+        super::block_on(make_way(&directory))??;
         let dropped = match self.drop.is_empty() {
             true => Vec::new(),
             false => self.dropped(&LocalStore::fsck(&directory, false)?)?,

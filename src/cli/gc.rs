@@ -4,7 +4,8 @@ use foldspace::backends::{Leftovers, remove_leftovers, sweep_sandboxes, sweep_th
 use foldspace::{LocalStore, SessionId, WorkspaceSpec};
 use serde_json::{Value, json};
 
-use super::{Exit, Failure, Globals, Out, open, output, owner, text};
+use super::stop::make_way;
+use super::{Exit, Failure, Globals, Out, open, output, text};
 
 /// Frees unused space, and removes containers of ended processes
 ///
@@ -25,7 +26,7 @@ pub(super) struct Gc {
 impl Gc {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let directory = open::existing(globals)?;
-        super::block_on(owner::make_way(&directory))??;
+        super::block_on(make_way(&directory))??;
         let report = LocalStore::collect(&directory, self.dry_run)?;
         let torn = LocalStore::discard_torn(&directory, self.dry_run || !self.torn)?;
         let known = sessions(globals)?;

@@ -14,8 +14,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::data_directory::default_directory;
 use super::owner::{SOCKET, owner_command};
-use super::{hook_log, hook_payload, open, output, text};
+use super::{hook_log, hook_payload, output, text};
 
 /// The largest number of bytes read from an answer.
 const ANSWER_MAX: u64 = 64 << 10;
@@ -54,7 +55,7 @@ pub(super) fn run(words: impl Iterator<Item = String>) {
     std::panic::set_hook(Box::new(|_| {}));
     let id = ReportId::of_now();
     let words = HookWords::of(words);
-    let data = words.data.clone().or_else(open::default_directory);
+    let data = words.data.clone().or_else(default_directory);
     let passed = std::panic::catch_unwind(|| pass(id, &words, data.as_deref()));
     if let Some(data) = data {
         match passed {

@@ -1,8 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use foldspace::SessionId;
-use foldspace::event::{Isolation, Origin, SessionStarted};
-use foldspace::session::name_of;
+use foldspace::event::{Isolation, Origin};
+use foldspace::hub::operations::{KnownSessions, SessionDocument, listed};
 use foldspace::store::SessionEntry;
 use serde_json::{Value, json};
 
@@ -15,16 +15,8 @@ pub(super) struct LineageArgs {
     session: Option<String>,
 }
 
-struct Member {
-    entry: SessionEntry,
-    name: String,
-    backend: String,
-    origin: Option<Origin>,
-}
-
 struct Forest {
-    members: BTreeMap<SessionId, Member>,
-    children: BTreeMap<SessionId, Vec<SessionId>>,
+    known: KnownSessions,
     roots: Vec<SessionId>,
     absent: BTreeMap<SessionId, String>,
 }
@@ -42,26 +34,22 @@ impl LineageArgs {
 
 impl Forest {
     fn of(entries: Vec<SessionEntry>) -> Self {
-        let mut forest =
-            Self { members: BTreeMap::new(), children: BTreeMap::new(), roots: Vec::new(), absent: BTreeMap::new() };
         let order: Vec<SessionId> = entries.iter().map(|entry| entry.id).collect();
-        forest.members.extend(entries.into_iter().map(|entry| (entry.id, member(entry))));
+        let (known, mut roots, mut absent) = (KnownSessions::of(entries), Vec::new(), BTreeMap::new());
         for &id in &order {
-            let origin = forest.members.get(&id).and_then(|member| member.origin.clone());
-            let Some(origin) = origin else {
-                forest.roots.push(id);
-                continue;
-            };
-            forest.children.entry(origin.parent).or_default().push(id);
-            if !forest.members.contains_key(&origin.parent)
-                && forest.absent.insert(origin.parent, origin.parent_name).is_none()
-            {
-                forest.roots.push(origin.parent);
+            match known.entries.get(&id).and_then(|(_, origin)| origin.as_ref()) {
+                None => roots.push(id),
+                Some(Origin { parent, .. }) if known.entries.contains_key(parent) => {}
+                Some(Origin { parent, parent_name, .. }) => {
+                    if absent.insert(*parent, parent_name.clone()).is_none() {
+                        roots.push(*parent);
+                    }
+                }
             }
         }
         // A forged file may claim a cycle of parents: the oldest session of the cycle is a root then.
-        forest.roots.extend(order);
-        forest
+        roots.extend(order);
+        Self { known, roots, absent }
     }
 
     /// Returns each session once, in tree order. The flags are true if more siblings follow, for each ancestor and for
@@ -76,7 +64,7 @@ impl Forest {
                     break (above, id);
                 }
             };
-            for (back, child) in self.children.get(&id).into_iter().flatten().rev().enumerate() {
+            for (back, (_, child)) in self.known.children.get(&id).into_iter().flatten().rev().enumerate() {
                 waiting.push(([&above[..], &[back > 0]].concat(), *child));
             }
             Some((above, id))
@@ -100,14 +88,14 @@ impl Forest {
     }
 
     fn told(&self, id: SessionId, out: &Out) -> String {
-        let Some(member) = self.members.get(&id) else {
+        let Some((entry, origin)) = self.known.entries.get(&id) else {
             let name = self.absent.get(&id).map_or("", String::as_str);
             return out.paint(DIM, format!("{} ({}), not here", text::one_line(name, 80), id.short()));
         };
-        let name = out.paint(BOLD, text::one_line(&member.name, 80));
-        let backend = text::one_line(&member.backend, 20);
-        let events = text::count(member.entry.head, "event");
-        let begun = member.origin.as_ref().map_or(String::new(), |origin| match origin.isolation {
+        let SessionDocument { name, backend, events, .. } = listed(entry);
+        let name = out.paint(BOLD, text::one_line(&name, 80));
+        let (backend, events) = (text::one_line(&backend, 20), text::count(events, "event"));
+        let begun = origin.as_ref().map_or(String::new(), |origin| match origin.isolation {
             Isolation::Full => {
                 format!(", fresh when {} was at {}", text::one_line(&origin.parent_name, 80), origin.at)
             }
@@ -118,23 +106,17 @@ impl Forest {
 
     fn as_json(&self) -> Vec<Value> {
         let row = |(above, id): (Vec<bool>, SessionId)| {
-            let member = self.members.get(&id);
+            let (known, origin) = self.known.entries.get(&id).map(|(entry, origin)| (listed(entry), origin)).unzip();
             json!({
                 "session": id,
-                "name": member.map(|member| &member.name).or(self.absent.get(&id)),
+                "name": known.as_ref().map(|known| &known.name).or(self.absent.get(&id)),
                 "generation": above.len(),
-                "here": member.is_some(),
-                "backend": member.map(|member| &member.backend),
-                "events": member.map(|member| member.entry.head),
-                "origin": member.and_then(|member| member.origin.as_ref()),
+                "here": known.is_some(),
+                "backend": known.as_ref().map(|known| &known.backend),
+                "events": known.as_ref().map(|known| known.events),
+                "origin": origin,
             })
         };
         self.walk().map(row).collect()
     }
-}
-
-fn member(entry: SessionEntry) -> Member {
-    let started = entry.origin.typed::<SessionStarted>().and_then(Result::ok).map(|started| started.event);
-    let (backend, origin) = started.map_or_else(Default::default, |started| (started.backend, started.origin));
-    Member { name: name_of(&entry), backend, origin, entry }
 }

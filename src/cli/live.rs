@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Write};
 use std::time::Duration;
 
 use bytes::Bytes;
-use foldspace::session::OutputStream;
+use foldspace::backends::OutputStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 

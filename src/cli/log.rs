@@ -1,9 +1,10 @@
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use foldspace::event::{DeleteEntry, DriftFound, EventRef, LinkFile, MountHydrated, WriteFile};
 use foldspace::tools::PathGlob;
-use foldspace::view::{self, Call, CallViews, ObservedCalls, RunSpan};
+use foldspace::view::{self, Call, CallViews, ObservedCalls, RunSpan, backward_spans};
 use foldspace::{Event, Filter, Seq, Session, Timestamp};
 
 use super::{
@@ -69,28 +70,29 @@ impl LogArgs {
         }
         let run = self.run.as_deref().map(|run| ObservedCalls::of(&found.session)?.run(&found.session, run));
         let run = run.transpose().map_err(Failure::from)?;
-        let view = LogView::new(&found, until, found.is_worked_in());
-        let mut span = self.limit.filter(|_| !self.follow).map_or(until, |limit| SPAN.max(limit as u64 * 8));
-        loop {
-            let from = until.saturating_sub(span).max(1);
+        let view = LogView::new(&found, until);
+        let span = self.limit.filter(|_| !self.follow).map_or(until, |limit| SPAN.max(limit as u64 * 8));
+        for (from, _) in backward_spans((1, until), span, 8) {
             let mut lines = LogLines::new(self, (glob.as_ref(), run.as_ref()), &view, (from, out.is_json()))?;
-            lines.is_within = from > 1;
             let mut held = HeldLines { limit: self.limit, reverse: self.reverse, lines: VecDeque::new() };
-            events::each(&found.session, from, until, |event| lines.take(event, out, &mut held))?;
+            let mut outcome = Ok(());
+            found.session.visit_between(from, until, &mut |event| {
+                outcome = lines.take(event, out, &mut held);
+                if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
+            outcome?;
             lines.unfold(out, &mut held)?;
             if self.follow {
-                lines.folded = None;
                 held.end(out)?;
                 return follow(&found.session, until, lines, out);
             }
             lines.end(out, &mut held)?;
-            let is_enough = from == 1 || self.limit.is_some_and(|limit| held.lines.len() >= limit);
-            if is_enough {
+            if from == 1 || self.limit.is_some_and(|limit| held.lines.len() >= limit) {
                 held.end(out)?;
                 return if lines.is_any { Ok(Exit::Ok) } else { self.check_kinds(&found.session) };
             }
-            span = span.saturating_mul(8);
         }
+        Ok(Exit::Ok)
     }
 
     /// Refuses an unknown kind of event. Called if no event was found: a newer program may have recorded other kinds.
@@ -118,9 +120,10 @@ impl LogArgs {
 }
 
 fn follow(session: &Session, after: Seq, mut lines: LogLines<'_>, out: &mut Out) -> Result<Exit, Failure> {
+    lines.folded = None;
     out.go_live()?;
     let mut subscription = session.subscribe(after + 1, Filter::all());
-    let mut held = HeldLines { limit: None, reverse: false, lines: VecDeque::new() };
+    let mut held = HeldLines::default();
     loop {
         if let Some(event) = subscription.next_within(POLL_INTERVAL)? {
             lines.take(&event.view(), out, &mut held)?;
@@ -161,7 +164,7 @@ impl<'a> LogLines<'a> {
         let folds = !is_json && log.kind.is_empty() && glob.is_none();
         let folded = folds.then(Folded::default);
         let calls = CallViews::from(view.session, if log.calls { from } else { 1 })?;
-        Ok(Self { log, glob, run, view, calls, folded, is_within: false, is_any: false })
+        Ok(Self { log, glob, run, view, calls, folded, is_within: from > 1, is_any: false })
     }
 
     fn take(&mut self, event: &EventRef<'_>, out: &mut Out, held: &mut HeldLines) -> Result<(), Failure> {
@@ -241,14 +244,13 @@ struct LogView<'a> {
     session: &'a Session,
     width: usize,
     days: bool,
-    shared: bool,
 }
 
 impl<'a> LogView<'a> {
-    fn new(found: &'a FoundSession, until: Seq, shared: bool) -> Self {
+    fn new(found: &'a FoundSession, until: Seq) -> Self {
         let session = &found.session;
         let days = text::day(found.entry.origin.time) != text::day(session.now());
-        Self { session, width: until.to_string().len().max(4), days, shared }
+        Self { session, width: until.to_string().len().max(4), days }
     }
 
     fn time(&self, time: Timestamp) -> String {
@@ -271,15 +273,15 @@ impl<'a> LogView<'a> {
 
     fn call(&self, call: &Call, out: &Out) -> Result<String, Failure> {
         if out.is_json() {
-            return out.json(&call.document(self.shared));
+            return out.json(call);
         }
         let (seq, time) = (format!("{:>1$}", call.call, self.width), out.paint(DIM, self.time(call.started_at)));
-        let status = out.paint(calls::tone(call), format!("{:<11}", calls::ending(call, self.shared)));
+        let status = out.paint(calls::tone(call), format!("{:<11}", calls::ending(call)));
         let duration = format!("{:>8}", calls::duration(call));
         let agent = if call.agent.is_empty() { "-".to_owned() } else { text::one_line(&call.agent, 40) };
         let (tool, subject) = (text::one_line(&call.tool, 100), events::subject(self.session, &call.params));
         let changes = calls::changes(call, &subject);
-        let message = text::one_line(call.message(), 100);
+        let message = text::one_line(&call.message, 100);
         let before = seq.len() + self.time(call.started_at).len() + 11 + duration.len() + agent.chars().count().max(8);
         let before = before + tool.chars().count().max(10) + 6 * GAP;
         let room = out.columns().map_or(usize::MAX, |columns| columns.saturating_sub(before));
@@ -311,6 +313,7 @@ fn fitted<const N: usize>(parts: [String; N], mut room: usize) -> [String; N] {
     })
 }
 
+#[derive(Default)]
 struct HeldLines {
     limit: Option<usize>,
     reverse: bool,

@@ -16,9 +16,12 @@ mod clone;
 mod command_args;
 mod commit_notes;
 mod completions;
+mod data_directory;
 mod diff;
 pub(crate) mod diffs;
 mod doctor;
+#[cfg(all(test, feature = "full"))]
+mod documented_tests;
 mod du;
 mod exec;
 mod export;
@@ -50,6 +53,7 @@ mod materialise;
 mod mcp;
 mod merge;
 mod move_session;
+mod new;
 mod not_back;
 mod open;
 mod output;
@@ -195,6 +199,7 @@ macro_rules! commands {
 
 commands! {
     "Run" {
+        New(Box<new::NewArgs>),
         Run(Box<run::RunArgs>),
         Exec(exec::Exec),
         Shell(shell::ShellArgs),
@@ -307,7 +312,7 @@ fn overview(globals: &Globals, out: &mut Out) -> Result<(), Failure> {
     let help = if out.is_terminal() { help.ansi().to_string() } else { help.to_string() };
     out.line(help.trim_end())?;
     if open::existing(globals).is_err() {
-        return out.line("\nThere are no sessions yet: `foldspace run` begins one.");
+        return out.line("\nThere are no sessions yet: `foldspace new` creates one.");
     }
     out.line("\nLatest sessions:")?;
     sessions::show_latest(globals, out)

@@ -1,7 +1,6 @@
-//! Finds the data directory and its sessions.
+//! Opens the store in the data directory, and its sessions.
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +11,8 @@ use foldspace::store::NatsStore;
 use foldspace::store::{Durability, LocalStoreOptions, Loss, RemoteStore, SessionEntry};
 use foldspace::{EventStore, LocalStore, Registry, Session, Sessions, StoreError};
 
+pub(super) use super::data_directory::{directory, existing};
+use super::hook::record_kept;
 use super::shared_store::{self, HostArgs};
 use super::{Failure, Globals, output, owner, text};
 
@@ -151,19 +152,13 @@ pub(super) struct FoundSession {
     _opened: Option<OpenedStore>,
 }
 
-impl FoundSession {
-    pub(super) fn is_worked_in(&self) -> bool {
-        self.session.may_be_running()
-    }
-}
-
 /// Opens the store read-only: through its owner, else from its files. Never takes the store's lock.
 pub(super) fn reading(globals: &Globals) -> Result<OpenedStore, Failure> {
     reading_at(&existing(globals)?)
 }
 
 pub(super) fn reading_at(directory: &Path) -> Result<OpenedStore, Failure> {
-    owner::record_kept(directory);
+    record_kept(directory);
     let mut found = RemoteStore::connect(directory);
     if matches!(found, Ok(None)) && shared_store::address(directory)?.is_some() {
         // The local files are a copy, which may be stale.
@@ -190,40 +185,6 @@ pub(super) fn session(globals: &Globals, wanted: &str) -> Result<FoundSession, F
     let opened = reading(globals)?;
     let found = opened.find(wanted)?;
     Ok(FoundSession { _opened: Some(opened), ..found })
-}
-
-pub(super) fn existing(globals: &Globals) -> Result<PathBuf, Failure> {
-    let directory = directory(globals)?;
-    if directory.join("journal").is_dir() || shared_store::address(&directory)?.is_some() {
-        return Ok(directory);
-    }
-    let shown = directory.display().to_string();
-    Err(Failure::missing(format!("no store found in {}", text::visible(&shown)))
-        .with_hint("`foldspace run` creates one; --data or FOLDSPACE_DATA names its directory"))
-}
-
-pub(super) fn directory(globals: &Globals) -> Result<PathBuf, Failure> {
-    let given = globals.data.clone().or_else(default_directory);
-    let directory = given.ok_or_else(|| {
-        Failure::usage("no data directory: neither HOME nor XDG_DATA_HOME is set")
-            .with_hint("name one with --data DIR or FOLDSPACE_DATA")
-    })?;
-    if directory.exists() && !directory.is_dir() {
-        let shown = directory.display().to_string();
-        return Err(Failure::usage(format!("{} is not a directory", text::visible(&shown)))
-            .with_hint("--data or FOLDSPACE_DATA names the directory of the store"));
-    }
-    shared_store::note(globals, &directory)?;
-    Ok(directory)
-}
-
-pub(super) fn default_directory() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
-    // The XDG specification ignores relative paths.
-    let absolute = |path: &PathBuf| path.is_absolute();
-    set("FOLDSPACE_DATA")
-        .or_else(|| set("XDG_DATA_HOME").filter(absolute).map(|home| home.join("foldspace")))
-        .or_else(|| set("HOME").filter(absolute).map(|home| home.join(".local/share/foldspace")))
 }
 
 /// Returns the session's name, quoted for a shell, or its id if the name is unsafe to paste.

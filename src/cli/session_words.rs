@@ -179,6 +179,8 @@ fn fits(id: &str, value: &OsStr, directory: &Path) -> bool {
             let below = Path::new(value).strip_prefix("/").unwrap_or(Path::new(value));
             directory.join(below).symlink_metadata().is_ok()
         }
+        // A file to write is seldom called like a session.
+        "file" => false,
         "slice" => Registry::standard().slices().iter().any(|slice| value.to_str() == Some(slice.name)),
         _ => true,
     }
@@ -253,7 +255,7 @@ fn usual(
     let attaches = "`foldspace attach` starts a session for a directory";
     match &entries[..] {
         _ if !is_missing => Ok(None),
-        [] => Err(Failure::missing("no sessions found").with_hint(format!("`foldspace run` starts one; {attaches}"))),
+        [] => Err(Failure::missing("no sessions found").with_hint(format!("`foldspace new` creates one; {attaches}"))),
         _ if is_picked(command) => picked(entries).map(Some),
         _ => {
             let names: Vec<String> =

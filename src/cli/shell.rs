@@ -1,3 +1,5 @@
+use std::ops::ControlFlow;
+
 use foldspace::event::{CallStatus, CommandResult};
 use foldspace::hub::operations::SectionDocument;
 use foldspace::tools::ShellRules;
@@ -11,10 +13,10 @@ use super::exec::TOOK_TOO_LONG;
 use super::interrupt::minding;
 use super::live::LiveOutput;
 use super::local_terminal::{LocalInput, give_terminal};
+use super::new::IfMissing;
 use super::prompt::{LinePrompt, PromptRun, Typed};
 use super::{
-    Exit, Failure, Globals, Out, OwnerClient, RuleArgs, Signals, events, external_command, open, output, text,
-    workspace,
+    Exit, Failure, Globals, Out, OwnerClient, RuleArgs, Signals, external_command, open, output, text, workspace,
 };
 
 /// Opens a prompt in a session's workspace, and records each line
@@ -38,6 +40,8 @@ pub(super) struct ShellArgs {
     /// Runs every line in a terminal, not only editors, pagers and the like
     #[arg(short = 't', long)]
     tty: bool,
+    #[command(flatten)]
+    missing: IfMissing,
     #[command(flatten)]
     rules: RuleArgs,
 }
@@ -63,7 +67,7 @@ impl ShellArgs {
     }
 
     async fn prompt(&self, globals: &Globals) -> Result<Exit, Failure> {
-        let owner = OwnerClient::of_existing(globals).await?;
+        let owner = self.missing.owner(globals, &self.session).await?;
         let opened = owner.sessions()?;
         let session = opened.find(&self.session)?.session;
         workspace::check_runs_commands(&session)?;
@@ -153,11 +157,11 @@ impl SessionPrompt<'_> {
 
 fn printed(session: &Session, outcome: &ToolOutcome) -> Result<Vec<u8>, Failure> {
     let mut content = None;
-    events::each(session, outcome.call, outcome.finished, |event| {
+    session.visit_between(outcome.call, outcome.finished, &mut |event| {
         if let Some(Ok(result)) = event.typed::<CommandResult>() {
             content = Some(result.event.stdout.content);
         }
-        Ok(())
+        ControlFlow::Continue(())
     })?;
     content.map_or(Ok(Vec::new()), |content| Ok(session.content(&content)?.to_vec()))
 }

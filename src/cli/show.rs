@@ -1,5 +1,6 @@
 use foldspace::event::{CallStarted, CommandDecided, DeleteEntry, WriteFile};
 use foldspace::reducers::Change;
+use foldspace::tools::PlannedChange;
 use foldspace::view::{self, Call, ObservedCalls, Position};
 use foldspace::{Event, Recorded, Session, VirtualFileSystem};
 use serde_json::{Map, Value, json};
@@ -39,8 +40,8 @@ impl ShowArgs {
             return play::play(session, sight.concerned(), self.speed);
         }
         match out.is_json() {
-            true => out.document(&sight.as_json(session, found.is_worked_in())?)?,
-            false => sight.show(session, found.is_worked_in(), out)?,
+            true => out.document(&sight.as_json(session)?)?,
+            false => sight.show(session, out)?,
         }
         Ok(Exit::Ok)
     }
@@ -49,7 +50,8 @@ impl ShowArgs {
 impl ShowTarget {
     fn of(session: &Session, event: Recorded) -> Result<Self, Failure> {
         let is_call = *event.event.kind == *CallStarted::KIND;
-        let call = if is_call { view::call_at(session, event.seq)? } else { None };
+        let mut call = if is_call { view::call_at(session, event.seq)? } else { None };
+        call.iter_mut().for_each(|(call, _)| call.make_whole(session));
         let mut target = Self { event, call, changes: Vec::new() };
         target.changes = changes(session, target.concerned())?;
         Ok(target)
@@ -60,24 +62,22 @@ impl ShowTarget {
         self.call.as_ref().map_or(std::slice::from_ref(&self.event), |(_, events)| events)
     }
 
-    fn as_json(&self, session: &Session, shared: bool) -> Result<Value, Failure> {
-        let mut call = Value::Null;
-        if let Some((known, events)) = &self.call {
-            call = json!(known.document(shared));
-            call["params"] = view::whole(session, &known.params);
-            let result = known.outcome.as_ref().map(|outcome| view::whole(session, &outcome.end.result));
-            call["result"] = json!(result);
+    fn as_json(&self, session: &Session) -> Result<Value, Failure> {
+        let call = self.call.as_ref().map(|(known, events)| {
+            let mut call = json!(known);
+            call["result"] = json!(known.end.as_ref().map(|end| &end.result));
             call["events"] = events.iter().map(|event| json!(view::event(session, &event.view()))).collect();
-        }
+            call
+        });
         let changes: Result<Vec<_>, _> = self.changes.iter().map(|change| view::change(session, change)).collect();
         let event = view::event(session, &self.event.view());
         let by = ObservedCalls::of(session)?.by(self.call.as_ref().map(|(call, _)| call.call), self.event.seq);
         Ok(json!({ "event": event, "call": call, "by": by, "changes": changes? }))
     }
 
-    fn show(&self, session: &Session, shared: bool, out: &mut Out) -> Result<(), Failure> {
+    fn show(&self, session: &Session, out: &mut Out) -> Result<(), Failure> {
         match &self.call {
-            Some((call, events)) => show_call(session, call, events, shared, out)?,
+            Some((call, events)) => show_call(session, call, events, out)?,
             None => show_event(session, &self.event, out)?,
         }
         for change in &self.changes {
@@ -94,11 +94,8 @@ fn changes(session: &Session, events: &[Recorded]) -> Result<Vec<Change>, Failur
     let before = VirtualFileSystem::of(&session.state_at(first.seq - 1)?);
     let mut after: VirtualFileSystem = before.clone();
     for event in events {
-        if let Some(Ok(write)) = event.typed::<WriteFile>() {
-            after.write(&write.event, event.time);
-        }
-        if let Some(Ok(delete)) = event.typed::<DeleteEntry>() {
-            after.delete(&delete.event);
+        if let Some(change) = PlannedChange::of(&event.view()).filter(|change| change.link().is_none()) {
+            change.apply_to(&mut after, event.time);
         }
     }
     Ok(before.diff(&after))
@@ -123,11 +120,11 @@ fn show_event(session: &Session, event: &Recorded, out: &mut Out) -> Result<(), 
     show_value(out, &value)
 }
 
-fn show_call(session: &Session, call: &Call, events: &[Recorded], shared: bool, out: &mut Out) -> Result<(), Failure> {
+fn show_call(session: &Session, call: &Call, events: &[Recorded], out: &mut Out) -> Result<(), Failure> {
     let title = out.paint(BOLD, format!("call {}", call.call));
     out.line(format!("{title}  {}", out.paint(NOTED, text::one_line(&call.tool, 100))))?;
-    let status = out.paint(calls::tone(call), calls::ending(call, shared));
-    let lasted = call.outcome.as_ref().map_or(String::new(), |_| format!(" in {}", calls::duration(call)));
+    let status = out.paint(calls::tone(call), calls::ending(call));
+    let lasted = call.micros.map_or(String::new(), |micros| format!(" in {}", text::duration(micros)));
     field(out, "status", &format!("{status}{lasted}"))?;
     field(out, "time", &text::exact_moment(call.started_at))?;
     if !call.agent.is_empty() {
@@ -139,20 +136,19 @@ fn show_call(session: &Session, call: &Call, events: &[Recorded], shared: bool, 
         field(out, "prompt", &text::one_line(&by.prompt, 200))?;
     }
     out.line(out.paint(BOLD, "\nparameters"))?;
-    show_value(out, &view::whole(session, &call.params))?;
+    show_value(out, &call.params)?;
     if let Some(names) = inherited(session, events)? {
         let count = text::count(names.len() as u64, "variable");
         out.line(out.paint(BOLD, format!("\nenvironment, {count}")))?;
         block(out, &names.join(" "))?;
     }
-    if !call.message().is_empty() {
+    if !call.message.is_empty() {
         out.line(out.paint(BOLD, "\nmessage"))?;
-        block(out, call.message())?;
+        block(out, &call.message)?;
     }
-    let result = call.outcome.as_ref().map(|outcome| &outcome.end.result).filter(|result| !result.is_null());
-    if let Some(result) = result {
+    if let Some(result) = call.end.as_ref().map(|end| &end.result).filter(|result| !result.is_null()) {
         out.line(out.paint(BOLD, "\nresult"))?;
-        show_value(out, &view::whole(session, result))?;
+        show_value(out, result)?;
     }
     out.line(out.paint(BOLD, "\nevents"))?;
     for event in events {

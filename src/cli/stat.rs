@@ -1,11 +1,13 @@
+use std::ops::ControlFlow;
+
 use foldspace::event::{Node, WriteFile};
 use foldspace::reducers::Entry;
-use foldspace::view;
+use foldspace::view::{self, backward_spans};
 use foldspace::{EntryPath, Seq, Session, VirtualFileSystem};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{AtArg, BOLD, Cell, Failure, Globals, Out, TextTable, events, open, position, text, tree};
+use super::{AtArg, BOLD, Cell, Failure, Globals, Out, TextTable, open, position, text, tree};
 
 /// Shows the metadata of a file, directory or link
 #[derive(Debug, clap::Args)]
@@ -18,6 +20,9 @@ pub(super) struct Stat {
     #[command(flatten)]
     at: AtArg,
 }
+
+/// The number of events that are searched first, from the end.
+const SPAN: u64 = 1024;
 
 #[derive(Serialize)]
 struct LastWrite {
@@ -43,14 +48,17 @@ impl Stat {
 
 fn last_writing(session: &Session, until: Seq, path: &EntryPath) -> Result<Option<LastWrite>, Failure> {
     let mut last = None;
-    events::each(session, 1, until, |event| {
-        if let Some(Ok(write)) = event.typed::<WriteFile>()
-            && write.event.path == *path
-        {
-            last = Some(LastWrite { seq: event.seq, call: event.call, agent: event.agent.to_owned() });
+    for (from, until) in backward_spans((1, until), SPAN, 8) {
+        session.visit_between(from, until, &mut |event| {
+            if event.decoded().is_some_and(|write: WriteFile| write.path == *path) {
+                last = Some(LastWrite { seq: event.seq, call: event.call, agent: event.agent.to_owned() });
+            }
+            ControlFlow::Continue(())
+        })?;
+        if last.is_some() {
+            break;
         }
-        Ok(())
-    })?;
+    }
     Ok(last)
 }
 

@@ -1,13 +1,12 @@
 use foldspace::event::CallFinished;
-use foldspace::hub::operations::{self, SliceDocument};
+use foldspace::hub::operations::{self, SliceDocument, known_slice};
 use foldspace::reducers::{Mounts, ToolCalls, Usage};
+use foldspace::tools::may_be_running;
 use foldspace::view;
 use foldspace::{Seq, Session, VirtualFileSystem};
 use serde_json::{Value, json};
 
-use super::{
-    AtArg, BOLD, Cell, DIM, Failure, Globals, ODD, Out, TextTable, did_you_mean, events, open, position, text, tree,
-};
+use super::{AtArg, BOLD, Cell, DIM, Failure, Globals, ODD, Out, TextTable, events, open, position, text, tree};
 use crate::terminal::style::Tone;
 
 /// Shows the slices of a session's state, or one of them
@@ -29,24 +28,15 @@ impl StateArgs {
         match &self.slice {
             None => list(&found.name, &state, out)?,
             Some(wanted) => {
-                let name = slice_name(&state, wanted)?;
+                let name = known_slice(&state, wanted)?;
                 match out.is_json() {
                     true => out.document(&view::slice(&state, name)?)?,
-                    false => show(&found.session, &state, name, found.is_worked_in(), out)?,
+                    false => show(&found.session, &state, name, may_be_running(&found.session), out)?,
                 }
             }
         }
         Ok(())
     }
-}
-
-pub(super) fn slice_name(state: &foldspace::State, wanted: &str) -> Result<&'static str, Failure> {
-    view::slice_named(state, wanted).ok_or_else(|| {
-        let names: Vec<_> = state.registry().slices().iter().map(|slice| slice.name).collect();
-        let meant = did_you_mean(wanted, names.iter().copied());
-        Failure::missing(format!("unknown slice {wanted:?}"))
-            .with_hint(format!("{meant}there are {}", names.join(", ")))
-    })
 }
 
 fn list(session: &str, state: &foldspace::State, out: &mut Out) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 use foldspace::store::StoreOwner;
 use tokio::time::Instant;
 
-use super::{Exit, Failure, Globals, Out, open, owner};
+use super::{Exit, Failure, Globals, Out, open, owner, text};
 
 /// Ends the owner of the data
 ///
@@ -42,4 +42,16 @@ pub(super) async fn stop(directory: &Path) -> Result<Option<u32>, Failure> {
         tokio::time::sleep(PAUSE).await;
     }
     Ok(Some(process))
+}
+
+/// Ends the running owner if it is unused, so that this process can open the store.
+pub(super) async fn make_way(directory: &Path) -> Result<(), Failure> {
+    let Some((_, status)) = owner::running(directory).await? else { return Ok(()) };
+    if status.clients.is_empty() && status.calls.is_empty() {
+        return stop(directory).await.map(drop);
+    }
+    let (process, clients) = (status.process, text::count(status.clients.len() as u64, "client"));
+    let calls = text::count(status.calls.len() as u64, "call");
+    Err(Failure::new(Exit::Busy, format!("process {process} has the store, with {clients} and {calls} in flight"))
+        .with_hint("`foldspace status` lists them, and `foldspace stop` ends the process"))
 }

@@ -18,7 +18,7 @@ use indicatif::ProgressBar;
 
 use super::approver::AtTerminal;
 use super::command_args::CommandArgs;
-use super::{Exit, Failure, Globals, files, open, output, text};
+use super::{Exit, Failure, Globals, data_directory, files, output, text};
 
 const NEW_WORKSPACE: &str = "Workspace of a new session";
 
@@ -291,6 +291,12 @@ impl WorkspaceArgs {
         })
     }
 
+    /// Does the same; the default is the host.
+    pub(super) fn spec_or_host(&self) -> Result<WorkspaceSpec, Failure> {
+        let spec = Self { backend: self.backend.or(Some(BackendArg::Host)), ..self.clone() }.spec()?;
+        Ok(spec.unwrap_or_default())
+    }
+
     fn given(&self) -> [(BackendArg, bool, &'static str); 17] {
         let container = |is_given, option| (BackendArg::Container, is_given, option);
         [
@@ -437,7 +443,7 @@ fn switch(text: &str) -> Result<bool, String> {
 
 /// Returns the spec to open a workspace like the session's, with the values of its variables.
 pub(super) fn spec_for_copy(globals: &Globals, session: &Session) -> Result<WorkspaceSpec, Failure> {
-    Ok(spec_of(session)?.with_values_of(session.id(), &open::directory(globals)?))
+    Ok(spec_of(session)?.with_values_of(session.id(), &data_directory::directory(globals)?))
 }
 
 pub(super) fn spec_of(session: &Session) -> Result<WorkspaceSpec, Failure> {
@@ -464,5 +470,5 @@ pub(super) fn check_runs_commands(session: &Session) -> Result<(), Failure> {
 /// Returns the failure of a command in a session in memory.
 pub(super) fn without_shell(session: &str) -> Failure {
     Failure::usage(format!("the memory workspace of {} has no shell", text::one_line(session, 80)))
-        .with_hint("start a session with `foldspace run --backend host` or `--backend container`")
+        .with_hint("`foldspace new` creates a session that runs commands, on this machine or with --backend container")
 }

@@ -60,13 +60,12 @@ pub mod history {
     pub use crate::engine::verify::{VerifyDifference, VerifyReport};
 }
 
-/// Sessions, their subscriptions and their output.
+/// Sessions and their subscriptions.
 pub mod session {
     pub use crate::engine::session::Session;
     pub use crate::engine::session::children::ForkOptions;
     pub use crate::engine::session::error::SessionError;
     pub use crate::engine::session::name_index::name_of;
-    pub use crate::engine::session::output_stream::{CommandOutput, OutputOptions, OutputStream, OutputSubscription};
     pub use crate::engine::session::sessions::{NewSession, Sessions};
     pub use crate::engine::session::snapshot::{Keep, SnapshotPolicy};
     pub use crate::engine::subscription::{Filter, Subscription, Watcher};

@@ -17,6 +17,7 @@ pub use debug_by;
 
 #[doc(hidden)]
 pub mod advice;
+pub mod backward;
 pub mod bus;
 pub mod clock;
 pub(crate) mod collections;

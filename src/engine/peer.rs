@@ -1,13 +1,12 @@
 //! The process at the other end of a unix socket, and the check that it is in this process's sandbox.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use nix::sys::socket::{UnixCredentials, getsockopt, sockopt::PeerCredentials, sockopt::PeerPidfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 const NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
@@ -27,8 +26,35 @@ const POWERS: [&str; 11] = [
 ];
 
 /// Returns the peer's pid, as this process sees it, and its user. Pid 0 is a process of another pid namespace.
-pub fn credentials(stream: &UnixStream) -> io::Result<UnixCredentials> {
-    Ok(getsockopt(stream, PeerCredentials)?)
+#[expect(unsafe_code, reason = "rustix has no value for pid 0")]
+pub fn credentials(stream: &UnixStream) -> io::Result<libc::ucred> {
+    let unset = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    // SAFETY: the option is this structure of numbers.
+    unsafe { socket_option(stream.as_fd(), libc::SO_PEERCRED, unset) }
+}
+
+/// Returns a pidfd of the peer. Fails on kernels before 6.5.
+#[expect(unsafe_code, reason = "rustix does not wrap this option")]
+pub fn pidfd(stream: impl AsFd) -> io::Result<OwnedFd> {
+    // SAFETY: the option is a number.
+    let number: i32 = unsafe { socket_option(stream.as_fd(), libc::SO_PEERPIDFD, -1) }?;
+    // SAFETY: the kernel opened this descriptor for the call above.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Reads an option of a socket into `value`.
+///
+/// # Safety
+/// The option is a `T`, and any bytes are a valid `T`.
+#[expect(unsafe_code, reason = "the kernel writes the value")]
+unsafe fn socket_option<T>(socket: BorrowedFd<'_>, option: i32, mut value: T) -> io::Result<T> {
+    let mut size = libc::socklen_t::try_from(size_of::<T>()).map_err(io::Error::other)?;
+    let (number, target) = (socket.as_raw_fd(), (&raw mut value).cast());
+    // SAFETY: both pointers are valid during the call, and the size is that of the value.
+    match unsafe { libc::getsockopt(number, libc::SOL_SOCKET, option, target, &raw mut size) } {
+        0 => Ok(value),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Checks that the peer is in the same sandbox as this process.
@@ -37,8 +63,8 @@ pub fn credentials(stream: &UnixStream) -> io::Result<UnixCredentials> {
 /// The reason why it is not, or why that is unknown.
 pub(crate) fn check_sandbox(stream: &UnixStream) -> Result<(), String> {
     let unseen = |error: io::Error| format!("it can't be inspected: {error}");
-    let process = u32::try_from(credentials(stream).map_err(unseen)?.pid()).unwrap_or(0);
-    check_process(process, getsockopt(stream, PeerPidfd).ok().as_ref(), |_| Ok(()))
+    let process = u32::try_from(credentials(stream).map_err(unseen)?.pid).unwrap_or(0);
+    check_process(process, pidfd(stream).ok().as_ref(), |_| Ok(()))
 }
 
 /// Checks that a process is in the same sandbox as this one, and reads something about it. `pidfd` guards against a

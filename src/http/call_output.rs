@@ -13,8 +13,8 @@ use super::request::RequestHead;
 use super::stream::OutputText;
 use super::verb::{HttpVerb, Media};
 use crate::engine::id::Seq;
-use crate::engine::session::output_stream::{OutputOptions, OutputSubscription};
 use crate::hub::operations::OperationRoute;
+use crate::tools::{OutputOptions, OutputSubscription, SessionRuntime};
 
 /// Follows the further output of a call in flight as server-sent events: `output` `{stream, text | base64}`, `missed`
 /// `{bytes}` if this client was too slow, and at last `ended`. The command does not wait for this client.
@@ -32,7 +32,7 @@ impl HttpVerb for FollowCall {
 
     async fn answer(self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
         let session = face.session(&head.session).await?;
-        let output = session.output(OutputOptions { call: Some(self.call), whole: false });
+        let output = SessionRuntime::of(&session).output(OutputOptions { call: Some(self.call), whole: false });
         let over = face.hub().in_flight().end_of(session.id(), self.call).ok_or_else(|| {
             let what = format!("no call {} of session {:?} is in flight", self.call, session.name());
             HttpProblem::new(ProblemKind::NotFound, what)

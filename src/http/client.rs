@@ -27,10 +27,9 @@ use super::problem::ProblemKind;
 use super::server::{HttpServer, connect_unix};
 use super::upgrade::{ATTEND, UpgradedStream};
 use super::{CallRequest, HttpProblem, VERSION};
-use crate::backends::HostCaller;
+use crate::backends::{HostCaller, OutputStream};
 use crate::engine::advice::Advice;
 use crate::engine::error::{Diagnostic, ErrorKind};
-use crate::engine::session::output_stream::OutputStream;
 use crate::hub::operations::SessionDocument;
 use crate::tools::{ToolOutcome, TraceContext};
 

@@ -14,8 +14,6 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use nix::sys::socket::getsockopt;
-use nix::sys::socket::sockopt::PeerPidfd;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -26,6 +24,7 @@ use tokio_util::task::TaskTracker;
 use super::admission::{Admission, ConnectionShare};
 use super::connection::Impatient;
 use crate::backends::HostCaller;
+use crate::engine::peer;
 
 /// The limits of a server.
 #[derive(Debug, Clone)]
@@ -59,7 +58,7 @@ async fn accept_unix(listener: &UnixListener) -> io::Result<Accepted<UnixStream>
         // The socket's mode requires this, too; the check also covers connections from before the mode was set.
         if stream.peer_cred().is_ok_and(|peer| [0, own].contains(&peer.uid())) {
             let process = stream.peer_cred()?.pid().and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
-            let caller = HostCaller::of(process, getsockopt(&stream, PeerPidfd).ok());
+            let caller = HostCaller::of(process, peer::pidfd(&stream).ok());
             return Ok((stream, Some(caller)));
         }
     }

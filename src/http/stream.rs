@@ -18,11 +18,14 @@ use super::frames::{self, ALIVE, EVENTS, EventFrames, Gone, PIECE, STILL_HERE};
 use super::problem::{HttpProblem, ProblemKind};
 use super::request::RequestHead;
 use super::verb::{Headers, HttpVerb, Media};
+use crate::backends::OutputStream;
 use crate::engine::id::{Seq, SessionId};
-use crate::engine::session::output_stream::{CommandOutput, OutputOptions, OutputStream, OutputSubscription};
 use crate::hub::operations::OperationRoute;
 use crate::hub::{Hub, HubError, OpenSession};
-use crate::tools::{ApprovalAnswer, Asker, Asking, CommandQuestion, ToolCall, ToolOutcome};
+use crate::tools::{
+    ApprovalAnswer, Asker, Asking, CommandOutput, CommandQuestion, OutputOptions, OutputSubscription, SessionRuntime,
+    ToolCall, ToolOutcome,
+};
 
 pub(super) type Ending = JoinHandle<Result<ToolOutcome, HttpProblem>>;
 
@@ -124,7 +127,8 @@ pub(super) async fn make(
     let open = request.caller(open, face, Some(std::sync::Arc::new(asker)))?;
     let begun = move |call| {
         // Subscribe before the command can print anything.
-        let output = (!none).then(|| session.output(OutputOptions { call: Some(call), whole: all }));
+        let output =
+            (!none).then(|| SessionRuntime::of(&session).output(OutputOptions { call: Some(call), whole: all }));
         // The client may be gone.
         drop(tell.send((call, output)));
     };

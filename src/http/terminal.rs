@@ -33,11 +33,10 @@ use super::terminal_copy::run_in_copy;
 use super::terminal_keys::{PressedKey, TypingModes};
 use super::upgrade::UpgradedStream;
 use super::verb::{Headers, HttpVerb, Media};
-use crate::backends::{CommandInput, WindowSize};
+use crate::backends::{CommandInput, OutputStream, WindowSize};
 use crate::engine::id::Seq;
-use crate::engine::session::output_stream::{CommandOutput, OutputStream, OutputSubscription};
 use crate::hub::operations::OperationRoute;
-use crate::tools::TraceContext;
+use crate::tools::{CommandOutput, OutputSubscription, TraceContext};
 
 /// The most bytes of a client's message.
 const MESSAGE_MAX: usize = 4 << 20;

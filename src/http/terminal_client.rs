@@ -14,8 +14,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::client::{CallEvent, CallStream, ClientError, HttpClient, SentEvent, call_event, encoded};
 use super::terminal::{Socket, TerminalOrder, TerminalRequest, accept_key};
-use crate::backends::WindowSize;
-use crate::engine::session::output_stream::OutputStream;
+use crate::backends::{OutputStream, WindowSize};
 
 /// Sends input and the terminal's size to a command. Dropping it and its [`CallStream`] hangs the command up.
 pub struct TerminalKeys(SplitSink<Socket, Message>);

@@ -13,9 +13,8 @@ use super::{HttpFace, blocking};
 use crate::backends::{ShellCommand, WindowSize};
 use crate::engine::event::CallStatus;
 use crate::engine::id::Seq;
-use crate::engine::session::output_stream::{CommandOutput, OutputOptions, Outputs};
 use crate::hub::operations::ProbeCommand;
-use crate::tools::{Probe, TERMINAL, ToolCall, ToolOutcome};
+use crate::tools::{CommandOutput, OutputOptions, Outputs, Probe, TERMINAL, ToolCall, ToolOutcome};
 
 /// The parameters of a call in a copy.
 #[derive(Deserialize)]

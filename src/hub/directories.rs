@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Hub, HubError, HubOptions, OpenSession, blocking};
+use super::{Hub, HubError, HubOptions, OpenSession, blocking, check_engine};
 use crate::backends::{BackendError, HostOptions, WorkspaceSpec};
 use crate::engine::event::{Isolation, SessionStarted};
 use crate::engine::id::{Seq, SessionId};
@@ -36,6 +36,7 @@ impl Hub {
             let reason = format!("{} is not a directory, so it can't be copied", directory.display());
             return Err(BackendError { backend: spec.backend_name(), reason }.into());
         }
+        check_engine(spec).await?;
         let (home, is_new) = hub.home_session(name.as_deref(), directory).await?;
         let workspace = Some((spec.backend_name().to_owned(), spec.options_with_values()));
         let new = ForkOptions { name, workspace, id, ..ForkOptions::new(Isolation::Fork) };
@@ -138,7 +139,7 @@ impl Hub {
         dry_run: bool,
     ) -> Result<MergeReport, HubError> {
         if dry_run {
-            let _turn = home.session().turn().await;
+            let _turn = home.tool_runner().runtime().lock_workspace().await;
             home.tool_runner().machine().record_drift(home.session(), Extent::All).await?;
         }
         self.merge(session.id(), home, choices, dry_run).await

@@ -255,7 +255,7 @@ impl Hub {
             let sessions = hub.sessions().clone();
             let id = blocking(move || sessions.create(new)).await??.id();
             let ready = match spec.keep_values(id, &hub.options().home) {
-                Ok(()) => hub.ready(id, &mounts).await,
+                Ok(()) => hub.ready(id, &spec, &mounts).await,
                 Err(error) => Err(error.into()),
             };
             if ready.is_err()
@@ -268,8 +268,9 @@ impl Hub {
         joined(created.await)?
     }
 
-    async fn ready(&self, id: SessionId, mounts: &[MountSpec]) -> Result<OpenSession, HubError> {
+    async fn ready(&self, id: SessionId, spec: &WorkspaceSpec, mounts: &[MountSpec]) -> Result<OpenSession, HubError> {
         let user = self.user(id).await?;
+        check_engine(spec).await?;
         let tool_runner = user.tool_runner();
         hydrate(tool_runner.session(), tool_runner.workspace().as_ref(), mounts, &self.options().roots).await?;
         Ok(OpenSession::of(user))
@@ -442,6 +443,12 @@ impl Hub {
         let opened = spec.open_ready(session.id(), &self.options.home, self.options.progress.clone());
         Ok(opened.inspect_err(|_| hosts::release(session))?)
     }
+}
+
+/// Checks that the commands of a new session can run, so that a session is not made in vain.
+async fn check_engine(spec: &WorkspaceSpec) -> Result<(), HubError> {
+    let spec = spec.clone();
+    Ok(blocking(move || spec.check_engine()).await??)
 }
 
 /// Runs blocking work on tokio's blocking threads.

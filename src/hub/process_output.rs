@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
+use crate::backends::OutputStream;
 use crate::engine::lock::lock;
-use crate::engine::session::output_stream::OutputStream;
 
 /// Retained bytes for readers that start later.
 const KEPT_MAX: usize = 1 << 20;

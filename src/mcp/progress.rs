@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
-use crate::engine::session::output_stream::{OutputOptions, OutputSubscription};
+use crate::tools::{OutputOptions, OutputSubscription, SessionRuntime};
 
 /// Interval between messages.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -48,7 +48,7 @@ impl ProgressReporter {
         Self {
             peer: peer.clone(),
             token,
-            output: session.output(OutputOptions::default()),
+            output: SessionRuntime::of(session).output(OutputOptions::default()),
             call: Arc::clone(call),
             ticks,
             waiting: Vec::new(),

@@ -1,7 +1,5 @@
 //! Describes events for people.
 
-use std::ops::ControlFlow;
-
 use foldspace::event::{
     Annotated, CallFinished, CallNoted, CallObserved, CallStarted, CallStatus, ChangesShared, ChangesUnknown,
     ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry,
@@ -11,33 +9,14 @@ use foldspace::event::{
     WorkspaceTouched, WriteFile, WriteMode,
 };
 use foldspace::view;
-use foldspace::{Event, Recorded, Seq, Session};
+use foldspace::{Event, Recorded, Session};
 use serde_json::Value;
 
-use super::exit::Failure;
 use super::style::Tone;
 use super::text;
 
 const GIST_MAX: usize = 100;
 const SUBJECT_MAX: usize = 60;
-
-pub(crate) fn each(
-    session: &Session,
-    from: Seq,
-    until: Seq,
-    mut visit: impl FnMut(&EventRef<'_>) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let mut outcome = Ok(());
-    if from <= until {
-        session.visit(from, &mut |event| {
-            if event.seq <= until {
-                outcome = visit(event);
-            }
-            if outcome.is_ok() && event.seq < until { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        })?;
-    }
-    outcome
-}
 
 pub(crate) fn tone_of(kind: &str) -> Tone {
     match kind {

@@ -108,5 +108,11 @@ pub use workspace::limits::{began, denied, limits_of};
 pub use workspace::managed::Extent;
 pub use workspace::materialise::{Materialised, materialise, write_tar};
 #[doc(hidden)]
+pub use workspace::output_stream::Outputs;
+pub use workspace::output_stream::{CommandOutput, OutputOptions, OutputSubscription};
+#[doc(hidden)]
 pub use workspace::plan::PlannedChange;
+pub use workspace::runtime::may_be_running;
+#[doc(hidden)]
+pub use workspace::runtime::{SessionRuntime, WorkspaceLock};
 pub use workspace::section::WorkspaceSection;

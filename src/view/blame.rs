@@ -7,9 +7,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::observed::{ObservedCalls, RunMention};
-use crate::engine::history::{Blame, SessionChange};
+use crate::engine::history::{BlameLine, HistoryError, SessionChange, blame};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
+use crate::engine::session::Session;
 
 /// A file with the change that wrote each line.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -57,20 +58,15 @@ pub struct BlamedLine {
     pub seq: Seq,
 }
 
-/// Returns the blame of a file of a session as a document.
-pub fn blamed(
-    session: SessionId,
-    path: &EntryPath,
-    at: Seq,
-    blamed: &Blame,
-    observed: &ObservedCalls,
-) -> BlameDocument {
+/// Finds the change that wrote each line of a file at a position; see [`blame`].
+pub fn blamed(session: &Session, path: &EntryPath, at: Seq) -> Result<BlameDocument, HistoryError> {
+    let (blamed, observed) = (blame(session, path, at)?, ObservedCalls::of(session)?);
     let by = |change: &SessionChange| {
         let (seq, by) = (change.change.seq, observed.by(change.change.cause.call(), change.change.seq));
-        let is_told = change.session == session && (!by.is_empty() || observed.was_there(seq));
+        let is_told = change.session == session.id() && (!by.is_empty() || observed.was_there(seq));
         is_told.then_some(ObservedChange { seq, by })
     };
-    let line = |(number, line): (u64, &crate::engine::history::BlameLine)| {
+    let line = |(number, line): (u64, &BlameLine)| {
         let change = blamed.changes.get(line.change)?;
         let (session, seq) = (change.session, change.change.seq);
         Some(BlamedLine { line_number: number, line: line.text.clone(), session, seq })
@@ -78,13 +74,13 @@ pub fn blamed(
     let wrote: BTreeSet<usize> = blamed.lines.iter().map(|line| line.change).collect();
     let changes: Vec<SessionChange> =
         wrote.into_iter().filter_map(|change| blamed.changes.get(change)).cloned().collect();
-    BlameDocument {
+    Ok(BlameDocument {
         path: path.clone(),
         at,
         observed: changes.iter().filter_map(by).collect(),
         changes,
         lines: (1..).zip(&blamed.lines).filter_map(line).collect(),
-        unknown: blamed.unknown.clone(),
+        unknown: blamed.unknown,
         coarse: blamed.coarse,
-    }
+    })
 }

@@ -1,7 +1,7 @@
 //! Calls for long lists: a few fields, read without decoding the others.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use super::path_of;
 use crate::engine::clock::Timestamp;
 use crate::engine::error::ValueError;
 use crate::engine::event::{CallStatus, Common, finished_result, started_params, started_tool};
+use crate::engine::history::OpenCalls;
 use crate::engine::id::Seq;
 use crate::engine::recorded::EventRef;
 use crate::engine::session::Session;
@@ -91,7 +92,7 @@ pub struct CallRows<'a> {
     has_digests: bool,
     may_run: bool,
     names: BTreeSet<Arc<str>>,
-    open: VecDeque<CallRow>,
+    open: OpenCalls<CallRow>,
 }
 
 impl<'a> CallRows<'a> {
@@ -104,7 +105,7 @@ impl<'a> CallRows<'a> {
         let text = text.map(|text| regex::escape(&text[1..text.len() - 1]));
         let text = text.map(|text| RegexBuilder::new(&text).case_insensitive(true).build()).transpose();
         let text = text.map_err(|_| ValueError::new("text is too long to search for"))?;
-        Ok(Self { filter, glob, text, has_digests: false, may_run, names: BTreeSet::new(), open: VecDeque::new() })
+        Ok(Self { filter, glob, text, has_digests: false, may_run, names: BTreeSet::new(), open: OpenCalls::default() })
     }
 
     /// Turns on digests of parameters and outcomes.
@@ -124,36 +125,33 @@ impl<'a> CallRows<'a> {
         let head = session.head()?;
         let (until, mut next) = (until.min(head), None);
         let mut is_first = true;
-        if from <= until {
-            session.visit(from, &mut |event| {
-                self.take(event);
-                while self.open.front().is_some_and(|row| row.status.is_some()) {
-                    is_first = false;
-                    next = next.or(self.pass_on(take));
-                    if next.is_some() {
-                        return ControlFlow::Break(());
-                    }
+        session.visit_between(from, until, &mut |event| {
+            self.take(event);
+            while let Some(row) = self.open.next_ended() {
+                is_first = false;
+                next = self.pass_on(row, take);
+                if next.is_some() {
+                    return ControlFlow::Break(());
                 }
-                if event.seq < until { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-            })?;
-        }
+            }
+            ControlFlow::Continue(())
+        })?;
         // A call that may end after `until` begins the next piece, unless it already began this one.
         while next.is_none()
-            && let Some(row) = self.open.front()
+            && let Some(row) = self.open.next_begun()
         {
-            match until < head && row.status.is_none() && !is_first {
-                true => next = Some(row.call),
-                false => next = self.pass_on(take),
-            }
+            next = match until < head && row.status.is_none() && !is_first {
+                true => Some(row.call),
+                false => self.pass_on(row, take),
+            };
             is_first = false;
         }
         let next = next.or((until < head).then_some(until + 1));
         Ok(next.filter(|next| *next <= head))
     }
 
-    /// Passes on the first call if it matches; returns the position after it if `take` breaks.
-    fn pass_on(&mut self, take: &mut dyn FnMut(CallRow) -> ControlFlow<()>) -> Option<Seq> {
-        let mut row = self.open.pop_front()?;
+    /// Passes on a call if it matches; returns the position after it if `take` breaks.
+    fn pass_on(&self, mut row: CallRow, take: &mut dyn FnMut(CallRow) -> ControlFlow<()>) -> Option<Seq> {
         row.failed |= row.status.is_none() && !self.may_run;
         let (behind, filter) = (row.call + 1, self.filter);
         let is_wanted = filter.tool.as_deref().is_none_or(|tool| tool == &*row.tool)
@@ -178,8 +176,7 @@ impl<'a> CallRows<'a> {
         if event.common == Common::CallStarted {
             return self.begin(event);
         }
-        let at = event.call.and_then(|call| self.open.binary_search_by_key(&call, |row| row.call).ok());
-        let Some(row) = at.and_then(|at| self.open.get_mut(at)).filter(|row| row.status.is_none()) else { return };
+        let Some(row) = self.open.of(event) else { return };
         match event.common {
             Common::WriteFile | Common::DeleteEntry => {
                 row.changed += 1;
@@ -228,16 +225,8 @@ impl<'a> CallRows<'a> {
             false => (Value::Null, String::new()),
         };
         let (tool, agent) = (self.name(tool), self.name(event.agent));
-        self.open.push_back(CallRow {
-            call: event.seq,
-            tool,
-            agent,
-            started_at: event.time,
-            params,
-            key,
-            has_text,
-            ..CallRow::default()
-        });
+        let (call, started_at) = (event.seq, event.time);
+        self.open.begin(call, CallRow { call, tool, agent, started_at, params, key, has_text, ..CallRow::default() });
     }
 }
 

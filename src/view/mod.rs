@@ -18,24 +18,22 @@ mod text;
 mod unkept;
 mod until;
 
+pub use crate::engine::backward::backward_spans;
 pub use authorship::{AttributedFile, Authorship, AuthorshipError};
 pub use authorship_format::{agent_trace, git_ai_note};
 pub use blame::{BlameDocument, BlamedLine, ObservedChange, blamed};
 pub use call::{
-    Call, CallChanges, CallDocument, CallOutcome, CallPathChange, CallViews, SharedPaths, call_at, has_failed, path_of,
-    whole,
+    Call, CallChanges, CallPathChange, CallViews, SharedPaths, call_at, has_failed, path_of, visit_calls, whole,
 };
 pub use call_row::{CallFilter, CallRow, CallRows};
 pub use entry::{EntryDocument, EntryShape, entry};
 pub use event::{EventDocument, event};
 pub use observed::{ObservedCalls, RunMention, RunSpan};
-pub use patch::{
-    ChangeDocument, ChangeShape, Patch, change, change_between, changes_between, patches, patches_between,
-};
+pub use patch::{ChangeDocument, ChangeShape, Patch, change, change_between, file_changes, patches, patches_between};
 pub use position::{Position, first_read};
 pub use question::{allowed_by_session, question};
 pub use rerun::{DivergenceDocument, RerunCall, divergence, rerun_call};
-pub use slice::{slice, slice_named};
+pub use slice::slice;
 pub use subject::{one_line, subject};
 pub use text::{misleads, visible, visible_lines};
 pub use until::{ConditionError, EventTest, HistoryRun, SearchQuery, Sought, StopCondition, touches};

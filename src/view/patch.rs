@@ -9,6 +9,7 @@ use similar::{ChangeTag, TextDiff};
 use super::EntryShape;
 use crate::engine::event::{FileMode, Node};
 use crate::engine::id::{Digest, Seq};
+use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
@@ -221,8 +222,15 @@ pub fn change_between(from: &Session, to: &Session, change: &Change) -> Result<C
     })
 }
 
-/// Compares the files at two positions of a session.
-pub fn changes_between(session: &Session, from: Seq, to: Seq) -> Result<Vec<ChangeDocument>, SessionError> {
+/// Compares the files at two positions, optionally only at or below a path.
+pub fn file_changes(
+    session: &Session,
+    from: Seq,
+    to: Seq,
+    path: Option<&EntryPath>,
+) -> Result<Vec<Change>, SessionError> {
     let files = |at| session.state_at(at).map(|state| VirtualFileSystem::of(&state));
-    files(from)?.diff(&files(to)?).iter().map(|one| change(session, one)).collect()
+    let mut changes = files(from)?.diff(&files(to)?);
+    changes.retain(|change| path.is_none_or(|path| change.path() == path || change.path().is_below(path)));
+    Ok(changes)
 }

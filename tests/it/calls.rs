@@ -10,8 +10,7 @@ use foldspace::backends::{
     BackendError, Below, ChangeDetector, DirtyPath, FileChange, HostOptions, Observed, Shell, ShellCommand,
 };
 use foldspace::event::{CallFinished, CallStatus, CommandResult, DeleteEntry, DriftFound, Node, WriteFile};
-use foldspace::session::OutputOptions;
-use foldspace::tools::{CaptureBudget, CommandPolicy, CommandTime, Effect, ShellRules};
+use foldspace::tools::{CaptureBudget, CommandPolicy, CommandTime, Effect, OutputOptions, ShellRules};
 use foldspace::{
     EntryPath, Event, HostWorkspace, NewSession, Recorded, Registry, Session, Sessions, Tool, ToolCall, ToolContext,
     ToolError, ToolOutcome, ToolRunner, Tools, VirtualFileSystem, Workspace,
@@ -450,7 +449,7 @@ fn behind_another(time: CommandTime) -> (ToolOutcome, String) {
     let rules = ShellRules { policy, time, ..ShellRules::default() };
     let (tools, workspace) = (Tools::standard().with(Hurried).unwrap(), Arc::new(world.workspace()));
     let runner = ToolRunner::with_rules(world.session.clone(), tools, workspace, rules).unwrap();
-    let output = world.session.output(OutputOptions::default());
+    let output = runner.output(OutputOptions::default());
     let (begun, first) = (world.files().join("begun"), sh("touch begun; sleep 2"));
     let outcome = runtime().block_on(async {
         let hurried = async {

@@ -156,6 +156,8 @@ async function widths(rig, origin) {
   await page.setViewportSize({ width: 1024, height: 700 });
   await page.getByRole("button", { name: "Side by side" }).click();
   await until(async () => Math.min(...await page.locator(".editor .cm-mergeViewEditor").evaluateAll((sides) => sides.map((side) => side.getBoundingClientRect().width))) > 280, "two wide sides at 1024");
+  for (let step = 0; step < 40; step += 1) await bar.press("ArrowRight");
+  assert((await page.getByRole("region", { name: "At the cursor" }).boundingBox()).width > 150, "the panes at the cursor stay in view");
   await rig.axe(page, "resized panes");
   rig.sound(page);
 }

@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex};
 use tokio_util::sync::CancellationToken;
 
 use super::rig::{CheckFinding, Rig, Suite, ensure, ensure_printed, shown};
-use crate::backends::{OutputWatch, ShellCommand};
+use crate::backends::{OutputStream, OutputWatch, ShellCommand};
 use crate::engine::lock::lock;
-use crate::engine::session::output_stream::OutputStream;
 
 pub(super) const BOTH: &str = "echo out; echo err >&2";
 /// A command that prints this many bytes, between `BEGIN` and `END`.

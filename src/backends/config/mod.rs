@@ -345,6 +345,17 @@ impl WorkspaceSpec {
         Self::parse(&started.backend, &started.options)
     }
 
+    /// Checks that the engine of a new session's container responds and has the image.
+    ///
+    /// # Errors
+    /// [`BackendError`] with the reason. Other backends need no engine.
+    pub fn check_engine(&self) -> Result<(), BackendError> {
+        match self {
+            Self::Podman(options) => podman::check_engine(options),
+            Self::Memory | Self::Host(_) | Self::Mock(_) => Ok(()),
+        }
+    }
+
     /// Opens the workspace of a session. A directory that was not given is created below `home`; nothing runs yet.
     pub fn open(&self, session: SessionId, home: &Path) -> Result<Arc<dyn Workspace>, BackendError> {
         self.check()?;

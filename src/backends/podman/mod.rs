@@ -23,5 +23,5 @@ pub use orphans::{find_engine, remove_leftovers};
 pub use owners::sweep_sandboxes;
 pub(crate) use paths::remove_files;
 pub use sandbox::PodmanSandbox;
-pub(crate) use sandbox::open;
+pub(crate) use sandbox::{check_engine, open};
 pub use warm::WarmContainers;

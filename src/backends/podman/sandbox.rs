@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use super::container::SessionContainer;
 use super::container_plan::WORKSPACE;
+use super::engine::Engine;
 use super::files;
+use super::launch;
 use super::own_directory;
 use super::owners;
 use super::paths::Paths;
+use super::warm;
 use crate::backends::command_options::CommandOptions;
 use crate::backends::commands::RunnerShell;
 use crate::backends::containers::PodmanOptions;
@@ -29,6 +32,18 @@ pub struct PodmanSandbox {
     marker: PopulateMarker,
     /// Next to a user's directory, and removed with the workspace.
     _aside: Option<StagingDir>,
+}
+
+/// Checks that the engine responds and has the image, unless it may pull the image.
+pub(crate) fn check_engine(options: &PodmanOptions) -> Result<(), BackendError> {
+    if warm::is_kept(options) {
+        return Ok(());
+    }
+    let checked = Engine::of_this_user(options).and_then(|engine| match options.pull {
+        true => Ok(()),
+        false => launch::check_image(&engine, &options.image),
+    });
+    checked.map_err(|error| BackendError { backend: options.engine.name(), reason: error.to_string() })
 }
 
 /// Opens the workspace of a session of the store in that directory. `kept` stores the scan results of a user's

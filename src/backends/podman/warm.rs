@@ -160,6 +160,12 @@ fn take(options: &PodmanOptions) -> Option<Warm> {
     })
 }
 
+/// Returns true if a pool keeps containers with these options.
+pub(super) fn is_kept(options: &PodmanOptions) -> bool {
+    let wanted = essence(options);
+    lock(&POOLS).iter().filter_map(Weak::upgrade).any(|pool| essence(&pool.options) == wanted)
+}
+
 fn essence(options: &PodmanOptions) -> PodmanOptions {
     PodmanOptions {
         pull: false,

@@ -33,7 +33,7 @@ impl RunnerAddress {
     pub(super) fn connect(&self, patience: Duration) -> Result<(RunnerConnection, u32), RunnerError> {
         let stream = open_socket(&self.socket, patience).map_err(RunnerError::connect(&self.socket))?;
         if let Some(expected) = self.process {
-            let actual = peer::credentials(&stream).map_err(RunnerError::Gone)?.pid();
+            let actual = peer::credentials(&stream).map_err(RunnerError::Gone)?.pid;
             if u32::try_from(actual) != Ok(expected) {
                 return Err(RunnerError::Stranger { socket: self.socket.clone(), expected, actual });
             }

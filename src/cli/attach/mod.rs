@@ -16,7 +16,7 @@ use foldspace::{EntryPath, LocalStore};
 use serde::Serialize;
 use serde_json::json;
 
-use super::owner::make_way;
+use super::stop::make_way;
 use super::{Exit, Failure, Globals, Out, OwnerClient, diffs, open, output, text, workspace};
 use settings::{HookPlace, SettingsChange, SettingsScope, UserSettings, apply, hooked, plan, plan_removal};
 

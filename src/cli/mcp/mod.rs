@@ -1,22 +1,22 @@
+mod attach_route;
 mod config;
 mod sticky;
 
 use std::io;
 use std::time::Duration;
 
-use axum::Router;
 use foldspace::NewSession;
 use foldspace::event::Isolation;
-use foldspace::http::{HttpFace, UpgradeRequest, upgrade_route};
-use foldspace::mcp::{AttachRequest, McpOptions, McpServer, ToolGroup};
+use foldspace::mcp::{AttachRequest, McpOptions, ToolGroup};
 use foldspace::store::Durability;
 use foldspace::tools::MountSpec;
-use futures_util::FutureExt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
 use super::run::mounts::MountArgs;
 use super::{Exit, Failure, Globals, Out, OwnerClient, RuleArgs, Signals, WorkspaceArgs, workspace};
+pub(super) use attach_route::attach_route;
+use attach_route::{ATTACH_PATH, ATTACH_PROTOCOL};
 use config::McpClientKind;
 use sticky::StickyArgs;
 
@@ -116,26 +116,6 @@ impl OfferArgs {
             rules: self.rules.unasked()?,
         })
     }
-}
-
-const ATTACH_PATH: &str = "/v1/mcp";
-const ATTACH_PROTOCOL: &str = "foldspace-mcp";
-
-/// Returns the route that `foldspace mcp` in other processes connects to.
-pub(super) fn attach_route(face: &HttpFace) -> Router {
-    upgrade_route(face, ATTACH_PATH, ATTACH_PROTOCOL, |request| {
-        let UpgradeRequest { hub, caller, params, end } = request;
-        let server = McpServer::for_process(&hub, caller, params)?;
-        Ok(Box::new(move |stream| {
-            async move {
-                let (input, output) = tokio::io::split(stream);
-                if let Err(error) = server.serve(input, output, end).await {
-                    tracing::debug!(%error, "the connection of an MCP client failed");
-                }
-            }
-            .boxed()
-        }))
-    })
 }
 
 /// The time limit for a client to read its last answers, after it has closed its input.

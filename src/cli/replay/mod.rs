@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::builder::NonEmptyStringValueParser;
+use foldspace::tools::may_be_running;
 use foldspace::{Session, Sessions};
 
 use super::interrupt::Interruption;
@@ -110,7 +111,7 @@ impl ReplayArgs {
         let opened = open::reading(globals)?;
         let session = opened.find(&self.session)?.session;
         let looked_at = session.clone();
-        let is_worked_in = Arc::new(move || looked_at.may_be_running());
+        let is_worked_in = Arc::new(move || may_be_running(&looked_at));
         let past = Arc::new(SessionHistory::new(&opened.sessions, &session, is_worked_in)?);
         match scripted {
             true => script::run(self, &session, past, out),
@@ -132,7 +133,7 @@ impl ReplayArgs {
         model.mouse = !self.no_mouse;
         if !self.at.is_given() {
             // A running session is shown at its end, an ended session from its first call.
-            match session.may_be_running() {
+            match may_be_running(session) {
                 true => model.apply(DebuggerAction::Last),
                 false => [DebuggerAction::First, DebuggerAction::Call(Direction::Forward)]
                     .into_iter()

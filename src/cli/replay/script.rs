@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use foldspace::hub::operations::known_slice;
 use foldspace::reducers::Change;
 use foldspace::view;
 use foldspace::{EntryPath, Seq, Session, VirtualFileSystem};
 use serde_json::{Value, json};
 
 use super::ReplayArgs;
-use crate::cli::state::slice_name;
 use crate::cli::{BOLD, Exit, Failure, Out, did_you_mean, events, text};
 use crate::tui::clean;
 use crate::tui::model::{
@@ -65,7 +65,7 @@ fn pane<'a>(replay: &'a ReplayArgs, session: &Session) -> Result<Pane<'a>, Failu
         [] if replay.verb.diff.is_some() => Pane::Tab(Tab::Diff),
         [] => Pane::Nothing,
         ["file", path] => Pane::File(path),
-        ["slice", wanted] => Pane::Slice(slice_name(&session.state_at(0)?, wanted)?),
+        ["slice", wanted] => Pane::Slice(known_slice(&session.state_at(0)?, wanted)?),
         [what] if let Some(tab) = Tab::ALL.into_iter().find(|tab| tab.name() == what) => Pane::Tab(tab),
         _ => {
             let known = Tab::ALL.into_iter().map(Tab::name).chain(["file", "slice"]);

@@ -1,6 +1,6 @@
 mod expected;
 pub(in crate::cli) mod mounts;
-mod naming;
+pub(in crate::cli) mod naming;
 mod report;
 mod script;
 mod summary;
@@ -8,18 +8,19 @@ mod summary;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use foldspace::backends::HostPath;
 use foldspace::event::MountHydrated;
-use foldspace::hub::operations::{CopiedMounts, CopyMounts, CreateSession, NewMount, SessionDocument};
+use foldspace::hub::operations::{CopiedMounts, CopyMounts, NewMount};
 use foldspace::reducers::Mounts;
 use foldspace::store::Durability;
-use foldspace::{Session, Sessions, WorkspaceSpec};
+use foldspace::{Session, Sessions};
 use tokio_util::sync::CancellationToken;
 
 use mounts::MountArgs;
 
 use super::calling::{self, Calling};
-use super::{Exit, Failure, Globals, Out, OwnerClient, RuleArgs, WorkspaceArgs, interrupt, output, text, workspace};
+use super::{
+    Exit, Failure, Globals, Out, OwnerClient, RuleArgs, WorkspaceArgs, interrupt, new, output, owner, text, workspace,
+};
 use naming::ChosenSession;
 use report::RunReport;
 pub(super) use script::{CallScript, ScriptStep};
@@ -50,6 +51,9 @@ pub(super) struct RunArgs {
     /// Continues after a failed call
     #[arg(long)]
     keep_going: bool,
+    /// Skips the lines before line N
+    #[arg(long, value_name = "N")]
+    from_line: Option<u64>,
     /// Shows the output of commands; --json always includes it
     #[arg(long)]
     show_output: bool,
@@ -78,11 +82,13 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 impl RunArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        let script = CallScript::read(&self.script)?;
+        let mut script = CallScript::read(&self.script)?;
+        self.from_line.map_or(Ok(()), |line| script.skip_to(line))?;
         let mounts = self.mounts.chosen()?;
         let durability = if self.no_wait { Durability::Buffered } else { Durability::Synced };
         super::block_on(async {
             let owner = OwnerClient::of(globals, durability).await?;
+            self.check(&script, &owner).await?;
             let opened = owner.sessions()?;
             let expected = self.expected.find(globals, &opened)?;
             let usual = expected.as_ref().map(|expected| expected.spec(globals)).transpose()?.unwrap_or_default();
@@ -106,6 +112,32 @@ impl RunArgs {
     }
 }
 
+impl RunArgs {
+    async fn check(&self, script: &CallScript, owner: &OwnerClient) -> Result<(), Failure> {
+        let tools = owner::all_tools()?;
+        let others = match script.has_others(&tools) {
+            true => registered(owner, self.session.as_deref()).await?,
+            false => Vec::new(),
+        };
+        script.check(&tools, &others)
+    }
+}
+
+/// Returns the tools that other programs have registered, for a session or for all.
+async fn registered(owner: &OwnerClient, session: Option<&str>) -> Result<Vec<String>, Failure> {
+    #[derive(serde::Deserialize)]
+    struct Named {
+        name: String,
+    }
+    let known = match session {
+        Some(session) => owner.client.session(session).await.ok(),
+        None => None,
+    };
+    let query = known.map_or_else(String::new, |known| format!("?session={}", known.session));
+    let tools: Vec<Named> = owner.client.get(&format!("/v1/tools{query}")).await?;
+    Ok(tools.into_iter().map(|tool| tool.name).collect())
+}
+
 /// The run of a script through the owner.
 struct ScriptRun<'a> {
     args: &'a RunArgs,
@@ -126,7 +158,8 @@ impl ScriptRun<'_> {
         let is_new = matches!(chosen, ChosenSession::New(..));
         let (session, copied) = match chosen {
             ChosenSession::New(name, spec) => {
-                let session = self.begin(sessions, name, &spec).await?;
+                let begun = new::create(self.owner, name, &spec, self.mounts).await?;
+                let session = sessions.session(begun.session)?;
                 let mounts = session.state()?.slice().map(|mounts: &Mounts| mounts.iter().cloned().collect());
                 (session, mounts.unwrap_or_default())
             }
@@ -145,23 +178,6 @@ impl ScriptRun<'_> {
         }
         let summary = self.calls(&session, is_new, out).await?;
         Ok((session, summary))
-    }
-
-    async fn begin(&self, sessions: &Sessions, name: String, spec: &WorkspaceSpec) -> Result<Session, Failure> {
-        let mut allow_roots = self.mounts.named_roots();
-        if let Some(directory) = spec.named_directory() {
-            allow_roots.push(HostPath(directory.to_owned()));
-        }
-        let asked = CreateSession {
-            name: Some(name),
-            backend: Some(spec.backend_name().to_owned()),
-            options: spec.options_with_values().as_object().cloned().unwrap_or_default(),
-            mounts: self.mounts.specs.iter().map(NewMount::from).collect(),
-            allow_roots,
-            create_id: None,
-        };
-        let begun: SessionDocument = self.owner.client.work("/v1/sessions", &asked, output::progress).await?;
-        Ok(sessions.session(begun.session)?)
     }
 
     /// Copies the mounts if the workspace is still empty. This opens the workspace, which records external changes.
@@ -206,7 +222,7 @@ impl ScriptRun<'_> {
     }
 }
 
-fn told(mount: &MountHydrated) -> String {
+pub(in crate::cli) fn told(mount: &MountHydrated) -> String {
     let (files, bytes) = (text::count(mount.files, "file"), text::size(mount.bytes));
     let (host, path) = (text::one_line(&mount.host_path, 4096), mount.mount_path.rooted());
     format!("copied {host} to {path}: {files}, {bytes}")

@@ -46,6 +46,7 @@ pub(in crate::cli) fn allowed_roots(given: &[PathBuf]) -> Result<Option<Vec<Path
     }
 }
 
+#[derive(Default)]
 pub(in crate::cli) struct Chosen {
     pub(in crate::cli) specs: Vec<MountSpec>,
     pub(in crate::cli) roots: AllowedRoots,

@@ -58,7 +58,7 @@ fn existing(sessions: &Sessions, wanted: &str) -> Result<Option<SessionId>, Fail
     }
 }
 
-fn free_name(name: &str, taken: &[String]) -> String {
+pub(in crate::cli) fn free_name(name: &str, taken: &[String]) -> String {
     let is_free = |name: &String| !taken.contains(name);
     let numbered = (2_u64..).map(|number| format!("{name}-{number}"));
     std::iter::once(name.to_owned()).chain(numbered).find(is_free).unwrap_or_default()
@@ -80,7 +80,7 @@ pub(super) fn name_of_script(path: &Path) -> String {
     }
 }
 
-fn fitting(text: &str) -> String {
+pub(in crate::cli) fn fitting(text: &str) -> String {
     let allowed = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
     let name: String = text.chars().map(allowed).collect();
     let name = name.trim_start_matches(|c: char| !c.is_ascii_alphanumeric()).trim_end_matches('-');

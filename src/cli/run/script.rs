@@ -3,12 +3,13 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
+use foldspace::Tools;
 use foldspace::event::CallStatus;
 use foldspace::store::MAX_AGENT_BYTES;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::cli::{Failure, files, text};
+use crate::cli::{Failure, did_you_mean, files, text};
 
 const LINE_MAX: u64 = 8 << 20;
 
@@ -58,6 +59,59 @@ impl CallScript {
         let steps = steps(files::reader(path)?, &place)?;
         Ok(Self { name: super::naming::name_of_script(path), place, steps })
     }
+
+    /// Leaves out the lines before `line`.
+    pub(in crate::cli) fn skip_to(&mut self, line: u64) -> Result<(), Failure> {
+        self.steps.retain(|step| step.line >= line);
+        match self.steps.is_empty() {
+            true => Err(Failure::usage(format!("{} has no call from line {line} on", self.place))),
+            false => Ok(()),
+        }
+    }
+
+    /// Checks the tool and the parameters of each call that must succeed. `registered` are tools of other programs,
+    /// which check their own parameters.
+    pub(in crate::cli) fn check(&self, tools: &Tools, registered: &[String]) -> Result<(), Failure> {
+        for step in self.steps.iter().filter(|step| step.expect == Expect::Ok) {
+            let at = format!("line {} of {}", step.line, self.place);
+            match tools.find(&step.tool, None) {
+                Some(tool) => {
+                    let none = Value::Object(Map::new());
+                    let params = if step.params.is_null() { &none } else { &step.params };
+                    tool.check(params).map_err(|error| bad_params(&step.tool, &error.to_string()).at(&at))?;
+                }
+                None if registered.contains(&step.tool) => {}
+                None => {
+                    let mut known: Vec<&str> = tools.names().collect();
+                    known.extend(registered.iter().map(String::as_str));
+                    let meant = did_you_mean(&step.tool, known);
+                    return Err(Failure::usage(format!("{at}: tool {:?} not found", step.tool))
+                        .with_hint(format!("{meant}`foldspace tools` lists all; nothing was run")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true if a call is of a tool that isn't among these.
+    pub(in crate::cli) fn has_others(&self, tools: &Tools) -> bool {
+        self.steps.iter().any(|step| tools.find(&step.tool, None).is_none())
+    }
+}
+
+fn bad_params(tool: &str, error: &str) -> Failure {
+    let mut named = error.split('`').skip(1).step_by(2);
+    let meant = match (error.contains("unknown field"), named.next()) {
+        (true, Some(given)) => {
+            let known: Vec<&str> = named.collect();
+            let meant = did_you_mean(given, known.iter().copied());
+            let longer = known.iter().find(|known| known.contains(given)).filter(|_| meant.is_empty());
+            longer.map_or(meant, |known| format!("did you mean {known}? "))
+        }
+        _ => String::new(),
+    };
+    let hint = format!("{meant}`foldspace tools {tool}` shows the parameters; nothing was run");
+    Failure::usage(text::one_line(error, 1000)).with_hint(hint)
 }
 
 fn steps(input: impl Read, place: &str) -> Result<Vec<ScriptStep>, Failure> {

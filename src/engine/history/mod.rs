@@ -7,15 +7,14 @@ pub mod error;
 pub(crate) mod lineage;
 mod lines;
 mod merged;
+mod open_calls;
 mod path;
 mod renames;
 mod search;
 mod watched;
 
-use std::ops::ControlFlow;
-
 use super::event::{DeleteEntry, WriteFile};
-use super::{EventRef, Recorded, Seq, Session, SessionResult};
+use super::{EventRef, Recorded};
 
 pub use blame::{Blame, BlameLine, blame};
 pub use cause::Cause;
@@ -23,20 +22,10 @@ pub use error::HistoryError;
 pub use lineage::SessionChange;
 pub use lines::kept;
 pub use merged::history_through_merges;
+#[doc(hidden)]
+pub use open_calls::OpenCalls;
 pub use path::{PathChange, path_history};
 pub use search::{HistoryHit, HistorySearch, Matches, search_history};
-
-fn each(session: &Session, until: Seq, mut visit: impl FnMut(&EventRef<'_>) -> ControlFlow<()>) -> SessionResult<()> {
-    if until == 0 {
-        return Ok(());
-    }
-    session.visit(1, &mut |event| {
-        if event.seq <= until {
-            visit(event)?;
-        }
-        if event.seq < until { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })
-}
 
 enum FileEvent {
     Write(WriteFile),

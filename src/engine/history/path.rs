@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::cause::{Cause, Causes};
-use super::each;
 use super::renames::{Moves, known_by, moves};
 use super::watched::{EntryStep, WatchedEntry};
 use crate::engine::event::{Node, takes_back};
@@ -153,7 +152,7 @@ fn plain_changes(session: &Session, path: &EntryPath, until: Seq) -> SessionResu
     let mut changes: Vec<PathChange> = Vec::new();
     let (mut causes, mut watched) = (Causes::default(), WatchedEntry::new(path.clone()));
     let (mut run, mut since) = (0, 0);
-    each(session, until, |event| {
+    session.visit_between(1, until, &mut |event| {
         let place = causes.take(event);
         if place.run != run {
             (run, since) = (place.run, changes.len());

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
+use super::FileEvent;
 use super::cause::Causes;
 use super::watched::{remove, replace};
-use super::{FileEvent, each};
 use crate::engine::event::Node;
 use crate::engine::{Digest, EntryPath, Seq, Session, SessionResult};
 
@@ -33,7 +33,7 @@ pub(super) fn moves(session: &Session, contents: &BTreeSet<Digest>, until: Seq) 
         return Ok(search.moves);
     }
     let mut causes = Causes::default();
-    each(session, until, |event| {
+    session.visit_between(1, until, &mut |event| {
         let place = causes.take(event);
         if search.run.number != place.run {
             search.end_run();

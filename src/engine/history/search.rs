@@ -7,9 +7,9 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::FileEvent;
 use super::cause::{Cause, Causes, Why};
 use super::watched::{remove, replace};
-use super::{FileEvent, each};
 use crate::engine::content_ref::{LITERAL, mark_of};
 use crate::engine::event::{CommandDecided, CommandResult, EvalResult, Node, WriteFile};
 use crate::engine::store::StoreError;
@@ -99,7 +99,7 @@ pub fn search_history<E: From<SessionError>>(
     }
     let mut search = SearchRun { session, what, matching, without: BTreeSet::new(), live: BTreeMap::new() };
     let (mut causes, mut outcome) = (Causes::default(), Ok(()));
-    each(session, until, |event| {
+    session.visit_between(1, until, &mut |event| {
         let why = causes.take(event).why;
         let hits = search.event(event, &why).map_err(E::from);
         outcome = hits.and_then(|hits| hits.into_iter().try_for_each(&mut *found));

@@ -1,12 +1,12 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::any::{Any, TypeId};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use crossbeam_channel::Sender;
 
 use super::error::{SessionError, SessionResult};
 use super::name_index::{NameIndex, name_of};
-use super::output_stream::Outputs;
 use super::snapshot::{Keep, RecentStates, SnapshotPace, SnapshotPolicy, snapshot_of, state_of};
 use crate::engine::event::SessionStarted;
 use crate::engine::fold::Fold;
@@ -33,14 +33,8 @@ pub(crate) struct Core {
     asked: AtomicBool,
     /// State of the latest snapshot, and when the next is due.
     latest: Mutex<(Option<State>, SnapshotPace)>,
-    pub(crate) in_flight: Mutex<BTreeSet<Seq>>,
-    pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
-    /// Held during a scan of the workspace's disk.
-    pub(crate) looking: Arc<tokio::sync::Mutex<()>>,
-    pub(crate) outputs: Outputs,
-    /// True while a container-backed shell is active.
-    pub(crate) has_machine: AtomicBool,
-    pub(crate) calls_begun: OnceLock<Arc<AtomicU64>>,
+    /// Values of other packages, by type.
+    pub(super) extensions: Mutex<BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>>,
     pub(crate) reads: StateReads,
 }
 
@@ -71,12 +65,7 @@ impl Core {
             due: AtomicU64::new(due),
             asked: AtomicBool::new(false),
             latest: Mutex::default(),
-            in_flight: Mutex::default(),
-            turn: Arc::default(),
-            looking: Arc::default(),
-            outputs: Outputs::default(),
-            has_machine: AtomicBool::new(false),
-            calls_begun: OnceLock::new(),
+            extensions: Mutex::default(),
             reads: StateReads::default(),
         })
     }

@@ -1,19 +1,20 @@
-pub(crate) mod aside;
+#[doc(hidden)]
+pub mod aside;
 pub mod children;
 #[doc(hidden)]
 pub mod error;
 pub(crate) mod inner;
 #[doc(hidden)]
 pub mod name_index;
-pub mod output_stream;
 pub(crate) mod parallel_fold;
 #[doc(hidden)]
 pub mod sessions;
 #[doc(hidden)]
 pub mod snapshot;
+use std::any::TypeId;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
@@ -24,7 +25,6 @@ use super::{Commit, Content, Digest, EventRef, Recorded, Seq, SessionId, State, 
 use aside::aside;
 use error::{SessionError, SessionResult};
 use inner::Core;
-use output_stream::{CommandOutput, OutputOptions, OutputSubscription};
 use sessions::Sessions;
 use snapshot::RecentStates;
 
@@ -228,6 +228,20 @@ impl Session {
         Ok(self.core.shared.store.visit(self.core.id, from, visitor)?)
     }
 
+    /// Visits the events from `from` to `until`.
+    #[doc(hidden)]
+    pub fn visit_between(&self, from: Seq, until: Seq, visitor: &mut Visitor<'_>) -> SessionResult<()> {
+        if from > until {
+            return Ok(());
+        }
+        self.visit(from, &mut |event| {
+            if event.seq <= until {
+                visitor(event)?;
+            }
+            if event.seq < until { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })
+    }
+
     /// Returns the event as JSON, as far as the registry knows it.
     pub fn event_json(&self, event: &EventRef<'_>) -> serde_json::Value {
         self.core.shared.registry.to_json(event)
@@ -320,36 +334,14 @@ impl Session {
         *lock(&self.core.live) = self.core.empty();
     }
 
+    /// Returns the value of that type that all handles of the session share in this process. The first call creates it,
+    /// and it is dropped with the last handle.
     #[doc(hidden)]
-    pub async fn turn(&self) -> WorkspaceLock {
-        Arc::clone(&self.core.turn).lock_owned().await
-    }
-
-    /// Waits for the end of any scan of the workspace's disk, and excludes other scans until the guard is dropped.
-    #[doc(hidden)]
-    pub async fn looking(&self) -> WorkspaceLock {
-        Arc::clone(&self.core.looking).lock_owned().await
-    }
-
-    #[doc(hidden)]
-    pub fn looking_now(&self) -> Option<WorkspaceLock> {
-        Arc::clone(&self.core.looking).try_lock_owned().ok()
-    }
-
-    #[doc(hidden)]
-    pub fn turn_now(&self) -> Option<WorkspaceLock> {
-        Arc::clone(&self.core.turn).try_lock_owned().ok()
-    }
-
-    /// Subscribes to the output of running commands, from now on. It is not recorded.
-    pub fn output(&self, options: OutputOptions) -> OutputSubscription {
-        self.core.outputs.subscribe(options)
-    }
-
-    /// Sends a command's output to subscribers. Blocks while a lossless subscriber is behind.
-    #[doc(hidden)]
-    pub fn show_output(&self, output: impl FnOnce() -> CommandOutput) {
-        self.core.outputs.show(output);
+    pub fn extension<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        let mut extensions = lock(&self.core.extensions);
+        let shared = extensions.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(T::default()));
+        // The key is the type, so the cast succeeds.
+        Arc::clone(shared).downcast().unwrap_or_default()
     }
 
     /// Checks that this process owns the store. Code that opens a workspace without a
@@ -375,61 +367,6 @@ impl Session {
     #[doc(hidden)]
     pub fn hosts(&self) -> Option<&dyn SessionHosts> {
         self.core.shared.store.hosts()
-    }
-
-    /// Returns true if a call without an outcome may be running: in this process, or in the store's owner.
-    pub fn may_be_running(&self) -> bool {
-        let is_elsewhere = || matches!(self.check_own(), Err(SessionError::Store(StoreError::Locked { .. })));
-        !lock(&self.core.in_flight).is_empty() || is_elsewhere()
-    }
-
-    #[doc(hidden)]
-    pub fn claim_machine(&self) -> Option<MachineClaim> {
-        let taken = self.core.has_machine.swap(true, Ordering::AcqRel);
-        (!taken).then(|| MachineClaim { core: Arc::clone(&self.core) })
-    }
-
-    /// Returns the shared count of calls that began; the first caller sets it.
-    #[doc(hidden)]
-    pub fn calls_begun(&self, before: u64) -> Arc<AtomicU64> {
-        Arc::clone(self.core.calls_begun.get_or_init(|| Arc::new(AtomicU64::new(before))))
-    }
-
-    #[doc(hidden)]
-    pub fn call_in_flight(&self, call: Seq) -> SessionCall {
-        lock(&self.core.in_flight).insert(call);
-        SessionCall { core: Arc::clone(&self.core), call }
-    }
-
-    #[doc(hidden)]
-    pub fn is_in_flight(&self, call: Seq) -> bool {
-        lock(&self.core.in_flight).contains(&call)
-    }
-}
-
-#[doc(hidden)]
-pub type WorkspaceLock = tokio::sync::OwnedMutexGuard<()>;
-
-#[doc(hidden)]
-pub struct MachineClaim {
-    core: Arc<Core>,
-}
-
-impl Drop for MachineClaim {
-    fn drop(&mut self) {
-        self.core.has_machine.store(false, Ordering::Release);
-    }
-}
-
-#[doc(hidden)]
-pub struct SessionCall {
-    core: Arc<Core>,
-    call: Seq,
-}
-
-impl Drop for SessionCall {
-    fn drop(&mut self) {
-        lock(&self.core.in_flight).remove(&self.call);
     }
 }
 

@@ -6,12 +6,11 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::wire::{EncodedBytes, MESSAGE_MAX, RemoteEntry, RemoteRun, RunCommand, ToolRequest};
-use crate::backends::{HostCaller, ShellCommand};
+use crate::backends::{HostCaller, OutputStream, ShellCommand};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
-use crate::engine::session::output_stream::{CommandOutput, OutputStream};
 use crate::reducers::Entry;
-use crate::tools::{ToolContext, ToolError};
+use crate::tools::{CommandOutput, SessionRuntime, ToolContext, ToolError};
 
 /// The most bytes of each output stream of a command.
 const OUTPUT_MAX: usize = 1 << 20;
@@ -57,7 +56,7 @@ pub(super) async fn perform(
         }
         ToolRequest::Show { text } => {
             let (call, stream) = (context.call(), OutputStream::Stdout);
-            context.session().show_output(|| CommandOutput { call, stream, bytes: text.into() });
+            SessionRuntime::of(context.session()).show_output(|| CommandOutput { call, stream, bytes: text.into() });
             Ok(Value::Null)
         }
     }

@@ -18,7 +18,7 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::tools::bisection::algorithm::BisectVerdict;
 use crate::tools::{BisectFound, BisectReport, Bisection, Predicate, ProbeRecord, bisect, bisect_slices};
-use crate::view::{self, ChangeDocument, Position, changes_between, whole};
+use crate::view::{self, ChangeDocument, Position, file_changes, whole};
 
 /// Limit for concurrent probes.
 const JOBS: usize = 64;
@@ -322,11 +322,13 @@ fn bad_change(session: &Session, before: Seq, seq: Seq) -> Result<BadChange, Ses
     let recorded = session.event(seq)?;
     let call = recorded.call.map(|call| session.event(call)).transpose()?;
     let call = call.map(|call| serde_json::to_value(view::event(session, &call.view())).unwrap_or_default());
+    let changes = file_changes(session, before, seq, None)?;
+    let changes = changes.iter().map(|change| view::change(session, change));
     Ok(BadChange {
         seq,
         agent: recorded.agent,
         time: recorded.time,
         call: call.map(|call| whole(session, &call)).unwrap_or_default(),
-        changes: changes_between(session, before, seq)?,
+        changes: changes.collect::<Result<_, _>>()?,
     })
 }

@@ -5,9 +5,9 @@ use serde::Deserialize;
 
 use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
 use crate::engine::error::Diagnostic;
-use crate::engine::history::{HistoryError, blame};
+use crate::engine::history::HistoryError;
 use crate::engine::path::EntryPath;
-use crate::view::{BlameDocument, ObservedCalls, Position, blamed};
+use crate::view::{BlameDocument, Position, blamed};
 
 /// Shows the change that wrote each line of a text file at a position. Follows moves and merges.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -29,13 +29,10 @@ impl Operation for BlameFile {
         let session = context.session().await?;
         reading(move || {
             let at = self.at.unwrap_or(Position::Back(0)).resolve(&session)?;
-            match blame(&session, &path, at) {
-                Ok(found) => Ok(blamed(session.id(), &path, at, &found, &ObservedCalls::of(&session)?)),
-                Err(HistoryError::Session(error)) => Err(error.into()),
-                Err(error) => {
-                    Err(OperationError::Told { kind: error.kind(), detail: error.to_string(), advice: error.advice() })
-                }
-            }
+            blamed(&session, &path, at).map_err(|error| match error {
+                HistoryError::Session(error) => error.into(),
+                error => OperationError::Told { kind: error.kind(), detail: error.to_string(), advice: error.advice() },
+            })
         })
         .await
     }

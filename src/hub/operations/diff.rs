@@ -7,10 +7,7 @@ use super::{Operation, OperationContext, OperationEffect, OperationError, Operat
 use super::{position, reading};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
-use crate::engine::session::Session;
-use crate::engine::session::error::SessionError;
-use crate::reducers::{Change, VirtualFileSystem};
-use crate::view::{self, ChangeDocument, Position};
+use crate::view::{self, ChangeDocument, Position, file_changes};
 
 /// Shows the difference between a session's files at two positions, as patches for `git apply`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -77,17 +74,4 @@ impl Operation for Diff {
             false => diff.changes.iter().map(|change| change.patch.as_str()).collect(),
         }
     }
-}
-
-/// Compares the files at two positions, optionally only at or below a path.
-pub fn file_changes(
-    session: &Session,
-    from: Seq,
-    to: Seq,
-    path: Option<&EntryPath>,
-) -> Result<Vec<Change>, SessionError> {
-    let files = |at| session.state_at(at).map(|state| VirtualFileSystem::of(&state));
-    let mut changes = files(from)?.diff(&files(to)?);
-    changes.retain(|change| path.is_none_or(|path| change.path() == path || change.path().is_below(path)));
-    Ok(changes)
 }

@@ -119,13 +119,17 @@ impl Operation for ShowFamily {
     }
 }
 
-struct KnownSessions {
-    entries: BTreeMap<SessionId, (SessionEntry, Option<Origin>)>,
-    children: BTreeMap<SessionId, Vec<(Seq, SessionId)>>,
+/// The sessions of a store, with their origins and children.
+pub struct KnownSessions {
+    /// Each session, with its origin if it is a child.
+    pub entries: BTreeMap<SessionId, (SessionEntry, Option<Origin>)>,
+    /// The children of each session, in the order of the list, with the positions where they began.
+    pub children: BTreeMap<SessionId, Vec<(Seq, SessionId)>>,
 }
 
 impl KnownSessions {
-    fn of(entries: Vec<SessionEntry>) -> Self {
+    /// Reads the origins of listed sessions.
+    pub fn of(entries: Vec<SessionEntry>) -> Self {
         let mut known = Self { entries: BTreeMap::new(), children: BTreeMap::new() };
         for entry in entries {
             let started = entry.origin.typed::<SessionStarted>().and_then(Result::ok);

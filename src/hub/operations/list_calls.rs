@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::log::LogPage;
 use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
-use crate::engine::event::{CallStarted, Event};
 use crate::engine::id::Seq;
-use crate::view::{CallDocument, CallFilter, CallRows, CallViews, Position, subject};
+use crate::tools::may_be_running;
+use crate::view::{Call, CallFilter, CallRows, Position, subject, visit_calls};
 
 /// Limit for the calls of a page.
 const LIMIT: usize = 1000;
@@ -54,7 +54,7 @@ pub struct CallsPage {
 pub struct ListedCall {
     /// The call.
     #[serde(flatten)]
-    pub call: CallDocument,
+    pub call: Call,
     /// Its command, path or pattern, in one line. Misleading characters are escaped.
     pub summary: String,
 }
@@ -72,9 +72,8 @@ impl Operation for ListCalls {
         let session = context.session().await?;
         reading(move || {
             let from = from.map_or(Ok(1), |from| from.first_read(&session))?.max(1);
-            let may_run = session.may_be_running();
             let (mut wanted, mut last) = (Vec::new(), 0);
-            let rows = CallRows::new(&filter, may_run)?;
+            let rows = CallRows::new(&filter, may_be_running(&session))?;
             let mut next = rows.visit(&session, (from, from.saturating_add(EVENTS - 1)), &mut |row| {
                 wanted.push(row.call);
                 last = last.max(row.finished.unwrap_or(row.call));
@@ -82,23 +81,15 @@ impl Operation for ListCalls {
             })?;
             // Documents are built only for these calls.
             let mut page = LogPage::new((limit, BYTES), false);
-            let mut calls = CallViews::from(&session, wanted.first().copied().unwrap_or(1))?;
-            if let Some(&first) = wanted.first() {
-                session.visit(first, &mut |event| {
-                    if event.kind != CallStarted::KIND || wanted.binary_search(&event.seq).is_ok() {
-                        calls.take(event);
-                    }
-                    if event.seq < last { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-                })?;
-            }
-            while let Some(call) = calls.next_begun() {
-                let document = call.document(may_run);
-                let summary = subject(&session, &document.params, SUBJECT_MAX);
-                if !page.take(ListedCall { call: document, summary }) {
-                    next = Some(call.call);
-                    break;
+            let is_wanted = |call| wanted.binary_search(&call).is_ok();
+            visit_calls(&session, (wanted.first().copied().unwrap_or(1), last), &is_wanted, &mut |call| {
+                let (begun, summary) = (call.call, subject(&session, &call.params, SUBJECT_MAX));
+                if page.take(ListedCall { call, summary }) {
+                    return ControlFlow::Continue(());
                 }
-            }
+                next = Some(begun);
+                ControlFlow::Break(())
+            })?;
             Ok(CallsPage { head: session.head()?, next, calls: page.documents() })
         })
         .await

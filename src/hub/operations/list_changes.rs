@@ -3,12 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::diff::file_changes;
 use super::{Operation, OperationContext, OperationError, OperationRoute, position, reading};
 use crate::engine::event::Node;
 use crate::engine::id::Seq;
 use crate::reducers::{Change, Entry};
-use crate::view::{ChangeShape, Position};
+use crate::view::{ChangeShape, Position, file_changes};
 
 /// Limit for the listed changes.
 const LIMIT: usize = 10_000;

@@ -7,10 +7,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Operation, OperationContext, OperationEffect, OperationError, OperationTool, TooLong, reading};
+use crate::engine::backward::backward_spans;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
-use crate::view::{self, Call, CallDocument, CallViews, EventDocument, Position};
+use crate::view::{self, Call, EventDocument, Position, visit_calls};
 
 /// Default and maximum number of events or calls.
 const COUNT: usize = 50;
@@ -45,7 +46,7 @@ pub struct LogDocument {
     pub next: Option<Seq>,
     /// The calls, unless events were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub calls: Option<Vec<CallDocument>>,
+    pub calls: Option<Vec<Call>>,
     /// The events, if they were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<EventDocument>>,
@@ -98,21 +99,19 @@ pub fn events(session: &Session, from: Option<Seq>, limits: (usize, usize)) -> R
 
 fn calls(session: &Session, from: Option<Seq>, limits: (usize, usize)) -> Result<LogDocument, SessionError> {
     let head = session.head()?;
-    let may_run = session.may_be_running();
     let (mut page, mut next) = (LogPage::new(limits, false), None);
     match from {
-        Some(from) => visit_calls(session, from.max(1), &mut |call| {
+        Some(from) => visit_calls(session, (from.max(1), Seq::MAX), &|_| true, &mut |call| {
             let begun = call.call;
-            let fits = page.take(call.document(may_run));
-            if !fits {
-                next = Some(begun);
+            if page.take(call) {
+                return ControlFlow::Continue(());
             }
-            fits
+            next = Some(begun);
+            ControlFlow::Break(())
         })?,
         None => {
-            // Documents are built only for calls on the page.
             for call in last_calls(session, head, limits.0)?.into_iter().rev() {
-                if !page.take(call.document(may_run)) {
+                if !page.take(call) {
                     break;
                 }
             }
@@ -126,37 +125,21 @@ fn calls(session: &Session, from: Option<Seq>, limits: (usize, usize)) -> Result
     Ok(LogDocument { session, name, head, next, calls: Some(calls), events: None })
 }
 
-/// Returns the last calls. Reads backward from the end of the history in growing spans.
+/// Returns the last calls.
 fn last_calls(session: &Session, head: Seq, count: usize) -> Result<VecDeque<Call>, SessionError> {
-    let mut span = EVENTS_OF_A_CALL * count as u64;
-    loop {
-        let (from, mut last) = (head.saturating_sub(span).max(1), VecDeque::new());
-        visit_calls(session, from, &mut |call| {
+    let mut last = VecDeque::new();
+    for (from, _) in backward_spans((1, head), EVENTS_OF_A_CALL * count as u64, 8) {
+        last.clear();
+        visit_calls(session, (from, Seq::MAX), &|_| true, &mut |call| {
             last.push_back(call);
             last.drain(..last.len().saturating_sub(count));
-            true
+            ControlFlow::Continue(())
         })?;
-        if last.len() == count || from == 1 {
-            return Ok(last);
+        if last.len() == count {
+            break;
         }
-        span *= 8;
     }
-}
-
-/// Visits calls in the order of their starts, until `take` returns false.
-fn visit_calls(session: &Session, from: Seq, take: &mut dyn FnMut(Call) -> bool) -> Result<(), SessionError> {
-    let (mut calls, mut goes_on) = (CallViews::from(session, from)?, true);
-    session.visit(from, &mut |event| {
-        calls.take(event);
-        while goes_on && let Some(call) = calls.next_ended() {
-            goes_on = take(call);
-        }
-        if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
-    while goes_on && let Some(call) = calls.next_begun() {
-        goes_on = take(call);
-    }
-    Ok(())
+    Ok(last)
 }
 
 /// The documents of a page with their sizes: as many as fit, but at least one.
@@ -192,14 +175,15 @@ impl<D: Serialize> LogPage<D> {
     }
 }
 
-fn line(call: &CallDocument) -> String {
+fn line(call: &Call) -> String {
     let agent = if call.agent.is_empty() { "-" } else { &call.agent };
     let mut line = format!("{} {} {} {} {}", call.call, call.started_at, agent, call.tool, call.status);
     if let Some(code) = &call.exit_code {
         line.push_str(&format!(" exit {code}"));
     }
     if !call.paths.is_empty() {
-        line.push_str(&format!(" changed {}", call.paths.join(", ")));
+        let paths: Vec<String> = call.paths.iter().map(ToString::to_string).collect();
+        line.push_str(&format!(" changed {}", paths.join(", ")));
     }
     if !call.message.is_empty() {
         line.push_str(&format!(": {}", call.message));

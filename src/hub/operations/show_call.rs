@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
 use crate::engine::id::Seq;
-use crate::view::{self, CallDocument, EventDocument};
+use crate::view::{self, Call, EventDocument};
 
 /// Shows a recorded call, with its events and with long texts in full.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
@@ -23,7 +23,7 @@ pub struct ShowCall {
 pub struct WholeCall {
     /// The call; its `events` are positions.
     #[serde(flatten)]
-    call: CallDocument,
+    call: Call,
     /// The result if it succeeded; otherwise null.
     result: Option<Value>,
     /// The events, by position.
@@ -38,12 +38,11 @@ impl Operation for ShowCall {
     async fn run(self, context: &OperationContext<'_>) -> Result<WholeCall, OperationError> {
         let session = context.session().await?;
         reading(move || {
-            let Some((known, events)) = view::call_at(&session, self.call)? else {
+            let Some((mut call, events)) = view::call_at(&session, self.call)? else {
                 return Err(OperationError::not_found(format!("no call began at position {}", self.call)));
             };
-            let mut call = known.document(session.may_be_running());
-            call.params = view::whole(&session, &call.params);
-            let result = known.outcome.as_ref().map(|outcome| view::whole(&session, &outcome.end.result));
+            call.make_whole(&session);
+            let result = call.end.take().map(|end| end.result);
             let recorded = events.iter().map(|event| (event.seq.to_string(), view::event(&session, &event.view())));
             Ok(WholeCall { call, result, recorded: recorded.collect() })
         })

@@ -9,10 +9,11 @@ use super::{Operation, OperationContext, OperationEffect, OperationError, Operat
 use crate::engine::advice::Advice;
 use crate::engine::clock::Timestamp;
 use crate::engine::id::{Digest, Seq, SessionId};
+use crate::engine::nearest::nearest;
 use crate::engine::session::Session;
 use crate::engine::slice::{OnRewind, SliceError};
 use crate::engine::state::State;
-use crate::view::{Position, slice, slice_named};
+use crate::view::{Position, slice};
 
 /// Shows the slices of a session's state at any position, such as VirtualFileSystem (its files), ToolCalls, Commands,
 /// Usage, Mounts or Children; or one slice, or part of it.
@@ -87,11 +88,14 @@ pub fn state_at(session: &Session, at: Option<Position>) -> Result<State, Operat
 }
 
 pub fn known_slice(state: &State, wanted: &str) -> Result<&'static str, OperationError> {
-    slice_named(state, wanted).ok_or_else(|| {
-        let names: Vec<_> = state.registry().slices().iter().map(|slice| slice.name).collect();
+    let names: Vec<_> = state.registry().slices().iter().map(|slice| slice.name).collect();
+    let known = names.iter().copied().find(|name| name.eq_ignore_ascii_case(wanted));
+    known.ok_or_else(|| {
+        let meant = nearest(wanted, names.iter().copied());
+        let meant = meant.map_or(String::new(), |meant| format!("did you mean {meant}? "));
         let shown: String = wanted.chars().take(80).collect();
-        OperationError::not_found(format!("slice {shown:?} not found"))
-            .with_advice(Advice::text(format!("there are {}", names.join(", "))))
+        OperationError::not_found(format!("unknown slice {shown:?}"))
+            .with_advice(Advice::text(format!("{meant}there are {}", names.join(", "))))
     })
 }
 

@@ -227,8 +227,7 @@ impl UndoneCall {
         let mut next = call;
         for depth in 0..DEPTH_MAX {
             let Some((call, _)) = call_at(session, next)? else { return Ok(None) };
-            let taken_back =
-                call.outcome.as_ref().and_then(|outcome| outcome.end.result["calls"].as_array()?.last()?.as_u64());
+            let taken_back = call.end.as_ref().and_then(|end| end.result["calls"].as_array()?.last()?.as_u64());
             if let Some(earlier) = taken_back.filter(|earlier| call.tool == UNDO_TOOL && *earlier < next) {
                 next = earlier;
                 continue;

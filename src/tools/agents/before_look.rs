@@ -23,6 +23,7 @@ use crate::tools::transcript::call_events::{ObservedEnd, push_end};
 use crate::tools::transcript::edits::stated_files;
 use crate::tools::transcript::files::{KnownChange, StatedFiles};
 use crate::tools::transcript::step::{StatedChange, StatedFile, content_text};
+use crate::tools::workspace::runtime::SessionRuntime;
 
 /// The longest assumed time between the end of a command and the start of its hook. The start of a command is computed
 /// backwards from its hook. If a busy machine starts the hook later, the first changes of the command stay doubtful.
@@ -40,7 +41,7 @@ const REFUSALS: [&str; 4] =
 /// # Errors
 /// Recording failed.
 pub async fn prepare_look(session: Session, root: PathBuf, arrivals: Vec<Arrival>) -> Result<(), ToolError> {
-    let turn = session.turn().await;
+    let turn = SessionRuntime::of(&session).lock_workspace().await;
     let prepared = off_thread(turn, ToolError::new("recording a report was interrupted"), move || {
         let has_end = |call: &ObservedCall| arrivals.iter().any(|arrival| is_end_of(&arrival.report, call));
         doubt(&session, "its agent's process has ended", |call| process_ended(&call.process) && !has_end(call))?;
@@ -58,7 +59,7 @@ impl ToolRunner {
     /// if no call waits.
     #[doc(hidden)]
     pub async fn look_while_asked(&self) -> Result<bool, ToolError> {
-        let _turn = self.session().turn().await;
+        let _turn = self.runtime().lock_workspace().await;
         let state = own_state(self.session()).await?;
         let waits = |call: &ObservedCall| call.doubt && call.since.is_none() && !is_lost(call, self.session().now());
         let is_asked = state.slice::<AgentRuns>().is_some_and(|runs| runs.open.values().any(waits));

@@ -76,7 +76,7 @@ impl ToolRunner {
         if arrival.payload.is_null() {
             return self.look().await;
         }
-        let turn = self.session().turn().await;
+        let turn = self.runtime().lock_workspace().await;
         // For a late report, an earlier scan found the changes up to its time.
         if arrival.waited == 0 && may_have_changed(&arrival.report.kind) {
             self.machine().record_drift(self.session(), Extent::Due).await?;
@@ -96,14 +96,14 @@ impl ToolRunner {
     /// Scans the disk, and records changes.
     #[doc(hidden)]
     pub async fn find_changes(&self) -> Result<(), ToolError> {
-        let _turn = self.session().turn().await;
+        let _turn = self.runtime().lock_workspace().await;
         self.machine().record_drift(self.session(), Extent::Due).await
     }
 
     /// Closes calls that ended without a report.
     #[doc(hidden)]
     pub async fn close_lost(&self) -> Result<(), ToolError> {
-        let turn = self.session().turn().await;
+        let turn = self.runtime().lock_workspace().await;
         let session = self.session().clone();
         off_thread(turn, ToolError::new("closing lost calls was interrupted"), move || close_lost(&session)).await
     }

@@ -107,10 +107,7 @@ pub struct BisectFound {
 fn changed_positions(session: &Session, good: Seq, bad: Seq) -> Result<Vec<Seq>, SessionError> {
     let mut positions: Vec<Seq> = Vec::new();
     let mut before: Option<(Option<Seq>, crate::engine::clock::Timestamp)> = None;
-    session.visit(good.saturating_add(1), &mut |event| {
-        if event.seq > bad {
-            return ControlFlow::Break(());
-        }
+    session.visit_between(good.saturating_add(1), bad, &mut |event| {
         if !PlannedChange::KINDS.contains(&event.kind) {
             // A commit may have other events between its changes, but no intent or outcome.
             if event.call.is_some() {

@@ -12,14 +12,15 @@ use super::error::ToolError;
 use super::filesystem::Filesystem;
 use super::record_command::RecordAs;
 use super::work_budget::{BeatWatch, ToolBeat, WorkBudget};
-use crate::backends::{CommandInput, CommandOptions, FileChange, MachineNews, ShellError, ShellResult, Workspace};
+use crate::backends::{
+    CommandInput, CommandOptions, FileChange, MachineNews, OutputStream, ShellError, ShellResult, Workspace,
+};
 use crate::engine::commit::{Commit, CommitError, Content};
 use crate::engine::error::ValueError;
 use crate::engine::event::Event;
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::engine::session::output_stream::{CommandOutput, OutputStream};
 use crate::engine::state::State;
 use crate::engine::store::Pending;
 use crate::reducers::VirtualFileSystem;
@@ -27,7 +28,9 @@ use crate::tools::off_thread::with_store;
 use crate::tools::policy::command_time::CommandTime;
 use crate::tools::policy::python::{PythonPlace, PythonRules};
 use crate::tools::workspace::managed::{ManagedWorkspace, push_news};
+use crate::tools::workspace::output_stream::CommandOutput;
 use crate::tools::workspace::recording::EventBuffer;
+use crate::tools::workspace::runtime::SessionRuntime;
 
 /// Access of a tool's handler to the session, the workspace's files, and its time limit.
 pub struct ToolContext {
@@ -297,7 +300,7 @@ impl ToolContext {
             [(OutputStream::Stdout, &result.stdout.kept), (OutputStream::Stderr, &result.stderr.kept)]
         {
             if !bytes.is_empty() {
-                self.session.show_output(|| CommandOutput { call, stream, bytes: bytes.clone() });
+                SessionRuntime::of(&self.session).show_output(|| CommandOutput { call, stream, bytes: bytes.clone() });
             }
         }
         let record_as = RecordAs::Evaluation { language, place: PythonPlace::InProcess.word(), code: code.to_owned() };

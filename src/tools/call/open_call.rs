@@ -10,13 +10,14 @@ use super::tool_call::{ToolCall, ToolOutcome};
 use crate::engine::commit::{CallLink, Commit};
 use crate::engine::event::{CallFinished, CallStarted, CallStatus};
 use crate::engine::id::Seq;
+use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
-use crate::engine::session::{Session, SessionCall, WorkspaceLock};
 use crate::engine::state::State;
 use crate::engine::store::Pending;
 use crate::tools::off_thread::with_store;
 use crate::tools::workspace::keeping::distrust;
 use crate::tools::workspace::recording::EventBuffer;
+use crate::tools::workspace::runtime::{SessionCall, WorkspaceLock};
 
 /// Call with a recorded intent and no outcome. Dropping it kills its command, captures the changes, and records an
 /// interruption.
@@ -65,7 +66,7 @@ impl OpenCall {
             Some(committed) => committed.first,
             None => pending.wait()?.first,
         };
-        let (since, in_flight) = (session.steady_micros(), Some(session.call_in_flight(call)));
+        let (since, in_flight) = (session.steady_micros(), Some(SessionCall::begin(&session, call)));
         Ok(Self {
             call,
             session,

@@ -22,11 +22,12 @@ use crate::engine::Digest;
 use crate::engine::commit::Content;
 use crate::engine::event::{CommandDecided, CommandLine, PolicyDecision, SessionAllow};
 use crate::engine::session::error::SessionError;
-use crate::engine::session::output_stream::CommandOutput;
 use crate::reducers::Allowances;
 use crate::tools::policy::Decision;
 use crate::tools::policy::rules::ShellRules;
 use crate::tools::words;
+use crate::tools::workspace::output_stream::CommandOutput;
+use crate::tools::workspace::runtime::SessionRuntime;
 
 /// Maximum number of characters of code in a recorded decision; the whole code is stored under its digest.
 const CODE_SHOWN: usize = 1000;
@@ -154,12 +155,12 @@ impl ToolShell<'_> {
 
     /// Returns a watch that passes output to `beside`, then to the watchers of the call.
     fn watch(&self, beside: Option<OutputWatch>) -> OutputWatch {
-        let (session, call) = (self.context.session().clone(), self.context.call());
+        let (runtime, call) = (SessionRuntime::of(self.context.session()), self.context.call());
         Arc::new(move |stream, bytes| {
             if let Some(beside) = &beside {
                 beside(stream, bytes);
             }
-            session.show_output(|| CommandOutput { call, stream, bytes: Bytes::copy_from_slice(bytes) });
+            runtime.show_output(|| CommandOutput { call, stream, bytes: Bytes::copy_from_slice(bytes) });
         })
     }
 

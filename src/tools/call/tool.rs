@@ -142,8 +142,18 @@ pub trait ErasedTool<C = ToolContext>: Send + Sync {
         Some(BESIDE)
     }
 
+    /// Checks parameters without a call.
+    #[doc(hidden)]
+    fn check(&self, _params: &Value) -> Result<(), ValueError> {
+        Ok(())
+    }
+
     #[doc(hidden)]
     fn call<'a>(&'a self, context: &'a mut C, params: Value) -> Answering<'a>;
+}
+
+fn wrong_params(tool: &str, error: &serde_json::Error) -> ValueError {
+    ValueError::new(format!("the parameters of {tool} are not right: {error}"))
 }
 
 impl<C: Send, T: Tool<C>> ErasedTool<C> for T {
@@ -166,10 +176,13 @@ impl<C: Send, T: Tool<C>> ErasedTool<C> for T {
         Tool::<C>::limit(self)
     }
 
+    fn check(&self, params: &Value) -> Result<(), ValueError> {
+        T::Params::deserialize(params).map(drop).map_err(|error| wrong_params(T::NAME, &error))
+    }
+
     fn call<'a>(&'a self, context: &'a mut C, params: Value) -> Answering<'a> {
         Box::pin(async move {
-            let wrong = |e| ValueError::new(format!("the parameters of {} are not right: {e}", T::NAME));
-            let params = serde_json::from_value(params).map_err(wrong)?;
+            let params = serde_json::from_value(params).map_err(|error| wrong_params(T::NAME, &error))?;
             let output = Tool::<C>::call(self, context, params).await?;
             let result = serde_json::to_value(&output).map_err(|e| ToolError::new(e.to_string()))?;
             Ok(ToolAnswer { result, text: self.render(&output) })

@@ -17,13 +17,12 @@ use super::tool::{Effect, ErasedTool, ToolAnswer};
 use super::tool_call::{ToolCall, ToolOutcome};
 use super::toolset::Tools;
 use super::work_budget::{BeatWatch, ToolBeat, WorkBudget};
-use crate::backends::{ClosesInput, Workspace};
+use crate::backends::{ClosesInput, OutputStream, Workspace};
 use crate::engine::commit::CallLink;
 use crate::engine::event::{CallFinished, CallReason, CallStatus};
 use crate::engine::id::Seq;
+use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
-use crate::engine::session::output_stream::{CommandOutput, OutputStream};
-use crate::engine::session::{Session, WorkspaceLock};
 use crate::engine::state::State;
 use crate::reducers::{AgentRuns, ToolCalls};
 use crate::tools::error::WorkspaceError;
@@ -31,6 +30,8 @@ use crate::tools::off_thread::{own_state, with_store};
 use crate::tools::policy::rules::ShellRules;
 use crate::tools::workspace::limits::limits_of;
 use crate::tools::workspace::managed::{Extent, ManagedWorkspace};
+use crate::tools::workspace::output_stream::{CommandOutput, OutputOptions, OutputSubscription};
+use crate::tools::workspace::runtime::{SessionRuntime, WorkspaceLock};
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// The name of the call that records the end of a process.
@@ -69,11 +70,11 @@ impl ToolRunner {
         rules: ShellRules,
     ) -> Result<Self, WorkspaceError> {
         session.check_own()?;
-        let state = session.state()?;
+        let (state, runtime) = (session.state()?, SessionRuntime::of(&session));
         let is_observed = |call| state.slice::<AgentRuns>().is_some_and(|runs| runs.open.contains_key(&call));
         for call in state.slice::<ToolCalls>().into_iter().flat_map(ToolCalls::open) {
             // The program that makes an observed call reports its end.
-            if !session.is_in_flight(call.call) && !is_observed(call.call) {
+            if !runtime.is_in_flight(call.call) && !is_observed(call.call) {
                 let mut commit = session.as_agent(Arc::clone(&call.agent)).commit().of_call(CallLink::Of(call.call));
                 let message = "the process that ran the call ended before it did".to_owned();
                 let lost = CallFinished::without_success(CallStatus::Interrupted, CallReason::Abandoned, message, 0);
@@ -115,6 +116,16 @@ impl ToolRunner {
         &self.machine.workspace
     }
 
+    /// Subscribes to the output of running commands of the session, from now on. It is not recorded.
+    pub fn output(&self, options: OutputOptions) -> OutputSubscription {
+        self.runtime().output(options)
+    }
+
+    #[doc(hidden)]
+    pub fn runtime(&self) -> Arc<SessionRuntime> {
+        SessionRuntime::of(&self.session)
+    }
+
     /// Returns a runner for a child that shares the session, with its agent's name and limits.
     pub(crate) fn in_session(&self, child: Session) -> Result<Self, SessionError> {
         let machine = self.machine.shared_by(&child)?;
@@ -148,7 +159,7 @@ impl ToolRunner {
     /// Records drift, unless a call is in flight.
     #[doc(hidden)]
     pub async fn refresh(&self) -> Result<(), WorkspaceError> {
-        match self.session.turn_now() {
+        match self.runtime().try_lock_workspace() {
             Some(_turn) if self.machine.workspace.capture().is_some() => {
                 Ok(self.machine.record_drift(&self.session, Extent::Due).await?)
             }
@@ -263,7 +274,7 @@ impl ToolRunner {
     fn free_turn(&self, effect: Effect) -> Option<WorkspaceLock> {
         match effect {
             Effect::ReadOnly if self.machine.workspace.capture().is_none() => None,
-            _ => self.session.turn_now(),
+            _ => self.runtime().try_lock_workspace(),
         }
     }
 
@@ -304,15 +315,12 @@ impl ToolRunner {
     /// Waits for the workspace lock, and reports a long wait. Commands without a time limit may wait forever.
     async fn turn(&self, call: Seq, clock: &Arc<CallClock>) -> WorkspaceLock {
         let _stopped = self.machine.rules.time.is_unlimited().then(|| clock.stop());
-        let mut turn = std::pin::pin!(self.session.turn());
+        let runtime = self.runtime();
+        let mut turn = std::pin::pin!(runtime.lock_workspace());
         if let Ok(turn) = tokio::time::timeout(SILENT_LOCK_WAIT, &mut turn).await {
             return turn;
         }
-        self.session.show_output(|| CommandOutput {
-            call,
-            stream: OutputStream::Stderr,
-            bytes: Bytes::from_static(WAITS),
-        });
+        runtime.show_output(|| CommandOutput { call, stream: OutputStream::Stderr, bytes: Bytes::from_static(WAITS) });
         turn.await
     }
 }

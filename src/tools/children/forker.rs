@@ -76,14 +76,14 @@ impl Forker {
     async fn fork(&self, parent: &ToolRunner, new: ForkOptions) -> Result<ToolRunner, WorkspaceError> {
         let session = parent.session();
         // Never waits: the caller may create a child in a call that has the workspace lock.
-        let turn = session.turn_now();
+        let turn = parent.runtime().try_lock_workspace();
         if turn.is_some() {
             let recorded = parent.machine().record_drift(session, Extent::All).await;
             if let Err(error) = recorded {
                 tracing::warn!(%error, "the fork lacks external changes");
             }
         }
-        let looking = if turn.is_some() { session.looking_now() } else { None };
+        let looking = if turn.is_some() { parent.runtime().try_lock_scan() } else { None };
         let at = session.aside(|| match new.at {
             Some(at) if (1..=session.head()?).contains(&at) => session.commit_end_before(at),
             Some(at) => Ok(at),

@@ -121,9 +121,9 @@ pub async fn merge_child(
 ) -> Result<MergeReport, WorkspaceError> {
     let session = parent.session();
     let base = session.aside(|| base_of(session, child))?;
-    let turn = session.turn().await;
+    let turn = parent.runtime().lock_workspace().await;
     parent.machine().record_drift(session, Extent::All).await?;
-    let looking = session.looking().await;
+    let looking = parent.runtime().lock_scan().await;
     let (parent, child, choices) = (parent.clone(), child.clone(), choices.clone());
     let merge = move || merge_now(&parent, &child, base, &choices);
     off_thread((turn, looking), WorkspaceError::Stopped, merge).await

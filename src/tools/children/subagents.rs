@@ -232,7 +232,7 @@ fn not_started(error: WorkspaceError) -> SubagentResult {
 /// Closes the workspace of a child that has ended. External changes of a successful child are recorded first.
 async fn close(child: ToolRunner, is_done: bool) {
     if is_done {
-        let _turn = child.session().turn().await;
+        let _turn = child.runtime().lock_workspace().await;
         if let Err(error) = child.machine().record_drift(child.session(), Extent::All).await {
             tracing::warn!(%error, "external changes of a child are not merged");
         }

@@ -20,6 +20,7 @@ use crate::engine::state::State;
 use crate::reducers::{Mounts, VirtualFileSystem, directories_above};
 use crate::tools::words::counted;
 use crate::tools::workspace::keeping::distrust;
+use crate::tools::workspace::runtime::SessionRuntime;
 
 use copy::{CopiedTree, copy};
 pub use error::MountError;
@@ -64,7 +65,7 @@ pub async fn hydrate(
     let (mounts, roots) = (mounts.to_vec(), roots.clone());
     let copied = tokio::task::spawn_blocking(move || copy_all(&mounts, &roots)).await;
     let copied = copied.map_err(|_| MountError::Stopped)??;
-    let _turn = session.turn().await;
+    let _turn = SessionRuntime::of(session).lock_workspace().await;
     if !session.aside(|| is_untouched(session))? {
         return Ok(Vec::new());
     }

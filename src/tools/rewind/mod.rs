@@ -13,6 +13,7 @@ use super::workspace::held_looks::Look;
 use super::workspace::managed::{files_of, prepare, record_found};
 use super::workspace::plan::{ChangePlan, NewContents, PlannedChange};
 use super::workspace::project::Landing;
+use super::workspace::runtime::SessionRuntime;
 use crate::backends::{Walked, Workspace, WorkspaceSpec};
 use crate::engine::commit::{Commit, CommitError};
 use crate::engine::event::{CallStarted, DriftFound, Event, Isolation, Origin, SessionRewound, SliceRestored};
@@ -88,8 +89,9 @@ pub async fn rewind(
     to: Seq,
     options: RewindOptions,
 ) -> Result<Rewound, WorkspaceError> {
-    let turn = session.turn().await;
-    let looking = session.looking().await;
+    let runtime = SessionRuntime::of(session);
+    let turn = runtime.lock_workspace().await;
+    let looking = runtime.lock_scan().await;
     session.aside(|| session.check_own())?;
     let work = RewindWork { session: session.clone(), workspace: Arc::clone(workspace), budget, to, options };
     off_thread((turn, looking), WorkspaceError::Stopped, move || work.run()).await

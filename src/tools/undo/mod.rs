@@ -101,13 +101,13 @@ impl ToolRunner {
     /// [`WorkspaceError::NothingToUndo`]: the changes were not found. [`WorkspaceError::Moved`]: files have changed
     /// after [`seen`](UndoOptions::seen). Other [`WorkspaceError`]s: the undo failed.
     pub async fn undo(&self, subject: UndoSubject, options: UndoOptions) -> Result<UndoReport, WorkspaceError> {
-        let turn = self.session().turn().await;
+        let turn = self.runtime().lock_workspace().await;
         self.machine().record_drift(self.session(), Extent::All).await?;
         let runner = self.clone();
         let work = move || UndoWork { runner: &runner, session: runner.session(), options }.run(&subject);
         let (mut report, opened) = off_thread(turn, WorkspaceError::Stopped, work).await?;
         if !opened.is_empty() {
-            let _turn = self.session().turn().await;
+            let _turn = self.runtime().lock_workspace().await;
             let found = self.machine().record_unseen(self.session(), &report.calls).await?;
             let found = found.into_iter().filter(|path| opened.iter().any(|opened| path.is_below(opened)));
             report.left.extend(found.map(|path| UndoLeft { path, reason: UndoLeftReason::Doubtful }));

@@ -10,6 +10,7 @@ use crate::engine::recorded::EventRef;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::tools::workspace::plan::PlannedChange;
+use crate::tools::workspace::runtime::SessionRuntime;
 
 /// Maximum number of events after a stored index; with more, reading every file is as fast.
 const EVENTS_MAX: usize = 20_000;
@@ -58,7 +59,7 @@ pub(super) async fn keep_if_due(session: &Session, workspace: &Arc<dyn Workspace
     if !workspace.capture().and_then(ChangeDetector::keeper).is_some_and(KnownFilesKeeper::is_due) {
         return;
     }
-    let looking = session.looking().await;
+    let looking = SessionRuntime::of(session).lock_scan().await;
     let (session, workspace) = (session.clone(), Arc::clone(workspace));
     let kept = tokio::task::spawn_blocking(move || {
         keep(&session, workspace.as_ref());
@@ -71,7 +72,8 @@ pub(super) async fn keep_if_due(session: &Session, workspace: &Arc<dyn Workspace
 
 /// Persists the index for the next process, unless a call or a scan is in progress.
 pub(crate) fn keep_at_end(session: &Session, workspace: &dyn Workspace) {
-    if let (Some(_turn), Some(_looking)) = (session.turn_now(), session.looking_now()) {
+    let runtime = SessionRuntime::of(session);
+    if let (Some(_turn), Some(_looking)) = (runtime.try_lock_workspace(), runtime.try_lock_scan()) {
         keep(session, workspace);
     }
 }

@@ -15,6 +15,7 @@ use crate::tools::call::error::ToolError;
 use crate::tools::policy::DenyRule;
 use crate::tools::words::{all_of, counted};
 use crate::tools::workspace::plan::PlannedChange;
+use crate::tools::workspace::runtime::SessionRuntime;
 
 /// Limits of a session and of its shared children. A call obeys all limits between its agent and the session.
 ///
@@ -107,7 +108,7 @@ impl Limits {
         let own = match limits.cloned() {
             None => None,
             Some(limits) => {
-                let begun = session.calls_begun(calls_of(session)?);
+                let begun = SessionRuntime::of(session).calls_begun(calls_of(session)?);
                 Some(Own { limits, before: OnceLock::new(), begun })
             }
         };

@@ -17,13 +17,14 @@ use super::limits::{Limits, denied, narrowed};
 use super::plan::PlannedChange;
 use super::populate::{fill, not_filled};
 use super::recording::EventBuffer;
+use super::runtime::{ContainerClaim, SessionRuntime};
 use crate::backends::{BackendError, ChangeDetector, DirtyPath, KnownFilesKeeper, MachineNews, Walked, Workspace};
 use crate::engine::commit::CommitError;
 use crate::engine::event::{ChangesShared, ChildLimits, DeleteEntry, DriftFound, WorkspaceTouched};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
+use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
-use crate::engine::session::{MachineClaim, Session};
 use crate::engine::state::State;
 use crate::engine::store::Pending;
 use crate::reducers::{AgentRuns, VirtualFileSystem};
@@ -44,7 +45,7 @@ pub struct ManagedWorkspace {
     pub(crate) workspace: Arc<dyn Workspace>,
     pub(crate) rules: Arc<ShellRules>,
     /// Claim of the session's only container, for a workspace in one.
-    claim: Option<Arc<MachineClaim>>,
+    claim: Option<Arc<ContainerClaim>>,
     pub(crate) limits: Arc<Limits>,
     /// Number of running background processes.
     pub(crate) processes: Arc<AtomicUsize>,
@@ -62,7 +63,7 @@ impl ManagedWorkspace {
         let limits = Arc::new(Limits::of(session)?);
         let claim = match in_container {
             false => None,
-            true => match session.claim_machine() {
+            true => match ContainerClaim::of(session) {
                 Some(claim) => Some(Arc::new(claim)),
                 None => return Err(WorkspaceError::SecondContainer(session.name().to_owned())),
             },
@@ -83,7 +84,7 @@ impl ManagedWorkspace {
         self.workspace.watch_machine(Arc::new(move || {
             let Some(workspace) = workspace.upgrade() else { return };
             // The call that holds the lock records it.
-            let Some(_turn) = session.turn_now() else { return };
+            let Some(_turn) = SessionRuntime::of(&session).try_lock_workspace() else { return };
             if let Err(error) = record_machine(&session, workspace.as_ref()) {
                 tracing::warn!(%error, "failed to record the start or stop of a container");
             }
@@ -208,7 +209,7 @@ impl ManagedWorkspace {
         look: fn(&dyn ChangeDetector) -> Result<Walked, BackendError>,
     ) -> Result<(Captured, Vec<DirtyPath>), ToolError> {
         // An abandoned scan must not be mistaken for this one.
-        let looking = session.looking().await;
+        let looking = SessionRuntime::of(session).lock_scan().await;
         let Some(disk) = self.workspace.capture() else { return Ok(Default::default()) };
         let walked = if disk.is_quick() { Some(look(disk)?) } else { None };
         if walked.as_ref().is_some_and(|walked| walked.dirty.is_empty()) {
@@ -265,7 +266,8 @@ pub(crate) fn prepare(
     let Some(disk) = workspace.capture() else { return Ok(()) };
     borrow_from_git(session, disk);
     let is_blank = workspace.is_blank();
-    let (turn, looking) = (session.turn_now(), session.looking_now());
+    let runtime = SessionRuntime::of(session);
+    let (turn, looking) = (runtime.try_lock_workspace(), runtime.try_lock_scan());
     let is_alone = turn.is_some() && looking.is_some();
     if !is_blank && !is_alone {
         return Ok(());

@@ -60,7 +60,8 @@ impl PlannedChange {
         if let Self::Link(event) = self { Some(event) } else { None }
     }
 
-    pub(crate) fn apply_to(&self, tree: &mut VirtualFileSystem, time: Timestamp) {
+    #[doc(hidden)]
+    pub fn apply_to(&self, tree: &mut VirtualFileSystem, time: Timestamp) {
         match self {
             Self::Write(event) => tree.write(event, time),
             Self::Delete(event) => tree.delete(event),

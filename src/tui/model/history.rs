@@ -209,14 +209,10 @@ impl SessionHistory {
         until: Seq,
         visit: &mut dyn FnMut(&EventRef<'_>) -> bool,
     ) -> Result<(), Failure> {
-        if from > until {
-            return Ok(());
-        }
-        self.session.visit(from, &mut |event| {
-            let goes_on = event.seq <= until && visit(event) && event.seq < until;
-            if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        })?;
-        Ok(())
+        Ok(self.session.visit_between(from, until, &mut |event| match visit(event) {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        })?)
     }
 
     pub(crate) fn content(&self, digest: &Digest) -> Result<bytes::Bytes, Failure> {

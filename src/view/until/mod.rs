@@ -11,6 +11,7 @@ pub use condition::{StopCondition, touches};
 pub use error::ConditionError;
 pub use search_query::SearchQuery;
 
+use crate::engine::backward::backward_spans;
 use crate::engine::id::Seq;
 use crate::engine::recorded::EventRef;
 use crate::engine::replay::Replay;
@@ -58,31 +59,25 @@ impl HistoryRun<'_> {
     pub fn to_event(&self, is_met: EventTest<'_>) -> Result<Option<Sought>, SessionError> {
         let mut found = None;
         if self.from < self.end {
-            self.visit(self.from + 1, self.end, &mut |event| {
+            self.session.visit_between(self.from + 1, self.end, &mut |event| {
                 found = is_met(event).map(|because| Sought { seq: event.seq, because });
-                found.is_none() && (self.goes_on)(event.seq)
+                let goes_on = found.is_none() && (self.goes_on)(event.seq);
+                if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             })?;
             return Ok(found);
         }
-        let (end, mut until) = (self.end.max(1), self.from.saturating_sub(1));
-        while until >= end && found.is_none() && (self.goes_on)(until) {
-            let from = (until.saturating_sub(STRETCH) + 1).max(end);
-            self.visit(from, until, &mut |event| {
+        for (from, until) in backward_spans((self.end.max(1), self.from.saturating_sub(1)), STRETCH, 1) {
+            if found.is_some() || !(self.goes_on)(until) {
+                break;
+            }
+            self.session.visit_between(from, until, &mut |event| {
                 if let Some(because) = is_met(event) {
                     found = Some(Sought { seq: event.seq, because });
                 }
-                true
+                ControlFlow::Continue(())
             })?;
-            until = from - 1;
         }
         Ok(found)
-    }
-
-    fn visit(&self, from: Seq, until: Seq, visit: &mut dyn FnMut(&EventRef<'_>) -> bool) -> Result<(), SessionError> {
-        self.session.visit(from, &mut |event| {
-            let goes_on = event.seq <= until && visit(event) && event.seq < until;
-            if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        })
     }
 
     fn by_state(&self, conditions: &[Arc<StopCondition>]) -> Result<Option<Sought>, SessionError> {
@@ -90,18 +85,17 @@ impl HistoryRun<'_> {
             return StatePass::begin(self, self.from, conditions)?.next(self.end);
         }
         // Each stretch is twice as long as the last one, so that earlier events are not folded too often.
-        let (first, mut until, mut length) = (self.end.max(1) - 1, self.from.saturating_sub(1), STRETCH);
-        while until > first && (self.goes_on)(until) {
-            let before = until.saturating_sub(length).max(first);
-            length = length.saturating_mul(2);
-            let (mut pass, mut last) = (StatePass::begin(self, before, conditions)?, None);
+        for (from, until) in backward_spans((self.end.max(1), self.from.saturating_sub(1)), STRETCH, 2) {
+            if from > until || !(self.goes_on)(until) {
+                break;
+            }
+            let (mut pass, mut last) = (StatePass::begin(self, from - 1, conditions)?, None);
             while let Some(sought) = pass.next(until)? {
                 last = Some(sought);
             }
             if last.is_some() {
                 return Ok(last);
             }
-            until = before;
         }
         Ok(None)
     }

@@ -335,8 +335,9 @@ fn search_finds_text_of_any_moment() {
 fn search_goes_past_text_that_looks_like_a_mark() {
     let program = Program::new();
     let content = json!({ "$content": "0".repeat(64), "note": "a needle" });
-    let call = json!({ "tool": "read_file", "params": { "file_path": "needle.txt", "more": content } });
-    program.run(&["run", &program.file("m.jsonl", call.to_string()), "--session", "m"]);
+    let params = json!({ "file_path": "needle.txt", "more": content });
+    let call = json!({ "tool": "read_file", "params": params, "expect": "error" });
+    program.printed(&["run", &program.file("m.jsonl", call.to_string()), "--session", "m"]);
     let found = program.json_lines(&["grep", "m", "needle", "--all-history"]);
     let fields: Vec<_> = found.iter().filter_map(|hit| hit["field"].as_str()).collect();
     assert!(fields.contains(&"params.more.note") && fields.contains(&"params.file_path"), "{found:?}");

@@ -62,7 +62,7 @@ fn help_names_every_command_and_exit_code() {
         4  another process owns the store
         5  the store or the file to import is damaged
         6  the operating system or the container engine refused
-      130  stopped by Ctrl-C or SIGTERM
+      130  stopped by Ctrl-C, SIGTERM or SIGHUP
     ");
 }
 

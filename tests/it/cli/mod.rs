@@ -3,6 +3,7 @@
 mod applying;
 mod asking_history;
 mod at_terminal;
+mod beginning;
 mod bisecting;
 mod changes;
 mod commands;
@@ -11,6 +12,7 @@ mod containers;
 mod daemons;
 mod damage;
 mod deny;
+mod documented;
 mod first_run;
 mod help;
 mod hints;

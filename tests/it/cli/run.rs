@@ -63,8 +63,8 @@ fn run_stops_at_unexpected_failure() {
             "{\"tool\": \"rm\", \"params\": {\"path\": \"nothing\"}}\n",
             "\n",
             "{\"tool\": \"ls\", \"expect\": \"error\"}\n",
-            "{\"tool\": \"nonsense\", \"params\": {\"x\": 1}}\n",
-            "{\"tool\": \"ls\", \"params\": {\"path\": 7}}\n",
+            "{\"tool\": \"read_file\", \"params\": {\"file_path\": \"x\"}}\n",
+            "{\"tool\": \"ls\", \"params\": {\"path\": \"y\"}}\n",
             "{\"tool\": \"ls\"}\n",
         ),
     );
@@ -92,11 +92,11 @@ fn run_stops_at_unexpected_failure() {
         4  ok         ls            ( [duration])
            it was expected to fail
            line 3 of [dir]/wrong.jsonl
-        6  error      nonsense      ( [duration])
-           tool "nonsense" not found; available: edit_file, env, evaluate_python, execute_script, glob, grep, ls, podman_shell, read_file, rm, shell_execute, which, write_file
+        6  error      read_file   x  ( [duration])
+           /x does not exist
            line 4 of [dir]/wrong.jsonl
-        8  error      ls            ( [duration])
-           the parameters of ls are not right: invalid type: integer `7`, expected a string
+        8  error      ls          y  ( [duration])
+           /y does not exist
            line 5 of [dir]/wrong.jsonl
        10  ok         ls            ( [duration])
 

@@ -351,16 +351,24 @@ fn serve_notifies_systemd_and_logs_json() {
 
 #[test]
 fn serve_image_from_environment_is_default() {
-    let program = Program::new();
-    let serving = ServeProcess::begin(&program, &[], |command| _ = command.env("FOLDSPACE_IMAGE", "localhost/own:1"));
-    let image = |name: &str, backend: &str, options: Value| {
+    let Some(program) = Program::with_container() else { return };
+    let serving = ServeProcess::begin(&program, &[], |_| {});
+    let backend = crate::engine::kind().name();
+    let create = |name: &str, backend: &str, options: Value| {
         let asked = json!({ "name": name, "backend": backend, "options": options });
-        let (status, answer) = serving.ask("POST", "/v1/sessions", Some(&asked));
-        assert_eq!(status, 201, "{answer}");
+        serving.ask("POST", "/v1/sessions", Some(&asked))
+    };
+    let (own, none) = (create("unnamed", backend, json!({ "pids": 64 })), create("none", "memory", json!({})));
+    assert_eq!((own.0, none.0), (201, 201), "{} {}", own.1, none.1);
+    let image = |name: &str| {
         let events = serving.ask("GET", &format!("/v1/sessions/{name}/events"), None).1;
         events["events"][0]["event"]["options"]["image"].clone()
     };
-    assert_eq!(image("unnamed", "podman", json!({ "pids": 64 })), "localhost/own:1");
-    assert_eq!(image("named", "podman", json!({ "image": "localhost/other:2" })), "localhost/other:2");
-    assert_eq!(image("none", "memory", json!({})), Value::Null);
+    let usual = program.engine.iter().find(|(name, _)| *name == "FOLDSPACE_IMAGE").unwrap();
+    assert_eq!((image("unnamed"), image("none")), (json!(usual.1), Value::Null));
+    // An image that is named replaces it, and must be there.
+    let (status, refused) = create("named", backend, json!({ "image": "localhost/other:2" }));
+    assert_eq!(status, 424, "{refused}");
+    assert!(refused["detail"].as_str().unwrap().contains("has no image localhost/other:2"), "{refused}");
+    assert_eq!(serving.ask("GET", "/v1/sessions/named", None).0, 404);
 }

@@ -11,7 +11,7 @@ fn read_commands_create_no_store() {
     let program = Program::new();
     assert_snapshot!(program.run(&["sessions"]), @"
     error: no store found in [dir]/data
-    hint: `foldspace run` creates one; --data or FOLDSPACE_DATA names its directory
+    hint: `foldspace new` creates one; --data or FOLDSPACE_DATA names its directory
     [exit 3]
     ");
     for arguments in [

@@ -64,6 +64,7 @@ async fn state_and_files_are_served_at_any_seq() {
     assert_eq!(get("/state/usage".into()).await.json()["calls"], 2);
     assert_eq!(get(format!("/state/Usage?at={first}")).await.json()["calls"], 1);
     assert!(get("/state/nothing".into()).await.json()["hint"].as_str().unwrap().contains("Usage"));
+    assert!(get("/state/usag".into()).await.json()["hint"].as_str().unwrap().starts_with("did you mean Usage? "));
     let diff = get(format!("/diff?from={first}")).await.json();
     let changed: Vec<_> = diff["changes"].as_array().unwrap().iter().map(|change| &change["path"]).collect();
     assert_eq!(changed, ["dir", "dir/b c.txt"]);

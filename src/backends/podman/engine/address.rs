@@ -17,7 +17,7 @@ impl EngineAddress {
     pub(crate) fn user(&self) -> Option<u32> {
         let path = self.url.strip_prefix("unix://")?;
         let stream = std::os::unix::net::UnixStream::connect(path).ok()?;
-        Some(peer::credentials(&stream).ok()?.uid())
+        Some(peer::credentials(&stream).ok()?.uid)
     }
 }
 

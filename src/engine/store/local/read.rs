@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::LocalInner;
 use super::named::REMEMBERED;
 use super::session_head::{SessionHead, SlotInner};
+use crate::engine::backward::backward_spans;
 use crate::engine::store::journal::frame::{self, Header};
 use crate::engine::store::journal::segment::Segment;
 use crate::engine::store::journal::{FramePosition, session_group};
@@ -167,19 +168,16 @@ impl LocalInner {
         slot: &Arc<SessionHead>,
         inner: &SlotInner,
     ) -> Result<VecDeque<(CommitId, Seq, Seq)>> {
-        let mut span = 4 * REMEMBERED as u64;
-        loop {
-            let from = inner.head.saturating_sub(span).max(slot.own_from());
-            let mut named = self.named_since(slot, inner, from)?;
-            if named.len() < REMEMBERED && from == slot.own_from() {
-                let before = self.named_before(slot, inner.begun)?;
-                before.into_iter().rev().for_each(|commit| named.push_front(commit));
-            }
-            if named.len() >= REMEMBERED || from == slot.own_from() {
+        let (first, mut named) = (slot.own_from(), VecDeque::new());
+        for (from, _) in backward_spans((first, inner.head), 4 * REMEMBERED as u64, 8) {
+            named = self.named_since(slot, inner, from)?;
+            if named.len() >= REMEMBERED {
                 return Ok(named);
             }
-            span *= 8;
         }
+        let before = self.named_before(slot, inner.begun)?;
+        before.into_iter().rev().for_each(|commit| named.push_front(commit));
+        Ok(named)
     }
 
     fn named_since(

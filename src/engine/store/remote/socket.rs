@@ -86,7 +86,7 @@ pub(super) fn connect(directory: &Path) -> Result<UnixStream, Unreached> {
 
 /// Returns the user at the other end, if it is not this process's user.
 pub(super) fn stranger(stream: &UnixStream) -> io::Result<Option<u32>> {
-    let user = peer::credentials(stream)?.uid();
+    let user = peer::credentials(stream)?.uid;
     Ok((user != rustix::process::geteuid().as_raw()).then_some(user))
 }
 

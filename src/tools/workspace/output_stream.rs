@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, SendTimeoutError, Sender, TrySendError, bounded};
-use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::aside::aside;
-use crate::engine::{Seq, lock};
+use crate::backends::OutputStream;
+use crate::engine::id::Seq;
+use crate::engine::lock::lock;
+use crate::engine::session::aside::aside;
 
 const WAITING_MAX: usize = 1024;
 /// Maximum pieces that wait for a lossless subscriber: the rest waits in the command's pipes.
@@ -36,16 +37,6 @@ pub struct OutputOptions {
     /// True to miss nothing: commands wait while the subscriber is behind, until it is dropped or
     /// [stops that](OutputSubscription::let_go). If false, a slow subscriber misses output, and learns how much.
     pub whole: bool,
-}
-
-/// Streams of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OutputStream {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
 }
 
 #[derive(Default)]
