@@ -2,9 +2,12 @@
 
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 import { ansi } from "./ansi.js";
+import { Bisect } from "./bisect.js";
 import { CommandLine, copy, Dialog, Trouble, useSending } from "./dialog.js";
+import { Merge } from "./merge.js";
+import { Told, useForm, useStream } from "./progress.js";
 import { Question } from "./questions.js";
-import { get, isExport, ofSession, post, postStreamed } from "./source.js";
+import { get, isExport, ofSession, post } from "./source.js";
 import { Terminal } from "./terminal.js";
 import { count, duration, quoted, visible } from "./text.js";
 
@@ -35,23 +38,32 @@ export function ActionMenu({ model }) {
   const items = itemsOf(model);
   return html`<div class="actions" ref=${box} onKeyDown=${pressed}>
     <button aria-haspopup="menu" aria-expanded=${open} title="Actions (a)" onClick=${() => setOpen(!open)}>Actions</button>
-    ${open && html`<div role="menu" aria-label="Actions">${items.map(([title, key, run]) => html`<button key=${title} role="menuitem" tabindex="-1"
-      onClick=${() => { close(); run(); }}>${title}<kbd>${key}</kbd></button>`)}</div>`}
+    ${open && html`<div role="menu" aria-label="Actions">${items.map(([title, key, run, why]) => html`<button key=${title} role="menuitem" tabindex="-1" aria-disabled=${Boolean(why)}
+      onClick=${() => { if (!why) close(), run(); }}><span>${title}${why && html`<span class="why quiet">${why}</span>`}</span><kbd>${key}</kbd></button>`)}</div>`}
   </div>`;
 }
 
+// Returns why an action is impossible now, by its name; empty texts for possible actions.
+export function obstacles(model) {
+  const hasCalls = (model.whole?.total ?? 0) > 0;
+  const hasChildren = !model.family || model.family.sessions.some(({ parent }) => parent === model.document?.session);
+  const noCalls = hasCalls ? "" : "This session has no calls yet.";
+  return { rewind: noCalls, bisect: noCalls, rerun: noCalls, merge: hasChildren ? "" : "This session has no children: fork it first." };
+}
+
 function itemsOf(model) {
+  const why = obstacles(model);
   const open = (view) => () => model.dialog({ view });
   const reading = [
     ["Copy a link to here", "y", () => copy(location.href).then(() => model.say("The link is copied."))],
-    ["Set the mark", "m", () => model.setMark()],
+    ["Pin this position", "m", () => model.setMark()],
     ["Go to an event…", ":", open(Jump)],
     ["Compare with…", "d", () => model.show("compare")],
     ["Continue until…", "u", open(Until)],
-    ["Rerun…", "", open(Rerun)],
+    ["Rerun…", "", open(Rerun), why.rerun],
   ];
   if (!model.writable) return reading;
-  return [["Fork from here…", "F", open(Fork)], ["Rewind to here…", "R", open(Rewind)], ["Bisect…", "B", open(Bisect)], ["Merge a child…", "", open(Merge)], ["Run a command…", "", open(RunCommand)], ["Open a terminal…", "", open(Terminal)], ...reading];
+  return [["Fork from here…", "F", open(Fork)], ["Rewind to here…", "R", open(Rewind), why.rewind], ["Bisect…", "x", open(Bisect), why.bisect], ["Merge a child…", "", open(Merge), why.merge], ["Run a command…", "", open(RunCommand)], ["Open a terminal…", "", open(Terminal)], ...reading];
 }
 
 function Ask({ title, label, word, begins = "", take, onClose }) {
@@ -69,9 +81,9 @@ export function Jump({ model, onClose }) {
   const take = (text) => {
     const number = Number(text);
     const seq = text === "'" ? model.mark : text !== "" && Number.isSafeInteger(number) ? (number < 0 ? model.head + number : number) : null;
-    return seq === null ? null : void model.goTo(seq);
+    return seq === null ? null : void model.goTo(seq, { isLink: true });
   };
-  return html`<${Ask} title="Go to an event" label=${`A position from 1 to ${model.head}; -3 is three before the last`} word="Go" take=${take} onClose=${onClose} />`;
+  return html`<${Ask} title="Go to an event" label=${`A position from 1 to ${model.head}, or the number of a call; -3 is three before the last`} word="Go" take=${take} onClose=${onClose} />`;
 }
 
 export function Search({ model, onClose }) {
@@ -130,100 +142,7 @@ export function Rewind({ model, onClose }) {
   </${Dialog}>`;
 }
 
-export function Merge({ model, onClose }) {
-  const children = (model.family?.sessions ?? []).filter(({ parent }) => parent === model.document?.session);
-  const [child, setChild] = useState(children[0]?.name ?? "");
-  const [side, setSide] = useState("");
-  const [plan, look] = useSending();
-  const [{ busy, problem, done }, send] = useSending();
-  const ask = (dryRun) => post(ofSession(model.session, "/merge"), { child, dry_run: dryRun, ...(side && { [side]: ["/"] }) });
-  useEffect(() => {
-    if (child) look(() => ask(true));
-  }, [child, side]);
-  const shown = done ?? plan.done;
-  if (!children.length) return html`<${Dialog} title="Merge a child" onClose=${onClose}><p>This session has no children. A fork can be merged back after it changed something.</p></${Dialog}>`;
-  return html`<${Dialog} title="Merge a child" onClose=${onClose}>
-    <p>Applies the child's changes since it began, or since its last merge, to <b>${visible(model.session)}</b>: files by path, text by line. With an unresolved conflict nothing changes. A rewind to ${model.head} undoes it.</p>
-    <label for="merge-child">Child</label><select id="merge-child" value=${child} onChange=${(event) => setChild(event.target.value)}>${children.map(({ name, session }) => html`<option key=${session} value=${name}>${visible(name)}</option>`)}</select>
-    <label for="merge-side">Conflicts</label><select id="merge-side" value=${side} onChange=${(event) => setSide(event.target.value)}><option value="">stop the merge</option><option value="theirs">the child's side wins</option><option value="ours">this session's side wins</option></select>
-    ${shown && html`<p role="status">${done ? "Done: " : "Preview: "}<b>${shown.outcome}</b>, ${count(shown.merged.length, "path")} merged, ${count(shown.conflicts.length, "conflict")}.</p>
-      <ul class="changed bounded">${[...shown.conflicts.map(({ path, kind }) => [path, `conflict: ${kind}`]), ...shown.merged.map(({ path, change }) => [path, change])].slice(0, 200).map(([path, word]) => html`<li key=${path}>${visible(path)} <span class="quiet">${word}</span></li>`)}</ul>`}
-    <${Trouble} problem=${problem ?? plan.problem} /><${CommandLine} words=${`foldspace merge ${quoted(child)}${side ? ` --${side} /` : ""}`} />
-    <div class="row-buttons">${done ? html`<button class="primary" onClick=${onClose}>Close</button>` : html`<button class="primary" disabled=${busy || plan.done?.outcome !== "merged"} onClick=${() => send(async () => { const merge = await ask(false); model.loadFamily(); return merge; })}>Merge</button><button onClick=${onClose}>Cancel</button>`}</div>
-  </${Dialog}>`;
-}
-
-// -- Long operations: a bisection with its probes, a command with its output, a rerun.
-
-function useStream() {
-  const [state, setState] = useState({ busy: false, problem: null, outcome: null });
-  const [events, setEvents] = useState([]);
-  const abort = useRef(null);
-  useEffect(() => () => abort.current?.abort(), []);
-  const run = async (path, body) => {
-    abort.current = new AbortController();
-    setEvents([]);
-    setState({ busy: true, problem: null, outcome: null });
-    try {
-      const outcome = await postStreamed(path, body, (event, data) => setEvents((known) => [...known, { event, data }].slice(-2000)), abort.current.signal);
-      setState({ busy: false, problem: null, outcome });
-    } catch (problem) {
-      setState({ busy: false, problem: problem.name === "AbortError" ? null : problem, outcome: null });
-    }
-  };
-  return { ...state, events, run, stop: () => abort.current?.abort() };
-}
-
-// The values of a form, and a setter by field name.
-function useForm(initial) {
-  const [form, setForm] = useState(initial);
-  return [form, (name) => ({ target }) => setForm({ ...form, [name]: target.type === "checkbox" ? target.checked : target.value })];
-}
-
-export function Bisect({ model, onClose }) {
-  const [form, put] = useForm({ command: "", good: "", bad: String(model.at), jobs: "1", confirmed: false });
-  const { busy, problem, outcome, events, run, stop } = useStream();
-  const start = (event) => {
-    event.preventDefault();
-    const body = { command: form.command, jobs: Number(form.jobs) || 1, bad: Number(form.bad) || undefined, auto_confirm: form.confirmed };
-    if (form.good !== "") body.good = Number(form.good);
-    run(ofSession(model.session, "/bisect"), body);
-  };
-  const words = `foldspace bisect ${quoted(model.session)}${form.good === "" ? "" : ` --good ${form.good}`}${form.bad ? ` --bad ${form.bad}` : ""} --jobs ${form.jobs || 1} --sh -- ${quoted(form.command || "make test")}`;
-  return html`<${Dialog} title="Bisect" onClose=${onClose} wide>
-    <p>Finds the first change after which a command fails. It runs in throw-away copies of the workspace, so the session does not change.</p>
-    <form onSubmit=${start}>
-      <label for="bisect-command">Command, for /bin/sh: exit code 0 is good, 125 skips, others are bad</label>
-      <input id="bisect-command" class="mono" value=${form.command} onInput=${put("command")} placeholder="make test" required autofocus autocomplete="off" spellcheck="false" />
-      <div class="fields"><span><label for="bisect-good">Good at</label><input id="bisect-good" type="number" min="0" value=${form.good} placeholder="first" onInput=${put("good")} /></span>
-        <span><label for="bisect-bad">Bad at</label><input id="bisect-bad" type="number" min="1" value=${form.bad} onInput=${put("bad")} /></span>
-        <span><label for="bisect-jobs">Parallel</label><input id="bisect-jobs" type="number" min="1" max="64" value=${form.jobs} onInput=${put("jobs")} /></span></div>
-      <label class="check"><input type="checkbox" checked=${form.confirmed} onChange=${put("confirmed")} /> The command may run: I have read it</label>
-      <${CommandLine} words=${words} />
-      <div class="row-buttons"><button class="primary" type="submit" disabled=${busy}>Find it</button>${busy ? html`<button type="button" onClick=${stop}>Stop</button>` : html`<button type="button" onClick=${onClose}>Close</button>`}</div>
-    </form>
-    <${Told} events=${events} busy=${busy} />
-    <${Trouble} problem=${problem} />
-    ${outcome && html`<${Found} model=${model} outcome=${outcome} onClose=${onClose} />`}
-  </${Dialog}>`;
-}
-
-function Told({ events, busy }) {
-  return html`<div role="log" aria-label="Progress" class="bounded">${events.filter(({ event }) => event === "progress").map(({ data }, number) => html`<p key=${number} class="quiet progress">${visible(data.text ?? "")}</p>`)}
-    ${busy && html`<p class="quiet">Running…</p>`}</div>`;
-}
-
-function Found({ model, outcome, onClose }) {
-  const probes = [...(outcome.checks ?? []), ...(outcome.probes ?? [])].sort((a, b) => a.seq - b.seq);
-  const lead = (seq) => {
-    onClose();
-    model.goTo(seq);
-  };
-  return html`<section><h3>Found</h3>
-    ${outcome.first_bad ? html`<p>The first bad change is <button class="link" onClick=${() => lead(outcome.first_bad)}>event ${outcome.first_bad}</button>; ${outcome.good} is good.</p>` : html`<p>The first bad change is one of ${count(outcome.bad.length, "change")} after ${outcome.good}.</p>`}
-    <table class="probes"><thead><tr><th>Event</th><th>Verdict</th><th>Exit</th><th>Took</th></tr></thead>
-    <tbody>${probes.map((probe) => html`<tr key=${`${probe.seq}${probe.micros}`}><td><button class="link" onClick=${() => lead(probe.seq)}>${probe.seq}</button></td><td class=${probe.verdict}>${probe.verdict}</td><td>${probe.exit_code}</td><td>${duration(probe.micros)}</td></tr>`)}</tbody></table></section>`;
-}
+// -- A command with its output, and a rerun.
 
 export function RunCommand({ model, onClose }) {
   const [command, setCommand] = useState("");
@@ -295,7 +214,7 @@ function Outcome({ model, outcome, onClose }) {
   return html`<section><h3>${outcome.same ? "Nothing differs" : "Differences"}</h3>
     <p role="status">${count(outcome.calls, "call")}: ${outcome.diverged} diverged, ${outcome.skipped} skipped. Paths that differ at the end: ${files.length}.${outcome.more ? " The list is incomplete." : ""}</p>
     ${name && html`<p>Kept as <a href=${`#/s/${encodeURIComponent(name)}`}>${visible(name)}</a>. <button onClick=${away(() => model.show("compare", { other: { session: name, at: null } }))}>Compare</button></p>`}
-    <ul class="divergences">${differing.map((call) => html`<li key=${call.call}><button class="link" onClick=${away(() => model.goTo(call.call))}>event ${call.call}</button> <b>${visible(call.tool)}</b> ${visible(call.summary)}
+    <ul class="divergences">${differing.map((call) => html`<li key=${call.call}><button class="link" onClick=${away(() => model.goTo(call.call, { isLink: true }))}>call ${call.call}</button> <b>${visible(call.tool)}</b> ${visible(call.summary)}
       ${name && call.rerun && html` <a href=${`#/s/${encodeURIComponent(name)}@${call.rerun}`}>there</a>`} <span class="quiet">${visible(call.reason ?? "")}</span>
       ${call.divergences.map((one, number) => html`<${Difference} key=${number} one=${one} />`)}</li>`)}
       ${files.map((one) => html`<li key=${one.path}><${Difference} one=${{ ...one, differs: "at the end" }} /></li>`)}</ul></section>`;
@@ -313,7 +232,7 @@ const EXPORTED = "This needs the server, which an exported file does not have.";
 // Goes to the next event that meets one of the conditions; returns true if there is one.
 export async function runUntil(model, conditions, way) {
   if (isExport) return model.say(EXPORTED);
-  if (!conditions.length) return model.say("No breakpoint is set: p sets one.");
+  if (!conditions.length) return model.say("No breakpoint is set: b sets one.");
   model.run?.abort();
   const run = (model.run = new AbortController());
   let from = model.at;
@@ -361,6 +280,7 @@ export function Until({ model, way = 1, onClose }) {
   const go = (event) => {
     event.preventDefault();
     send(async () => {
+      model.lastUntil = wanted;
       const going = runUntil(model, wanted, Number(event.submitter.value));
       own.current = model.run;
       return (await going) && onClose();

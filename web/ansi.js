@@ -49,3 +49,8 @@ export function ansi(text) {
   push(clean.slice(at));
   return parts;
 }
+
+// Returns output as text, without its colours and control sequences.
+export function plain(text) {
+  return overwritten(text).replace(SEQUENCE, "");
+}

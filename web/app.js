@@ -4,14 +4,15 @@ import { html, render, useEffect, useState } from "./vendor/preact.js";
 import { parse } from "./route.js";
 import { SessionList } from "./sessions.js";
 import { SessionView } from "./session.js";
-import { dropToken, get, hasToken, isExport, keepToken, signIn } from "./source.js";
+import { get, hasToken, isExport, signIn } from "./source.js";
+import { dropToken, keepTyped } from "./token.js";
 
 function SignIn({ why, onToken }) {
   const [token, setToken] = useState("");
   const [problem, setProblem] = useState(why);
   const submit = async (event) => {
     event.preventDefault();
-    keepToken(token);
+    keepTyped(token);
     try {
       await get("/v1/server");
       onToken();
@@ -27,8 +28,8 @@ function SignIn({ why, onToken }) {
       <label for="token">Token of the server</label>
       <input id="token" type="password" autocomplete="off" spellcheck="false" value=${token}
         onInput=${(event) => setToken(event.target.value)} autofocus required />
-      <p class="hint">The token is in <code>http.token</code> in the server's data directory, unless
-        <code>--token-file</code> sets it. <code>foldspace ui</code> opens this page without asking.</p>
+      <p class="hint"><code>foldspace ui</code> opens this page without asking: run it again.
+        For <code>foldspace serve</code>, the token is in the file of ${html`<code>--token-file</code>`}, by default in ${html`<code>http.token</code>`} in the data directory.</p>
       <button class="primary" type="submit">Sign in</button>
     </form>
   </main>`;

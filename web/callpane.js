@@ -1,11 +1,14 @@
 // One call: its parameters, the decision, and the result.
 
-import { html, useLayoutEffect, useState } from "./vendor/preact.js";
-import { ansi } from "./ansi.js";
+import { html, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
+import { ansi, plain } from "./ansi.js";
+import { Copy } from "./dialog.js";
 import { JsonTree } from "./json.js";
+import { useLoaded } from "./loaded.js";
+import { Changed } from "./patch.js";
 import { Kept, Player } from "./recorded.js";
 import { get, getKept, ofSession } from "./source.js";
-import { bytes, clock, count, duration, failed, kind, SIGNS, verdict, visible } from "./text.js";
+import { bytes, clock, commandOf, count, duration, failed, kind, quoted, sign, SIGN_WORDS, summary, verdict, visible } from "./text.js";
 import { eventSummary } from "./timeline.js";
 
 const SHOWN = 60_000;
@@ -14,22 +17,6 @@ const BY = {
   answer: "by a person's answer", nobody: "because no one could be asked",
 };
 
-// Reloads a value when `keys` change, and shows the old one until then. It does not wait for the next frame.
-export function useLoaded(load, keys) {
-  const [state, setState] = useState({ value: null, error: null, keys: null });
-  useLayoutEffect(() => {
-    let current = true;
-    Promise.resolve(load()).then(
-      (value) => current && setState({ value, error: null, keys }),
-      (error) => current && setState({ value: null, error, keys }),
-    );
-    return () => {
-      current = false;
-    };
-  }, keys);
-  return state;
-}
-
 export function CallPane({ model }) {
   const { call } = model;
   const path = call && ofSession(model.session, `/calls/${call.call}`);
@@ -37,34 +24,60 @@ export function CallPane({ model }) {
   if (!call) return html`<${Beginning} model=${model} />`;
   const shown = whole?.call === call.call ? whole : null;
   return html`<article class="call">
-    <header><span class="sign ${kind(call)}" aria-hidden="true">${SIGNS[kind(call)]}</span><h2>${visible(call.tool)}</h2>
-      <span class="badge ${failed(call) ? "bad" : call.status}">${verdict(call)}</span>
-      <span class="quiet">${duration(call.micros)}</span></header>
-    <p class="facts quiet">call ${call.call}${call.finished ? `–${call.finished}` : ""} · ${call.agent ? html`agent <b>${visible(call.agent)}</b> · ` : ""}<time dateTime=${call.started_at}>${clock(call.started_at)}</time></p>
+    <${Ran} call=${call} params=${shown?.params ?? call.params} />
     ${call.message && html`<p class="problem">${visible(call.message)}</p>`}
     ${error && html`<p class="problem">${visible(error.message)}</p>`}
-    <${Params} params=${shown?.params ?? call.params} />
-    ${shown && html`<${Decision} events=${Object.values(shown.recorded)} />`}
-    ${call.status === "running" ? html`<${LiveOutput} model=${model} />` : shown && html`${kinds(shown).TerminalRecorded && html`<${Player} key=${path} path=${`${path}/frames`} />`}<${Result} whole=${shown} path=${path} />`}
     <${Changed} model=${model} call=${call} />
+    ${call.status === "running" ? html`<${LiveOutput} model=${model} />` : shown && html`${kinds(shown).TerminalRecorded && html`<${Player} key=${path} path=${`${path}/frames`} />`}<${Result} whole=${shown} path=${path} />`}
+    <${Params} call=${call} params=${shown?.params ?? call.params} />
+    ${shown && html`<${Approval} events=${Object.values(shown.recorded)} />`}
     ${shown && html`<${Events} model=${model} whole=${shown} />`}
   </article>`;
 }
 
-function Beginning({ model }) {
-  return html`<div class="empty"><p>Before the first call.</p>
-    <p class="quiet">The session has ${count(model.head, "event")}. ${model.list.total > 0 && html`<button onClick=${() => model.select(0)}>Go to the first call</button>`}</p></div>`;
+// The command, or the tool and its subject; the verdict; and the circumstances.
+function Ran({ call, params }) {
+  const whole = { ...call, params };
+  const command = commandOf(whole);
+  const title = command ? visible(command.title) : summary(call);
+  const { cwd } = params ?? {};
+  return html`<header><div class="ran"><span class="sign ${kind(call)}" title=${SIGN_WORDS[sign(call)]} aria-hidden="true">${sign(call)}</span>
+      <h2>${command ? "" : html`<span class="tool">${visible(call.tool)}</span> `}<code>${title}</code></h2>
+      ${command && html`<${Copy} text=${command.line} label="Copy the command" />`}</div>
+    <p class="facts"><span class="badge ${failed(call) ? "bad" : call.status}">${verdict(call)}</span>
+      ${call.micros !== null && html`<span>${duration(call.micros)}</span>`}
+      <span class="quiet">call ${call.call}${call.finished ? `–${call.finished}` : ""}</span>${command && html`<span class="quiet">${visible(call.tool)}</span>`}
+      ${call.agent && html`<span class="quiet">agent <b>${visible(call.agent)}</b></span>`}
+      ${typeof cwd === "string" && cwd && html`<span class="quiet">in <code>${visible(cwd)}</code></span>`}
+      <time class="quiet" dateTime=${call.started_at}>${clock(call.started_at)}</time></p></header>`;
 }
 
-function Params({ params }) {
-  const entries = Object.entries(params ?? {});
-  if (!entries.length) return null;
-  const { old_string: was, new_string: is } = params;
+function Beginning({ model }) {
+  if (model.list.total > 0) return html`<div class="empty"><p>Before the first call.</p>
+    <p class="quiet">The session has ${count(model.head, "event")}. <button onClick=${() => model.select(0)}>Go to the first call</button></p></div>`;
+  if (model.whole.total > 0) return html`<p class="empty quiet">No call matches the filters.</p>`;
+  const words = `foldspace exec ${quoted(model.session)} -- make test`;
+  return html`<div class="empty first-steps"><h2>No calls yet</h2><p>Run a command in this session, and it is here:</p>
+    <p class="try"><code>${words}</code> <${Copy} text=${words} label=${`Copy: ${words}`} /></p></div>`;
+}
+
+const isNothing = (value) => value === null || value === "" || (typeof value === "object" && Object.keys(value).length === 0);
+
+// The parameters that neither the title nor the changes show.
+function Params({ call, params }) {
+  const { old_string: was, new_string: is } = params ?? {};
   const isEdit = typeof was === "string" && typeof is === "string";
-  const rest = entries.filter(([name]) => !(isEdit && (name === "old_string" || name === "new_string")));
-  return html`<section><h3>Parameters</h3><dl class="params">
-    ${rest.map(([name, value]) => html`<div key=${name}><dt>${visible(name)}</dt><dd><${Param} value=${value} /></dd></div>`)}</dl>
-    ${isEdit && html`<div class="edit"><pre class="code removed" tabindex="0" aria-label="Old text">${visible(was)}</pre><pre class="code added" tabindex="0" aria-label="New text">${visible(is)}</pre></div>`}
+  const isCommand = Boolean(commandOf({ params }));
+  const isShown = (name, value) => isNothing(value)
+    || (isCommand && ["command", "code", "cwd"].includes(name))
+    || ((isEdit || call.paths?.length > 0) && ["old_string", "new_string"].includes(name))
+    || (name === "content" && call.paths?.length > 0);
+  const rest = Object.entries(params ?? {}).filter(([name, value]) => !isShown(name, value));
+  const edit = isEdit && !call.paths?.length;
+  if (!rest.length && !edit) return null;
+  return html`<section><h3>Parameters</h3>${rest.length > 0 && html`<dl class="params">
+    ${rest.map(([name, value]) => html`<div key=${name}><dt>${visible(name)}</dt><dd><${Param} value=${value} /></dd></div>`)}</dl>`}
+    ${edit && html`<div class="edit"><pre class="code removed" tabindex="0" aria-label="Old text">${visible(was)}</pre><pre class="code added" tabindex="0" aria-label="New text">${visible(is)}</pre></div>`}
   </section>`;
 }
 
@@ -78,41 +91,54 @@ function Param({ value }) {
   return html`<${JsonTree} value=${value} />`;
 }
 
-function Long({ text, label = "Text" }) {
-  const [shown, setShown] = useState(SHOWN);
-  return html`<pre class="code" tabindex="0" data-scrolls aria-label=${label}>${ansi(text.slice(0, shown))}</pre>
-    ${text.length > shown && html`<button class="small" onClick=${() => setShown(shown * 4)}>Show more: ${bytes(text.length - shown)} of ${bytes(text.length)} are not shown</button>`}`;
+// Of a failed call, the end is in view.
+function Long({ text, label = "Text", fromEnd = false }) {
+  const [most, setMost] = useState(SHOWN);
+  const box = useRef(null);
+  useLayoutEffect(() => {
+    if (fromEnd) box.current.scrollTop = box.current.scrollHeight;
+  }, [text]);
+  const more = text.length > most && html`<button class="small" onClick=${() => setMost(most * 4)}>Show more: ${bytes(text.length - most)} of ${bytes(text.length)} are not shown</button>`;
+  return html`${fromEnd && more}<pre class="code" tabindex="0" data-scrolls aria-label=${label} ref=${box}>${ansi(fromEnd ? text.slice(-most) : text.slice(0, most))}</pre>${!fromEnd && more}`;
 }
 
-function Decision({ events }) {
+function Approval({ events }) {
   const decided = events.filter(({ kind: name }) => name === "CommandDecided");
   if (!decided.length) return null;
-  return html`<section><h3>Decision</h3>${decided.map(({ seq, event }) => html`<p key=${seq} class="decision ${event.decision}">
+  return html`<section><h3>Approval</h3>${decided.map(({ seq, event }) => html`<p key=${seq} class="decision ${event.decision}">
     <b>${event.decision === "allow" ? "Allowed" : "Denied"}</b> ${BY[event.by] ?? event.by}${event.reason ? `: ${visible(event.reason)}` : ""}</p>`)}</section>`;
 }
 
 const kinds = ({ recorded }) => Object.fromEntries(Object.values(recorded).map(({ kind: name, event }) => [name, event]));
 
+const TITLES = { stdout: "Output", stderr: "Error output", output: "Output", content: "Contents", text: "Text", value: "Value" };
+const IN_VERDICT = ["exit_code", "timed_out", "truncated", "duration_seconds"];
+
 function Result({ whole, path }) {
-  const { result } = whole;
+  const { result, params } = whole;
   if (result === null || result === undefined) return null;
-  if (typeof result === "string") return html`<section><h3>Result</h3><${Long} text=${result} /></section>`;
+  if (typeof result === "string") return html`<section><${Titled} title="Result" text=${result} /><${Long} text=${result} fromEnd=${failed(whole)} /></section>`;
   const texts = ["stdout", "stderr", "output", "content", "text", "value"].filter((name) => typeof result[name] === "string" && result[name] !== "");
-  const rest = Object.fromEntries(Object.entries(result).filter(([name]) => !texts.includes(name) && result[name] !== ""));
-  const titles = { stdout: "Output", stderr: "Error output", content: "Contents" };
+  const isSaid = (name, value) => texts.includes(name) || isNothing(value) || (IN_VERDICT.includes(name) && value !== true) || (name === "cwd" && value === "/") || params?.[name] === value;
+  const rest = Object.fromEntries(Object.entries(result).filter(([name, value]) => !isSaid(name, value)));
   const found = kinds(whole);
   const ran = found.CommandResult ?? found.EvalResult ?? {};
   const shown = (name, title) => {
-    const long = html`<${Long} text=${result[name]} label=${title} />`;
+    const long = html`<${Long} text=${result[name]} label=${title} fromEnd=${failed(whole)} />`;
     if (!result.truncated || !(ran[name]?.kept > result[name].length)) return long;
     return html`<${Kept} key=${path} path=${`${path}/recorded/${name}`} kept=${ran[name].kept} written=${ran[name].bytes} label=${title}>${long}</${Kept}>`;
   };
-  return html`${texts.map((name) => html`<section key=${name}><h3>${titles[name] ?? name}</h3>${shown(name, titles[name] ?? name)}</section>`)}
+  return html`${texts.map((name) => html`<section key=${name}><${Titled} title=${TITLES[name] ?? name} text=${result[name]} />${shown(name, TITLES[name] ?? name)}</section>`)}
+    ${texts.length === 0 && "stdout" in result && html`<p class="quiet">No output.</p>`}
     <${Rest} values=${rest} />`;
 }
 
+function Titled({ title, text }) {
+  return html`<div class="titled"><h3>${title}</h3><${Copy} text=${plain(text)} label=${`Copy: ${title}`} /></div>`;
+}
+
 function Rest({ values }) {
-  const entries = Object.entries(values).filter(([, value]) => value !== null);
+  const entries = Object.entries(values);
   if (!entries.length) return null;
   const isFlat = entries.every(([, value]) => typeof value !== "object" && String(value).length < 200);
   if (!isFlat) return html`<section><h3>Result</h3><${JsonTree} value=${values} /></section>`;
@@ -125,19 +151,6 @@ function LiveOutput({ model }) {
   return html`<section aria-live="polite"><h3>Output so far</h3>
     ${mine?.parts.length ? html`<pre class="code live-output" tabindex="0" data-scrolls>${ansi(mine.parts.map(({ text }) => text).join(""))}</pre>` : html`<p class="quiet">The call is running.</p>`}
     ${mine?.missed > 0 && html`<p class="quiet">${bytes(mine.missed)} were missed.</p>`}</section>`;
-}
-
-const LETTERS = { added: "A", changed: "M", removed: "D" };
-
-function Changed({ model, call }) {
-  const [from, to] = [call.call - 1, call.finished ?? call.events?.at(-1) ?? call.call];
-  const { value } = useLoaded(() => (call.paths?.length ? getKept(ofSession(model.session, "/changes"), { from, to }) : null), [call.call, to]);
-  const files = (value?.changes ?? []).filter(({ kind: node }) => node !== "directory");
-  if (!call.paths?.length || !files.length || value.to !== to) return null;
-  return html`<section><h3>Changed files</h3><ul class="changed">${files.slice(0, 200).map((change) => html`<li key=${change.path}>
-    <span class="letter ${change.change}" title=${change.change}>${LETTERS[change.change]}</span>
-    <button class="link" onClick=${() => model.openFile(change.path)}>${visible(change.path)}</button> <span class="quiet">${bytes(change.size)}</span></li>`)}</ul>
-    ${files.length > 200 && html`<p class="quiet">and ${count(files.length - 200, "file")} more</p>`}</section>`;
 }
 
 function Events({ model, whole }) {

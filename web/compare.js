@@ -1,9 +1,8 @@
 // Two runs or two positions side by side: their calls aligned, and the files at both ends.
 
 import { html, useEffect, useState } from "./vendor/preact.js";
-import { useLoaded } from "./callpane.js";
+import { fileAt, useLoaded } from "./loaded.js";
 import { fitting, SplitDiff } from "./editor.js";
-import { fileAt } from "./filepane.js";
 import { get, getKept, isExport, ofSession } from "./source.js";
 import { count, duration, failed, oneLine, verdict, visible } from "./text.js";
 import { VirtualRows } from "./virtual.js";
@@ -35,12 +34,12 @@ function Chooser({ model }) {
     model.show("compare", { other: { session: session.trim() || model.session, at: Number.isSafeInteger(position) ? position : null } });
   };
   return html`<form class="chooser" onSubmit=${submit}>
-    <span><b>${visible(model.session)}</b> <span class="quiet">${at === "" ? "as a whole" : `at ${model.at}`}</span></span><span class="quiet">with</span>
+    <span><b>${visible(model.session)}</b> <span class="quiet">${at === "" ? "all of it" : `up to event ${model.at}`}</span></span><span class="quiet">with</span>
     <input list="sessions" aria-label="Other session" placeholder=${model.session} value=${session} onInput=${(event) => setSession(event.target.value)} />
     <datalist id="sessions">${known.map((name) => html`<option key=${name} value=${name} />`)}</datalist>
-    <input type="number" min="0" aria-label="Position of the other session" placeholder="whole run" value=${at} onInput=${(event) => setAt(event.target.value)} />
+    <input type="number" min="0" aria-label="Position of the other session" placeholder="all of it" title="Only up to this event; empty for all of it" value=${at} onInput=${(event) => setAt(event.target.value)} />
     <button class="primary" type="submit">Compare</button>
-    ${at === "" && other && html`<button type="button" onClick=${() => setAt(String(model.at))}>At a moment</button>`}</form>`;
+    ${at === "" && other && html`<button type="button" onClick=${() => setAt(String(model.at))}>Only up to event ${model.at}</button>`}</form>`;
 }
 
 // Without a position of the other run, whole runs are compared.

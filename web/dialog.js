@@ -18,9 +18,13 @@ export function Dialog({ title, onClose, children, wide = false, stays = false }
 }
 
 export function CommandLine({ words }) {
-  const [copied, setCopied] = useState(false);
   return html`<div class="command-line"><span class="quiet">The same on the command line:</span>
-    <code>${words}</code><button type="button" class="small" onClick=${() => copy(words).then(() => setCopied(true))}>${copied ? "Copied" : "Copy"}</button></div>`;
+    <code>${words}</code><${Copy} text=${words} /></div>`;
+}
+
+export function Copy({ text, label = undefined }) {
+  const [copied, setCopied] = useState("");
+  return html`<button type="button" class="small" aria-label=${label} title=${label} onClick=${() => copy(text).then(() => setCopied(text))}>${copied && copied === text ? "Copied" : "Copy"}</button>`;
 }
 
 // Sends a request, and stores its outcome.

@@ -1,6 +1,6 @@
 // Requests a session's first documents while the other modules are still loading.
 
-const token = sessionStorage.getItem("foldspace-token");
+const token = location.protocol === "file:" ? null : sessionStorage.getItem("foldspace-token") ?? localStorage.getItem("foldspace-token");
 const name = location.hash.match(/^#\/s\/([^/?@]+)/)?.[1];
 
 globalThis.foldspaceEarly = new Map();

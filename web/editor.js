@@ -3,7 +3,7 @@
 
 import { html, useEffect, useRef } from "./vendor/preact.js";
 import {
-  EditorState, EditorView, GutterMarker, gutter, HighlightStyle, highlightSpecialChars, lineNumbers, MergeView,
+  EditorState, EditorView, getChunks, GutterMarker, gutter, HighlightStyle, highlightSpecialChars, lineNumbers, MergeView,
   syntaxHighlighting, tags, unifiedMergeView,
 } from "./vendor/codemirror.js";
 import { languageOf } from "./languages.js";
@@ -110,9 +110,58 @@ export function InlineDiff({ path, before, after, whole = false }) {
       collapseUnchanged: whole ? undefined : { margin: 3, minSize: 6 },
       diffConfig: { scanLimit: 5000, timeout: 500 },
     });
-    return new EditorView({ parent, root, state: EditorState.create({ doc: after, extensions: [...base(path, after, `${path}, with its changes`), merge] }) });
+    return new EditorView({ parent, root, state: EditorState.create({ doc: after, extensions: [oldNumbers(before), ...base(path, after, `${path}, with its changes`), merge] }) });
   }, [path, before, after, whole]);
   return html`<div class="editor" ref=${host} data-scrolls></div>`;
+}
+
+// The numbers of the original's lines, also of removed lines.
+function oldNumbers(original) {
+  const doc = EditorState.create({ doc: original }).doc;
+  const known = new WeakMap();
+  const spansOf = (state) => {
+    const { chunks } = getChunks(state) ?? { chunks: [] };
+    if (!known.has(chunks)) {
+      const lines = (text, from, to) => (from < to ? [text.lineAt(from).number, text.lineAt(Math.min(to - 1, text.length)).number + 1] : [text.lineAt(Math.min(from, text.length)).number, 0]);
+      known.set(chunks, chunks.map(({ fromA, toA, fromB, toB }) => ({ at: fromB, a: lines(doc, fromA, toA), b: lines(state.doc, fromB, toB) })));
+    }
+    return known.get(chunks);
+  };
+  const numberOf = (state, line) => {
+    let shift = 0;
+    for (const { a, b } of spansOf(state)) {
+      if (line < b[0]) break;
+      if (line < b[1]) return null;
+      shift += (a[1] ? a[1] - a[0] : 0) - (b[1] ? b[1] - b[0] : 0);
+    }
+    return line + shift;
+  };
+  return gutter({
+    class: "cm-lineNumbers cm-oldNumbers",
+    lineMarker: (view, block) => new NumberMarker([numberOf(view.state, view.state.doc.lineAt(block.from).number) ?? ""]),
+    widgetMarker: (view, widget, block) => {
+      const span = block.length === 0 && spansOf(view.state).find(({ at, a }) => at === block.from && a[1]);
+      return span ? new NumberMarker(Array.from({ length: span.a[1] - span.a[0] }, (_, number) => span.a[0] + number)) : null;
+    },
+    initialSpacer: () => new NumberMarker([doc.lines]),
+  });
+}
+
+class NumberMarker extends GutterMarker {
+  constructor(numbers) {
+    super();
+    this.numbers = numbers;
+  }
+
+  eq(other) {
+    return other.numbers.join() === this.numbers.join();
+  }
+
+  toDOM() {
+    const element = document.createElement("div");
+    for (const number of this.numbers) element.appendChild(document.createElement("div")).textContent = String(number);
+    return element;
+  }
 }
 
 class BlameMarker extends GutterMarker {

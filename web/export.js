@@ -36,7 +36,9 @@ class ExportedRun {
     for (let first = 0; first < calls.length; first += size) {
       const part = calls.slice(first, first + size);
       const changed = part.filter((call) => call.paths.length).length;
-      buckets.push({ from: part[0].call, at: part[0].started_at, calls: part.length, failed: part.filter(failed).length, changed });
+      const ended = Math.max(...part.map((call) => Date.parse(call.started_at) + (call.micros ?? 0) / 1000));
+      const micros = part.reduce((sum, call) => sum + (call.micros ?? 0), 0);
+      buckets.push({ from: part[0].call, at: part[0].started_at, ended_at: new Date(ended).toISOString(), micros, calls: part.length, failed: part.filter(failed).length, changed });
     }
     return { ...whole, calls: calls.length, buckets };
   }

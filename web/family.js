@@ -1,9 +1,8 @@
 // The ancestors and descendants of this session, with the positions of forks and merges.
 
 import { html, useState } from "./vendor/preact.js";
-import { useLoaded } from "./callpane.js";
-import { fileAt } from "./filepane.js";
-import { fitting, TextView } from "./editor.js";
+import { Conflict } from "./conflict.js";
+import { useLoaded } from "./loaded.js";
 import { get, ofSession } from "./source.js";
 import { count, oneLine, visible } from "./text.js";
 
@@ -87,15 +86,6 @@ function Merge({ chosen }) {
     ${merged.length > 0 && html`<ul class="changed">${merged.slice(0, 100).map((entry) => html`<li key=${entry.path}><span class="letter ${entry.change}">${{ added: "A", changed: "M", removed: "D" }[entry.change] ?? "·"}</span> ${visible(entry.path)}</li>`)}</ul>`}
     ${conflicts.length > 0 && html`<h3>Conflicts</h3><div class="segments" role="group" aria-label="Conflicts">${conflicts.map((entry) => html`<button key=${entry.path} aria-pressed=${entry === conflict} onClick=${() => setPath(entry.path)}>
       ${visible(entry.path)} <span class="quiet">${entry.kind}${entry.resolved ? `, ${entry.resolved}` : ""}</span></button>`)}</div>
-      <${Sides} key=${conflict.path} conflict=${conflict} base=${[child, base]} ours=${[chosen.session, chosen.at - 1]} theirs=${[child, childAt]} />`}
+      <${Conflict} key=${conflict.path} path=${conflict.path} places=${[[chosen.session, chosen.at - 1], [child, base], [child, childAt]]} />`}
   </section>`;
-}
-
-function Sides({ conflict, base, ours, theirs }) {
-  const { path } = conflict;
-  const side = ([session, at]) => fileAt(session, path, at).catch(() => null);
-  const { value } = useLoaded(() => Promise.all([side(ours), side(base), side(theirs)]), [path, ours[1]]);
-  if (!value) return null;
-  return html`<div class="three">${["Ours", "Base", "Theirs"].map((title, number) => html`<figure key=${title}><figcaption>${title}</figcaption>
-    ${value[number]?.text !== null && value[number]?.text !== undefined ? html`<${TextView} path=${path} text=${fitting(value[number].text).text} label=${`${title} of ${path}`} />` : html`<p class="quiet">${value[number] ? "not text" : "does not exist"}</p>`}</figure>`)}</div>`;
 }

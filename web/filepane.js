@@ -1,40 +1,14 @@
 // One file: its difference, text, blame, picture, or bytes.
 
-import { html, useEffect, useMemo, useState } from "./vendor/preact.js";
-import { Cache } from "./cache.js";
-import { useLoaded } from "./callpane.js";
+import { html, useEffect, useMemo } from "./vendor/preact.js";
 import { fitting, InlineDiff, SplitDiff, TextView } from "./editor.js";
+import { fileAt, useLoaded } from "./loaded.js";
 import { bytesOf, getKept, ofFile, ofSession } from "./source.js";
 import { bytes, clock, visible } from "./text.js";
 import { VirtualRows } from "./virtual.js";
 
-const LARGE = 16 << 20;
 const HEX_MOST = 1 << 20;
 const IMAGES = { png: "image/png", jpg: "image/jpeg", jpeg: "image/jpeg", gif: "image/gif", webp: "image/webp", bmp: "image/bmp", ico: "image/x-icon", avif: "image/avif" };
-const CONTENTS = 48 << 20;
-const contents = new Cache(CONTENTS);
-
-// Returns the contents of a file at a position: `{entry, text, bytes}`; null if it does not exist.
-export async function fileAt(session, path, at) {
-  const entry = await getKept(ofFile(session, path, "stat"), { at }).catch((error) => {
-    if (error.status === 404) return null;
-    throw error;
-  });
-  if (!entry || entry.node !== "file") return entry && { entry, text: entry.target ?? null, bytes: null };
-  if (entry.size > LARGE) return { entry, text: null, bytes: null, isLarge: true };
-  return { entry, ...(await contents.get(entry.content, () => loaded(session, path, at))) };
-}
-
-async function loaded(session, path, at) {
-  const bytes = await bytesOf(ofFile(session, path), { at });
-  try {
-    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
-    if (!text.includes("\0")) return [{ text, bytes }, bytes.length * 3];
-  } catch {
-    // Not text.
-  }
-  return [{ text: null, bytes }, bytes.length];
-}
 
 export function FilePane({ model }) {
   const { path, session, before, at } = model;
@@ -150,7 +124,7 @@ function Hex({ file }) {
 function Blame({ model, text }) {
   const { path, session, at } = model;
   const { value, error } = useLoaded(() => getKept(ofFile(session, path, "blame"), { at }), [session, path, at]);
-  const shown = useMemo(() => value && { words: wordsOf(value), text: fitting(text).text }, [value, text]);
+  const shown = useMemo(() => value && { words: wordsOf(value, model), text: fitting(text).text }, [value, text]);
   if (error) return html`<p class="problem">${visible(error.message)}</p>`;
   if (!value || value.at !== at) return html`<p class="empty quiet">Finding who wrote each line…</p>`;
   const lead = (line) => {
@@ -163,7 +137,7 @@ function Blame({ model, text }) {
     <${TextView} path=${path} text=${shown.text} blame=${shown.words.blame} onLine=${lead} />`;
 }
 
-function wordsOf(document) {
+function wordsOf(document, { start, document: here }) {
   const changes = new Map(document.changes.map((change) => [`${change.session}@${change.seq}`, change]));
   const change = (line) => {
     const found = document.lines[line - 1];
@@ -173,7 +147,7 @@ function wordsOf(document) {
     const found = change(line);
     if (!found) return { text: "", title: "" };
     const isFirst = line === 1 || change(line - 1) !== found;
-    const who = found.tool ?? found.cause;
+    const who = found.tool ?? (found.seq <= start && found.session === here.session ? "initial" : found.cause);
     const title = `${found.what ?? "written"} by ${who} at ${found.seq}${found.agent ? `, ${found.agent}` : ""}, ${clock(found.time)}`;
     return { text: isFirst ? visible(`#${found.call ?? found.seq} ${who}${found.agent ? `  ${found.agent}` : ""}`) : "│", title: visible(title) };
   };

@@ -1,47 +1,78 @@
-// The keys; as far as possible they are those of the terminal debugger.
+// The keys and the signs.
 
 import { html } from "./vendor/preact.js";
-import { Bisect, Fork, Jump, Rewind, Search, toBreakpoint, Until } from "./actions.js";
+import { Fork, Jump, obstacles, Rewind, runUntil, Search, toBreakpoint, Until } from "./actions.js";
+import { Bisect } from "./bisect.js";
 import { copy, Dialog } from "./dialog.js";
 
 const PAGE = 20;
 
+// Keys of the terminal's debugger mean the same here, as far as both have the action.
 export const KEYS = [
   ["Moving", [
     ["j k, ↓ ↑", "next, previous call"],
     ["l h, → ←", "one event forward, back"],
     ["PgDn PgUp", "by a page"],
     ["g G, Home End", "first, last"],
-    [":", "go to an event: 12, -3 (before the last), ' (the mark)"],
-    ["n N", "next, previous failure"],
+    [":", "go to an event or call: 12, -3 (before the last)"],
     ["] [", "next, previous change of the file"],
     ["u U", "forward, back until a condition is met"],
-    ["p", "set or remove a breakpoint"],
+    ["n N", "the last condition again, or the next failure"],
+    ["b B", "set a breakpoint, clear all"],
     ["c C", "forward, back to the next breakpoint"],
-    ["m, '", "set the mark, go to it"],
+    ["m, '", "pin this position, go to the pinned one"],
   ]],
   ["Panes", [
     ["1 2 3 4 5", "call, files, slices, family, compare"],
     ["Tab, Shift-Tab", "next, previous control"],
     ["Enter, Space", "open or close a call: its events"],
     ["/", "find calls by text"],
-    ["f", "show only failed calls, or all again"],
     ["w", "the whole file, or only its changes"],
+    ["f", "show only failed calls, or all again"],
     ["s", "the difference side by side, or inline"],
-    ["b", "who wrote each line of the file"],
+    ["o", "who wrote each line of the file"],
+    ["t", "hide or show the timeline"],
   ]],
   ["Doing", [
     ["a", "the menu of actions"],
-    ["d", "compare with another session or moment"],
+    ["d", "compare with another session or position"],
     ["F", "fork the session at this position"],
     ["R", "rewind the session to this position; both ask first"],
-    ["B", "bisect: find the change after which a command fails"],
+    ["x", "bisect: find the change after which a command fails"],
     ["y", "copy a link to this place"],
     ["r", "follow the last call of a running session"],
     ["?", "these keys"],
     ["Esc", "close, stop, leave a field, all calls again"],
   ]],
 ];
+
+const LEGEND = [
+  ["$ > * ·", "a call that ran a command, ran code, wrote files, only read"],
+  ["teal", "files changed"],
+  ["red", "the call failed, or its command did"],
+  ["+1 ~2 -1", "entries added, changed, removed"],
+  ["~2?", "changes that another call or program may have made"],
+  ["A M D •", "added, changed, removed; changes inside of a directory"],
+  ["bars", "in the strip: the mean duration; below a row's duration: its length, on a logarithmic scale"],
+  ["dashes", "in the strip: what was there at the start, or time without calls"],
+];
+
+function change(model, view, name) {
+  const why = obstacles(model)[name];
+  if (model.writable) return why ? model.say(why) : model.dialog({ view });
+}
+
+// Runs to the next event that meets the last condition of `u`; without one, to the next failure.
+function again(model, way) {
+  return model.lastUntil ? runUntil(model, model.lastUntil, way).catch((problem) => model.say(problem.message)) : model.nextFailure(way);
+}
+
+function clearBreakpoints(model) {
+  if (!model.stops.length) return model.say("No breakpoint is set.");
+  model.set({ stops: [] });
+  model.remember({ replace: true });
+  model.say("All breakpoints are cleared.");
+}
 
 const until = (way) => (model) => model.dialog({ view: Until, given: { way } });
 
@@ -51,6 +82,7 @@ const VERBS = {
   failure: (model) => model.nextFailure(1),
   event: (model) => model.stepEvent(1),
   eventBack: (model) => model.stepEvent(-1),
+  list: (model) => model.set({ hidesList: !model.hidesList }),
 };
 
 export function act(verb, model) {
@@ -66,28 +98,30 @@ const BY_KEY = {
   PageUp: (model) => model.move(-PAGE),
   g: (model) => model.select(0, { replace: false }), Home: (model) => model.select(0, { replace: false }),
   G: (model) => model.select(model.list.total - 1, { replace: false }), End: (model) => model.select(model.list.total - 1, { replace: false }),
-  n: VERBS.failure,
-  N: (model) => model.nextFailure(-1),
+  n: (model) => again(model, 1),
+  N: (model) => again(model, -1),
   "]": (model) => model.nextChange(1),
   "[": (model) => model.nextChange(-1),
-  u: until(1), U: until(-1), p: until(1),
+  u: until(1), U: until(-1), b: until(1),
+  B: (model) => clearBreakpoints(model),
   c: (model) => toBreakpoint(model, 1),
   C: (model) => toBreakpoint(model, -1),
   m: (model) => model.setMark(),
-  "'": (model) => (model.mark === null ? model.say("No position is marked: m marks this one.") : model.goTo(model.mark)),
+  "'": (model) => (model.mark === null ? model.say("No position is pinned: m pins this one.") : model.goTo(model.mark)),
   ":": (model) => model.dialog({ view: Jump }),
   "/": (model) => model.dialog({ view: Search }),
   Enter: (model) => model.set({ open: model.open === model.index ? null : model.index }),
   " ": (model) => model.set({ open: model.open === model.index ? null : model.index }),
+  t: VERBS.list,
   f: (model) => model.filter({ failed: !model.filters.failed }),
   w: (model) => view(model, model.fileView === "file" ? "diff" : "file"),
   s: (model) => view(model, model.fileView === "split" ? "diff" : "split"),
-  b: (model) => view(model, model.fileView === "blame" ? "diff" : "blame"),
+  o: (model) => view(model, model.fileView === "blame" ? "diff" : "blame"),
   a: () => document.querySelector(".actions > button")?.click(),
   d: (model) => model.show("compare"),
   F: (model) => model.writable && model.dialog({ view: Fork }),
-  R: (model) => model.writable && model.dialog({ view: Rewind }),
-  B: (model) => model.writable && model.dialog({ view: Bisect }),
+  R: (model) => change(model, Rewind, "rewind"),
+  x: (model) => change(model, Bisect, "bisect"),
   y: (model) => copy(location.href).then(() => model.say("The link is copied.")),
   r: (model) => {
     model.set({ follows: !model.follows });
@@ -125,8 +159,8 @@ export function typed(event, model) {
 }
 
 export function KeyHelp({ onClose }) {
-  return html`<${Dialog} title="Keys" onClose=${onClose}>
-    ${KEYS.map(([title, keys]) => html`<section key=${title}><h3>${title}</h3><dl class="keys">
-      ${keys.map(([key, what]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}</dl></section>`)}
-  </${Dialog}>`;
+  const list = (title, rows) => html`<section key=${title}><h3>${title}</h3><dl class="keys">
+    ${rows.map(([key, what]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}</dl></section>`;
+  return html`<${Dialog} title="Keys and signs" onClose=${onClose} wide><div class="key-columns">
+    ${KEYS.map(([title, keys]) => list(title, keys))}${list("Signs", LEGEND)}</div></${Dialog}>`;
 }

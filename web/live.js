@@ -1,5 +1,6 @@
 // A running session: its new events, and its commands' questions and output.
 
+import { connectionIsLost } from "./connection.js";
 import { follow, get, ofSession, post } from "./source.js";
 
 const REFRESH = 250;
@@ -75,6 +76,7 @@ export class LiveRun {
   }
 
   async poll() {
+    if (connectionIsLost()) return;
     const { whole } = this.model;
     await whole?.ensure(whole.total - 1).catch(() => null);
     if (!this.running) {

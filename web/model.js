@@ -38,6 +38,8 @@ export class Model {
     this.live = null;
     this.fileCalls = null;
     this.stops = [];
+    this.hidesList = false;
+    this.lastUntil = null;
   }
 
   emit = () => {
@@ -91,7 +93,7 @@ export class Model {
   async begin(wanted) {
     const { tab, path, slice, other } = wanted;
     this.set({ tab, path, slice, other });
-    if (wanted.at !== null) return this.goTo(wanted.at, { replace: true });
+    if (wanted.at !== null) return this.goTo(wanted.at, { replace: true, isLink: true });
     const last = await this.list.ensure(this.list.total - 1);
     const runs = last?.status === "running";
     this.follows = runs;
@@ -146,7 +148,7 @@ export class Model {
     if (JSON.stringify(this.filters) !== before) await this.loadList();
     const { tab, path, slice, other } = wanted;
     this.set({ tab, path, slice, other });
-    if (wanted.at !== null && wanted.at !== this.at) await this.goTo(wanted.at, { replace: true, quiet: true });
+    if (wanted.at !== null && wanted.at !== this.at) await this.goTo(wanted.at, { replace: true, quiet: true, isLink: true });
   }
 
   async select(index, { replace = true, at = null, quiet = false } = {}) {
@@ -160,12 +162,14 @@ export class Model {
     if (!quiet) this.remember({ replace, soon: replace });
   }
 
-  async goTo(seq, { replace = false, quiet = false } = {}) {
-    const at = Math.max(0, Math.min(seq, this.head || seq));
+  // Goes to a position. In a link, the number of a call is the position after it.
+  async goTo(seq, { replace = false, quiet = false, isLink = false } = {}) {
+    const wanted = Math.max(0, Math.min(seq, this.head || seq));
+    const call = await this.whole.ensure(await this.whole.indexOf(wanted));
+    const at = isLink && call?.call === wanted ? call.finished ?? wanted : wanted;
     const index = await this.list.indexOf(at);
     if (index >= 0 && !this.list.isFiltered) return this.select(index, { replace, at, quiet });
     // A call that the filters hide is still shown, with the row before it.
-    const call = await this.whole.ensure(await this.whole.indexOf(at));
     this.wanted = index;
     this.set({ index, call, at });
     if (!quiet) this.remember({ replace, soon: replace });
@@ -243,7 +247,7 @@ export class Model {
   setMark() {
     this.set({ mark: this.at });
     this.remember({ replace: true });
-    this.say(`Position ${this.at} is marked. Files can show the changes since then.`);
+    this.say(`Position ${this.at} is pinned. Files can show the changes since then.`);
   }
 
   say(notice) {

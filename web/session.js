@@ -4,6 +4,7 @@ import { html, useEffect, useMemo, useRef, useState } from "./vendor/preact.js";
 import { ActionMenu } from "./actions.js";
 import { CallPane } from "./callpane.js";
 import { Compare } from "./compare.js";
+import { connectionIsLost, Lost, useConnection } from "./connection.js";
 import { Family } from "./family.js";
 import { Files } from "./files.js";
 import { Filters } from "./filters.js";
@@ -12,9 +13,11 @@ import { Model } from "./model.js";
 import { Questions } from "./questions.js";
 import { Slices } from "./slices.js";
 import { isExport } from "./source.js";
+import { Splitter, useWidth } from "./splitter.js";
 import { Strip } from "./strip.js";
 import { clock, count, visible } from "./text.js";
 import { Timeline } from "./timeline.js";
+import { isOfOwner } from "./token.js";
 
 const TABS = [["call", "Call"], ["files", "Files"], ["slices", "Slices"], ["family", "Family"], ["compare", "Compare"]];
 const PANES = { call: CallPane, files: Files, slices: Slices, family: Family, compare: Compare };
@@ -32,6 +35,8 @@ export function SessionView({ route }) {
   const model = useMemo(() => new Model(route.session), []);
   const [dialog, setDialog] = useState(null);
   const started = useRef(false);
+  const lost = useConnection();
+  const [width, setWidth] = useWidth("timeline");
   useModel(model);
   model.dialog = setDialog;
   useEffect(() => {
@@ -48,14 +53,16 @@ export function SessionView({ route }) {
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
   }, []);
-  if (model.problem) return html`<${Failed} problem=${model.problem} />`;
+  if (model.problem) return html`<${Failed} session=${model.session} problem=${model.problem} />`;
   // A dialog that closes late must not close its successor.
   const close = () => setDialog((shown) => (shown === dialog ? null : shown));
-  return html`<div class="session">
+  return html`<div class="session ${lost ? "lost" : ""}">
     <${Head} model=${model} />
+    ${lost && html`<${Lost} session=${model.session} />`}
     <${Strip} model=${model} />
-    <div class="split">
+    <div class="split ${model.hidesList ? "alone" : ""}" style=${{ "--left": width ? `${width}px` : undefined }}>
       <section class="left" aria-label="Timeline"><${Filters} model=${model} /><${Timeline} model=${model} /></section>
+      <${Splitter} label="Width of the timeline" width=${width} onWidth=${setWidth} />
       <section class="right" aria-label="At the cursor"><${Tabs} model=${model} /><${Questions} model=${model} /></section>
     </div>
     <div class="notice" role="status">${model.notice}</div>
@@ -64,10 +71,11 @@ export function SessionView({ route }) {
   </div>`;
 }
 
-function Failed({ problem }) {
+function Failed({ session, problem }) {
+  const words = problem.status === 404 ? `No session is named ${visible(session)}: it was removed or renamed, or the name is misspelled.` : visible(problem.message);
   return html`<main class="sign-in"><div class="card"><h1>This session can't be shown</h1>
-    <p class="problem" role="alert">${visible(problem.message)}</p>${problem.hint && html`<p class="hint">${visible(problem.hint)}</p>`}
-    <p><a href="#/">All sessions</a></p></div></main>`;
+    <p class="problem" role="alert">${words}</p>${problem.hint && problem.status !== 404 && html`<p class="hint">${visible(problem.hint)}</p>`}
+    <p>${problem.status === 0 && html`<button onClick=${() => location.reload()}>Try again</button> `}<a href="#/">All sessions</a></p></div></main>`;
 }
 
 function Head({ model }) {
@@ -86,10 +94,10 @@ function Head({ model }) {
     <span class="buttons" role="group" aria-label="Moving">
       <${Move} model=${model} verb="previous" label="Previous call (k)" sign="‹" />
       <${Move} model=${model} verb="next" label="Next call (j)" sign="›" />
-      <${Move} model=${model} verb="failure" label="Next failure (n)" sign="!›" />
+      <${Move} model=${model} verb="failure" label="Next failure" sign="!›" />
     </span>
     <${ActionMenu} model=${model} />
-    <button class="plain" aria-label="Keys (?)" title="Keys (?)" onClick=${() => model.dialog({ kind: "keys" })}>?</button>
+    <button class="plain" aria-label="Keys and signs (?)" title="Keys and signs (?)" onClick=${() => model.dialog({ kind: "keys" })}>?</button>
   </header>`;
 }
 
@@ -99,7 +107,7 @@ function Move({ model, verb, label, sign }) {
 
 function LiveBadge({ model }) {
   const { live } = model;
-  const words = { connected: "live", connecting: "connecting", disconnected: "reconnecting", ended: "removed" }[live.state];
+  const words = { connected: live.running ? "running" : "connected", connecting: "connecting", disconnected: isOfOwner() && connectionIsLost() ? "ended" : "reconnecting", ended: "removed" }[live.state];
   const toggle = () => {
     model.set({ follows: !model.follows });
     if (model.follows) model.select(model.list.total - 1);
@@ -120,10 +128,11 @@ function Tabs({ model }) {
     event.preventDefault();
     event.stopPropagation();
   };
-  return html`<div class="tabs" role="tablist" aria-label="Views" onKeyDown=${choose}>
+  return html`<div class="tabs-bar"><button class="plain hide-list" aria-pressed=${model.hidesList} aria-label="Hide the timeline" title="Hide or show the timeline (t)" onClick=${() => act("list", model)}>${model.hidesList ? "⇥" : "⇤"}</button>
+    <div class="tabs" role="tablist" aria-label="Views" onKeyDown=${choose}>
       ${TABS.map(([name, title], number) => html`<button key=${name} id=${`tab-${name}`} role="tab" aria-selected=${model.tab === name} aria-controls="pane"
         tabindex=${model.tab === name ? 0 : -1} title=${`${title} (${number + 1})`} onClick=${() => model.show(name)}>${title}</button>`)}
-    </div>
+    </div></div>
     <div id="pane" class="pane" role="tabpanel" aria-labelledby=${`tab-${model.tab}`}>
       ${model.ready && html`<${Pane} model=${model} />`}
     </div>`;

@@ -1,11 +1,14 @@
 // The list of sessions, as a tree of parents and children.
 
 import { html, useEffect, useMemo, useState } from "./vendor/preact.js";
+import { connectionIsLost, Lost, useConnection } from "./connection.js";
+import { Copy } from "./dialog.js";
 import { get, ofSession } from "./source.js";
-import { ago, count, day, visible } from "./text.js";
+import { ago, count, day, duration, visible } from "./text.js";
 
 const FAMILIES = 60;
 const AGAIN = 30_000;
+const FIGURES = 200;
 
 async function allSessions() {
   const all = [];
@@ -46,40 +49,114 @@ function ordered(sessions, parents) {
   return rows;
 }
 
+const COLUMNS = [
+  { name: "name", title: "Name", of: ({ name }) => name.toLowerCase() },
+  { name: "agents", title: "Agents", of: ({ agents }) => agents ?? "" },
+  { name: "calls", title: "Calls", isNumber: true, of: ({ calls }) => calls ?? -1 },
+  { name: "failed", title: "Failed", isNumber: true, of: ({ failed }) => failed ?? -1 },
+  { name: "took", title: "Duration", isNumber: true, of: ({ took }) => took ?? -1 },
+  { name: "backend", title: "Backend", of: ({ backend }) => backend },
+  { name: "updated", title: "Updated", of: ({ updated }) => updated },
+];
+
+// Failures, agents and the duration of the latest sessions; of unchanged sessions they are known.
+const figures = new Map();
+
+async function loadFigures(sessions, onLoaded) {
+  const wanted = [...sessions].sort((a, b) => (a.updated < b.updated ? 1 : -1)).slice(0, FIGURES).filter(({ session, events }) => figures.get(session)?.events !== events);
+  const next = async () => {
+    for (let one = wanted.shift(); one && !connectionIsLost(); one = wanted.shift()) {
+      const { session, events } = one;
+      const line = await get(ofSession(session, "/timeline"), { buckets: 1 }).catch(() => null);
+      if (!line) continue;
+      const failed = line.buckets.reduce((sum, bucket) => sum + bucket.failed, 0);
+      const agents = Object.keys(line.agents).filter(Boolean).join(", ");
+      figures.set(session, { events, failed, agents, took: line.calls ? Date.parse(line.ended_at) - Date.parse(line.started_at) : null });
+      onLoaded();
+    }
+  };
+  await Promise.all([next(), next()]);
+}
+
 export function SessionList() {
   const [sessions, setSessions] = useState(null);
   const [parents, setParents] = useState(new Map());
+  const [running, setRunning] = useState([]);
+  const [sort, setSort] = useState({ by: "updated", down: true });
   const [wanted, setWanted] = useState("");
   const [problem, setProblem] = useState("");
+  const [turn, setTurn] = useState(0);
   useEffect(() => {
     document.title = "foldspace";
     const load = () => allSessions().then((all) => {
+      setProblem("");
       setSessions(all);
       parentsOf(all).then(setParents, () => {});
+      get("/v1/server").then(({ calls }) => setRunning(calls ?? []), () => {});
+      loadFigures(all, () => setTurn((turn) => turn + 1));
     }, (error) => setProblem(error.message));
     load();
     // Polling also keeps the server running.
-    const timer = setInterval(load, AGAIN);
-    return () => clearInterval(timer);
+    const timer = setInterval(() => connectionIsLost() || load(), AGAIN);
+    const changed = () => connectionIsLost() || load();
+    const pressed = (event) => {
+      if (event.key !== "/" || event.target.tagName === "INPUT") return;
+      document.querySelector("[type=search]")?.focus();
+      event.preventDefault();
+    };
+    addEventListener("connection", changed);
+    addEventListener("keydown", pressed);
+    return () => {
+      clearInterval(timer);
+      removeEventListener("connection", changed);
+      removeEventListener("keydown", pressed);
+    };
   }, []);
   const rows = useMemo(() => {
     const fitting = (sessions ?? []).filter(({ name, session }) => name.toLowerCase().includes(wanted.toLowerCase()) || session.startsWith(wanted));
-    return ordered(fitting, parents);
-  }, [sessions, parents, wanted]);
-  return html`<main class="sessions">
+    const known = fitting.map((session) => ({ ...session, ...figures.get(session.session), state: stateOf(session, running) }));
+    return sort.by === "updated" && sort.down ? ordered(known, parents) : sorted(known, sort);
+  }, [sessions, parents, running, wanted, sort, turn]);
+  const lost = useConnection();
+  return html`<main class="sessions ${lost ? "lost" : ""}">
+    ${lost && html`<${Lost} />`}
     <header><h1><span class="brand-mark" aria-hidden="true"></span>foldspace</h1>
-      <input type="search" placeholder="Find a session" aria-label="Find a session" value=${wanted} autofocus
+      <input type="search" placeholder="Find a session (/)" aria-label="Find a session" value=${wanted} autofocus
         onInput=${(event) => setWanted(event.target.value)} /></header>
-    ${problem && html`<p class="problem" role="alert">${problem}</p>`}
-    ${sessions && html`<p class="quiet">${count(sessions.length, "session")}</p>`}
-    ${sessions?.length === 0 && html`<div class="empty"><p>No sessions yet.</p>
-      <p class="quiet">Start one with <code>foldspace run script.jsonl</code> or <code>foldspace exec --session demo -- make</code>.</p></div>`}
+    ${problem && !lost && html`<p class="problem" role="alert">${problem}</p>`}
+    ${sessions?.length > 0 && html`<p class="quiet">${count(sessions.length, "session")}${wanted ? `, ${rows.length} found` : ""}. <span class="narrow-hide">j and k move, Enter opens.</span></p>`}
+    ${sessions?.length === 0 && html`<${FirstSteps} />`}
     ${rows.length > 0 && html`<div class="table" role="treegrid" aria-label="Sessions" aria-rowcount=${rows.length} onKeyDown=${moveFocus}>
-      <div role="row" class="head"><span role="columnheader">Name</span><span role="columnheader">Backend</span>
-        <span role="columnheader" class="number">Calls</span><span role="columnheader" class="number">Events</span><span role="columnheader">Updated</span></div>
+      <div role="row" class="head">${COLUMNS.map((column) => html`<${Head} key=${column.name} column=${column} sort=${sort} onSort=${setSort} />`)}</div>
       ${rows.slice(0, 2000).map((row) => html`<${Row} key=${row.session} row=${row} />`)}
     </div>`}
   </main>`;
+}
+
+function stateOf({ session }, running) {
+  const calls = running.filter((call) => call.session === session);
+  if (calls.some(({ question }) => question)) return "waits for an approval";
+  return calls.length ? "running" : "idle";
+}
+
+function sorted(rows, { by, down }) {
+  const { of } = COLUMNS.find(({ name }) => name === by);
+  return rows.map((row) => ({ ...row, depth: 0 })).sort((a, b) => (of(a) < of(b) ? -1 : of(a) > of(b) ? 1 : 0) * (down ? -1 : 1));
+}
+
+function Head({ column, sort, onSort }) {
+  const { name, title, isNumber = false } = column;
+  const isHere = sort.by === name;
+  const choose = () => onSort({ by: name, down: isHere ? !sort.down : isNumber || name === "updated" });
+  return html`<span role="columnheader" class="column-${name} ${isNumber ? "number" : ""}" aria-sort=${isHere ? (sort.down ? "descending" : "ascending") : "none"}>
+    <button class="plain small" title=${`Sort by ${title.toLowerCase()}`} onClick=${choose}>${title}${isHere ? (sort.down ? " ↓" : " ↑") : ""}</button></span>`;
+}
+
+function FirstSteps() {
+  const step = (what, words) => html`<p>${what}</p><p class="try"><code>${words}</code> <${Copy} text=${words} label=${`Copy: ${words}`} /></p>`;
+  return html`<div class="empty first-steps"><h2>No sessions yet</h2>
+    ${step("Make a session for a directory:", "foldspace new demo --dir .")}
+    ${step("Run a command in it, and it is here:", "foldspace exec demo -- make test")}</div>`;
 }
 
 function Row({ row }) {
@@ -87,13 +164,16 @@ function Row({ row }) {
   const follow = (event) => {
     if (event.target.tagName !== "A") location.hash = href;
   };
+  const number = (value) => value?.toLocaleString("en") ?? "–";
   return html`<div role="row" class="line" aria-level=${row.depth + 1} onClick=${follow}>
-    <span role="gridcell" class="name depth-${Math.min(row.depth, 8)}">${row.depth > 0 && html`<span class="branch" aria-hidden="true">└ </span>`}
-      <a href=${href}>${visible(row.name)}</a> <span class="id">${row.session.slice(0, 8)}</span></span>
-    <span role="gridcell">${row.backend}</span>
-    <span role="gridcell" class="number">${row.calls?.toLocaleString("en") ?? "–"}</span>
-    <span role="gridcell" class="number">${row.events.toLocaleString("en")}</span>
-    <span role="gridcell"><time dateTime=${row.updated} title=${day(row.updated)}>${ago(row.updated)}</time></span>
+    <span role="gridcell" class="name depth-${Math.min(row.depth, 8)}">${row.depth > 0 && html`<span class="branch" aria-hidden="true">└ </span>`}<span class="state ${row.state.split(" ")[0]}" title=${row.state}><span class="sr">${row.state}</span></span>
+      <a href=${href}>${visible(row.name)}</a> <span class="id">${row.session.slice(0, 8)}</span>${row.state !== "idle" && html` <span class="badge running">${row.state}</span>`}</span>
+    <span role="gridcell" class="column-agents" title=${visible(row.agents ?? "")}>${visible(row.agents ?? "")}</span>
+    <span role="gridcell" class="number column-calls">${number(row.calls)}</span>
+    <span role="gridcell" class="number column-failed ${row.failed ? "bad" : "quiet"}">${number(row.failed)}</span>
+    <span role="gridcell" class="number column-took">${!row.took ? "–" : duration(row.took * 1000)}</span>
+    <span role="gridcell" class="column-backend">${row.backend}</span>
+    <span role="gridcell" class="column-updated"><time dateTime=${row.updated} title=${day(row.updated)}>${ago(row.updated)}</time></span>
   </div>`;
 }
 

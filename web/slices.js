@@ -1,7 +1,7 @@
 // The slices of the state, and their changes.
 
 import { html } from "./vendor/preact.js";
-import { useLoaded } from "./callpane.js";
+import { useLoaded } from "./loaded.js";
 import { Since } from "./files.js";
 import { differences, JsonTree } from "./json.js";
 import { getKept, ofSession } from "./source.js";

@@ -1,9 +1,10 @@
 // The source of all data: the server, or the run that is embedded in this page.
 
 import { Cache } from "./cache.js";
+import { noteFailure, restored } from "./connection.js";
 import { exported } from "./export.js";
+import { askOtherTabs, keepOfOwner, token } from "./token.js";
 
-const KEY = "foldspace-token";
 const KEPT = 24 << 20;
 const kept = new Cache(KEPT);
 let serverDocument = null;
@@ -21,22 +22,15 @@ export class Problem extends Error {
 export const isExport = exported !== null;
 
 export function hasToken() {
-  return isExport || sessionStorage.getItem(KEY) !== null;
+  return isExport || token() !== null;
 }
 
-export function keepToken(token) {
-  sessionStorage.setItem(KEY, token.trim());
-}
-
-export function dropToken() {
-  sessionStorage.removeItem(KEY);
-}
-
-// Exchanges the code in the address for a token, and removes it from the address first.
+// Exchanges the code in the address for a token, and removes it from the address first. Without a code, another tab may
+// have a token.
 export async function signIn() {
   const fragment = new URLSearchParams(location.hash.slice(1));
   const code = fragment.get("code");
-  if (code === null) return;
+  if (code === null) return hasToken() ? undefined : askOtherTabs();
   const session = fragment.get("s");
   const rest = session ? `#/s/${encodeURIComponent(session)}` : "#/";
   history.replaceState(null, "", location.pathname + rest);
@@ -46,8 +40,8 @@ export async function signIn() {
     body: JSON.stringify({ code }),
   });
   const document = await answer.json().catch(() => null);
-  if (!answer.ok) throw new Problem(answer.status, document);
-  keepToken(document.token);
+  if (answer.ok) keepOfOwner(document.token);
+  else if (!hasToken()) throw new Problem(answer.status, document);
 }
 
 export async function mayWrite() {
@@ -63,13 +57,17 @@ function address(path, params) {
 }
 
 async function asked(path, { method = "GET", body, accept, headers = {}, signal } = {}) {
-  const all = { authorization: `Bearer ${sessionStorage.getItem(KEY) ?? ""}`, ...headers };
+  const all = { authorization: `Bearer ${token() ?? ""}`, ...headers };
   if (accept) all.accept = accept;
   if (body !== undefined) all["content-type"] = "application/json";
   const text = body === undefined ? undefined : JSON.stringify(body);
   const early = method === "GET" ? globalThis.foldspaceEarly?.get(path) : undefined;
   globalThis.foldspaceEarly?.delete(path);
-  const answer = await (early ?? fetch(path, { method, headers: all, body: text, signal, cache: "no-store" }));
+  const answer = await (early ?? fetch(path, { method, headers: all, body: text, signal, cache: "no-store" })).catch((error) => {
+    if (signal?.aborted) throw error;
+    noteFailure();
+    throw new Problem(0, { detail: "The server does not answer." });
+  });
   if (answer.ok) return answer;
   if (answer.status === 401) dispatchEvent(new CustomEvent("signed-out"));
   throw new Problem(answer.status, await answer.json().catch(() => null));
@@ -117,8 +115,8 @@ export async function postStreamed(path, body, told, signal) {
 
 // A page can't set headers on a websocket request: the token is sent as a subprotocol.
 export function socketOf(path) {
-  const token = btoa(sessionStorage.getItem(KEY) ?? "").replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
-  return new WebSocket(location.origin.replace("http", "ws") + path, ["foldspace.terminal", `foldspace.bearer.${token}`]);
+  const shown = btoa(token() ?? "").replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+  return new WebSocket(location.origin.replace("http", "ws") + path, ["foldspace.terminal", `foldspace.bearer.${shown}`]);
 }
 
 // Follows a stream, and reconnects where it broke off. Ends with the signal or an `end` event.
@@ -137,9 +135,11 @@ export async function follow(path, params, signal, told) {
       }
     } catch (error) {
       if (signal.aborted) return;
-      if (error instanceof Problem && error.status < 500) throw error;
+      if (error instanceof Problem && error.status > 0 && error.status < 500) throw error;
+      if (!(error instanceof Problem)) noteFailure();
     }
     told("disconnected", null);
+    await restored();
     await new Promise((done) => setTimeout(done, wait));
     wait = Math.min(wait * 2, 10_000);
   }

@@ -77,27 +77,56 @@ export function verdict(call) {
 
 // Returns the kind of a call, by its effect.
 export function kind(call) {
-  const params = call.params ?? {};
   if (failed(call)) return "failed";
-  if (call.exit_code !== null && call.exit_code !== undefined) return "command";
-  if (params.command !== undefined || params.code !== undefined) return "command";
-  return call.paths?.length ? "write" : "read";
+  if (call.paths?.length) return "write";
+  return SIGNS.command === sign(call) || sign(call) === SIGNS.code ? "command" : "read";
 }
 
-export const SIGNS = { failed: "!", command: "$", write: "*", read: "·" };
+export const SIGNS = { command: "$", code: ">", write: "*", read: "·" };
+
+export const SIGN_WORDS = { $: "a command", ">": "code", "*": "wrote files", "·": "read only" };
+
+// Returns the sign of a call, by its tool: the colour shows the effect.
+export function sign(call) {
+  const params = call.params ?? {};
+  if (params.code !== undefined) return SIGNS.code;
+  if (params.command !== undefined || (call.exit_code !== null && call.exit_code !== undefined)) return SIGNS.command;
+  return call.paths?.length ? SIGNS.write : SIGNS.read;
+}
+
+// Returns the command of a call as a shell reads it: `title` without `sh -c` around it; null without a whole command.
+export function commandOf(call) {
+  const { command, code } = call.params ?? {};
+  const text = command ?? code;
+  if (typeof text === "string") return { title: text.trim(), line: text };
+  if (!Array.isArray(text) || !text.every((word) => typeof word === "string")) return null;
+  const line = text.map(quoted).join(" ");
+  const isScript = text.length === 3 && /^(\/(usr\/)?bin\/)?(ba|da|z)?sh$/.test(text[0]) && /^-[a-z]*c$/.test(text[1]);
+  return { title: isScript ? text[2].trim() : line, line };
+}
+
+// Returns the numbers of a call's changes, as `+1 ~2 -1`.
+export function changesOf({ changed = {}, shared = [] }) {
+  const counts = [["+", changed.added], ["~", changed.changed], ["-", changed.removed]].filter(([, count]) => count > 0);
+  const perhaps = shared.reduce((sum, { paths }) => sum + paths.length, 0);
+  return [...counts.map((pair) => pair.join("")), ...(perhaps ? [`~${perhaps}?`] : [])].join(" ");
+}
 
 export function summary(call) {
+  const command = commandOf(call);
+  if (command) return oneLine(command.title, 400);
   if (call.summary) return oneLine(call.summary, 200);
   const params = call.params ?? {};
-  const named = params.command ?? params.file_path ?? params.path ?? params.pattern ?? params.code;
-  if (Array.isArray(named)) return oneLine(named.join(" "), 200);
+  const named = params.file_path ?? params.path ?? params.pattern;
   if (typeof named === "string") return oneLine(named, 200);
   const rest = Object.entries(params).map(([name, value]) => `${name}=${JSON.stringify(value)}`);
   return oneLine(rest.join(" "), 200);
 }
 
 export function quoted(word) {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+  if (/^[\w@%+=:,./-]+$/.test(word)) return word;
+  if (word.includes("'") && !/["$`\\!]/.test(word)) return `"${word}"`;
+  return `'${word.replaceAll("'", "'\\''")}'`;
 }
 
 // Returns a glob that matches only this path.

@@ -2,11 +2,10 @@
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { get, getKept, ofSession } from "./source.js";
-import { clock, count, duration, kind, oneLine, SIGNS, summary, verdict, visible } from "./text.js";
+import { changesOf, clock, count, duration, failed, kind, oneLine, sign, SIGN_WORDS, SIGNS, summary, verdict, visible } from "./text.js";
 
 const ROW = 30;
 const MORE = 8;
-const LANES = 6;
 const SHORTEST = 100;
 const LONGEST = 6e8;
 
@@ -83,16 +82,27 @@ function CallRow({ model, index, top }) {
 }
 
 function CallCells({ model, call, index }) {
-  const what = kind(call);
+  const mark = sign(call);
+  const isCommand = mark === SIGNS.command || mark === SIGNS.code;
+  const agents = Object.keys(model.whole?.timeline?.agents ?? {}).length > 1;
   return html`<span class="position">${call.call}</span>
-    <${Lane} model=${model} agent=${call.agent} />
-    <span class="sign" aria-hidden="true">${SIGNS[what]}</span>
-    <span class="what"><b>${visible(call.tool)}</b> <span class="summary">${summary(call)}</span></span>
+    <span class="sign" title=${`${visible(call.tool)}: ${SIGN_WORDS[mark]}`} aria-hidden="true">${mark}</span>
+    <span class="what">${isCommand ? html`<b>${summary(call)}</b>` : html`<span class="tool">${visible(call.tool)}</span> <b>${summary(call)}</b>`}</span>
+    ${agents && html`<span class="agent" title=${visible(call.agent || "no agent")}>${visible(call.agent)}</span>`}
+    <${Changes} call=${call} />
     <${Forks} model=${model} call=${call} index=${index} />
-    <span class="length" title=${`${duration(call.micros)}, began at ${clock(call.started_at)}`}><i style=${{ width: `${100 * share(call.micros)}%` }}></i></span>
-    <span class="took">${call.status === "running" ? "" : duration(call.micros)}</span>
-    <span class="verdict">${what === "failed" || call.status === "running" ? verdict(call) : ""}</span>
-    <span class="sr">${call.agent ? `by ${visible(call.agent)}` : ""}</span>`;
+    <span class="verdict">${failed(call) || call.status === "running" ? verdict(call) : ""}</span>
+    <span class="took" title=${`${duration(call.micros)}, began at ${clock(call.started_at)}`}>${call.status === "running" ? "" : duration(call.micros)}
+      <i style=${{ width: `${100 * share(call.micros)}%` }}></i></span>`;
+}
+
+// The numbers of changes, and the first path unless the row has it already.
+function Changes({ call }) {
+  const counts = changesOf(call);
+  if (!counts) return null;
+  const [path] = call.paths;
+  const isNamed = !path || (call.paths.length === 1 && summary(call).endsWith(oneLine(path)));
+  return html`<span class="changes" title=${call.paths.slice(0, 20).map((name) => oneLine(name)).join("\n")}><span class="counts">${counts}</span>${!isNamed && html` <span class="path"><bdi>${oneLine(path)}</bdi></span>`}</span>`;
 }
 
 // Logarithmic: a long call is wider than a short one, but an hour still has to fit.
@@ -100,16 +110,6 @@ export function share(micros) {
   if (!micros) return 0;
   const scaled = Math.log(Math.max(micros, SHORTEST) / SHORTEST) / Math.log(LONGEST / SHORTEST);
   return Math.max(0.03, Math.min(1, scaled));
-}
-
-function Lane({ model, agent }) {
-  const agents = Object.keys(model.whole?.timeline?.agents ?? {});
-  if (agents.length < 2) return null;
-  const lanes = Math.min(agents.length, LANES);
-  const at = Math.min(agents.indexOf(agent), LANES - 1);
-  return html`<svg class="lane" width=${lanes * 9 + 4} height="30" aria-hidden="true"><title>${visible(agent || "no agent")}</title>
-    ${Array.from({ length: lanes }, (_, lane) => html`<path key=${lane} d=${`M${lane * 9 + 6} 0V30`} />`)}
-    <circle cx=${at * 9 + 6} cy="15" r="3.5" /></svg>`;
 }
 
 // The forks and merges at a call.

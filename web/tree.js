@@ -40,7 +40,10 @@ class Listing {
 
   async fetch(directory) {
     if (this.directories.has(directory)) return;
-    const found = await getKept(ofSession(this.session, "/files"), { at: this.base, below: directory, recursive: false }).catch(() => []);
+    const found = await getKept(ofSession(this.session, "/files"), { at: this.base, below: directory, recursive: false }).catch((error) => {
+      if (error.status === 404) return [];
+      throw error;
+    });
     const start = directory ? `${directory}/` : "";
     this.directories.set(directory, found.filter(({ path }) => path.startsWith(start) && !path.slice(start.length).includes("/")).sort(inOrder));
   }
@@ -66,6 +69,7 @@ export function Tree({ model, changes }) {
   const [open, setOpen] = useState(new Set([""]));
   const [cursor, setCursor] = useState(null);
   const [turn, setTurn] = useState(0);
+  const [problem, setProblem] = useState(null);
   useEffect(() => {
     const wanted = new Set(open);
     if (model.path) for (const directory of ancestors(model.path)) wanted.add(directory);
@@ -77,8 +81,9 @@ export function Tree({ model, changes }) {
       if (listing.at !== model.at) await listing.move(model.at);
       await Promise.all([...open].map((directory) => listing.fetch(directory)));
       if (current) setTurn((turn) => turn + 1);
+      if (current) setProblem(null);
     };
-    load().catch(() => {});
+    load().catch((error) => current && setProblem(error));
     return () => {
       current = false;
     };
@@ -109,7 +114,7 @@ export function Tree({ model, changes }) {
   };
   const render = (index, style) => html`<${TreeRow} key=${rows[index].path} row=${rows[index]} style=${style} id=${`tree-${index}`} open=${open}
     current=${rows[index].path === model.path} focused=${index === at} mark=${marks.get(rows[index].path)} onChoose=${choose} />`;
-  return html`<${VirtualRows} className="tree" height=${ROW} total=${rows.length} render=${render} reveal=${at} label="Files" role="tree"
+  return html`${problem && html`<p class="problem">${visible(problem.message)}</p>`}<${VirtualRows} className="tree" height=${ROW} total=${rows.length} render=${render} reveal=${at} label="Files" role="tree"
     active=${at >= 0 ? `tree-${at}` : undefined} onKeyDown=${pressed} />`;
 }
 

@@ -186,6 +186,14 @@ class BlamedLine(TypedDict):
     seq: int
 
 
+class CallChanges(TypedDict):
+    """The numbers of entries that a call added, changed and removed, all in all."""
+
+    added: int
+    changed: int
+    removed: int
+
+
 class CallInFlight(TypedDict):
     """A call in flight."""
 
@@ -474,6 +482,7 @@ class ListedCall(TypedDict):
     params: Any
     events: list[int]
     paths: list[str]
+    changed: CallChanges
     shared: list[SharedPaths]
     not_kept: list[str]
     lost: list[str]
@@ -956,7 +965,7 @@ class Timeline(TypedDict):
     buckets: list[TimelineBucket]
 
 
-TimelineBucket = TypedDict('TimelineBucket', {'from': 'int', 'at': 'str', 'calls': 'int', 'failed': 'int', 'changed': 'int'})
+TimelineBucket = TypedDict('TimelineBucket', {'from': 'int', 'at': 'str', 'ended_at': 'str', 'micros': 'int', 'calls': 'int', 'failed': 'int', 'changed': 'int'})
 """A run of consecutive calls."""
 
 
@@ -1049,6 +1058,7 @@ class WholeCall(TypedDict):
     params: Any
     events: list[int]
     paths: list[str]
+    changed: CallChanges
     shared: list[SharedPaths]
     not_kept: list[str]
     lost: list[str]

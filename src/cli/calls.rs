@@ -1,6 +1,6 @@
 //! Calls as text for people.
 
-use foldspace::view::{Call, CallPathChange};
+use foldspace::view::{Call, CallChanges};
 
 use super::{events, text};
 use crate::terminal::style::Tone;
@@ -32,12 +32,9 @@ pub(super) fn changes(call: &Call, subject: &str) -> String {
 }
 
 fn own_changes(call: &Call, subject: &str) -> String {
-    let count = |which: CallPathChange, sign: char| {
-        let count = call.changes.values().filter(|change| **change == which).count();
-        (count > 0).then(|| format!("{sign}{count}"))
-    };
-    let counts = [(CallPathChange::Added, '+'), (CallPathChange::Changed, '~'), (CallPathChange::Removed, '-')];
-    let mut words: Vec<String> = counts.into_iter().filter_map(|(which, sign)| count(which, sign)).collect();
+    let CallChanges { added, changed, removed } = call.changed;
+    let counts = [('+', added), ('~', changed), ('-', removed)].into_iter().filter(|(_, count)| *count > 0);
+    let mut words: Vec<String> = counts.map(|(sign, count)| format!("{sign}{count}")).collect();
     let mut names: Vec<String> = call.changes.keys().map(|path| text::one_line(&path.to_string(), 80)).collect();
     if matches!(&names[..], [only] if subject == only || subject.ends_with(&format!("/{only}"))) {
         return words.concat();

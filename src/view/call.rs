@@ -54,6 +54,8 @@ pub struct Call {
     /// The paths that it changed.
     #[schemars(with = "Vec<String>")]
     pub paths: Vec<EntryPath>,
+    /// The numbers of its changes.
+    pub changed: CallChanges,
     /// Changes that this call, another open call or, in doubt, a person may have made.
     pub shared: Vec<SharedPaths>,
     /// Changed paths with entries that can't be recreated: their contents were not stored, or they are sockets or
@@ -93,6 +95,17 @@ pub enum CallPathChange {
     Changed,
     /// The entry was removed.
     Removed,
+}
+
+/// The numbers of entries that a call added, changed and removed, all in all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct CallChanges {
+    /// New entries.
+    pub added: usize,
+    /// Changed entries.
+    pub changed: usize,
+    /// Removed entries.
+    pub removed: usize,
 }
 
 impl Call {
@@ -224,6 +237,13 @@ impl CallViews {
 
 fn whole_call((mut call, unkept): (Call, UnkeptOfCall)) -> Call {
     (call.not_kept, call.lost) = (unkept.made.into_keys().collect(), unkept.lost.into_keys().collect());
+    for change in call.changes.values() {
+        match change {
+            CallPathChange::Added => call.changed.added += 1,
+            CallPathChange::Changed => call.changed.changed += 1,
+            CallPathChange::Removed => call.changed.removed += 1,
+        }
+    }
     call
 }
 

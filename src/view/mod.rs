@@ -22,7 +22,9 @@ pub use crate::engine::backward::backward_spans;
 pub use authorship::{AttributedFile, Authorship, AuthorshipError};
 pub use authorship_format::{agent_trace, git_ai_note};
 pub use blame::{BlameDocument, BlamedLine, ObservedChange, blamed};
-pub use call::{Call, CallPathChange, CallViews, SharedPaths, call_at, has_failed, path_of, visit_calls, whole};
+pub use call::{
+    Call, CallChanges, CallPathChange, CallViews, SharedPaths, call_at, has_failed, path_of, visit_calls, whole,
+};
 pub use call_row::{CallFilter, CallRow, CallRows};
 pub use entry::{EntryDocument, EntryShape, entry};
 pub use event::{EventDocument, event};

@@ -15,7 +15,7 @@ const total = async (page) => Number((await page.getByRole("listbox", { name: /C
 
 async function comes(rig, origin) {
   const page = await rig.signedIn(origin, "#/s/live");
-  await page.getByRole("button", { name: "live", exact: true }).click();
+  await page.getByRole("button", { name: "connected", exact: true }).click();
   const running = rig.api(origin, "/v1/sessions/live/calls", { tool: "shell_execute", params: { command: "for i in 1 2 3 4 5 6 7 8; do echo tick $i; sleep 0.5; done" }, auto_confirm: true });
   await until(async () => (await total(page)) === 2, "the new call");
   await page.getByRole("tabpanel").getByText("running", { exact: true }).waitFor();
@@ -52,8 +52,10 @@ async function again(rig, origin, stop) {
   const before = await total(page);
   await stop();
   await page.getByRole("button", { name: /reconnecting/ }).waitFor();
+  await page.getByRole("alert").getByText("The server does not answer. This is the last known state; the page tries again.").waitFor();
   const back = await rig.serve({ port });
   await rig.api(back.origin, "/v1/sessions/live/calls", { tool: "read_file", params: { file_path: "/a.txt" } });
   await until(async () => (await total(page)) === before + 1, "the call after the server came back", 30);
+  await page.getByRole("alert").waitFor({ state: "detached" });
   await back.stop();
 }

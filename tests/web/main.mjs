@@ -1,6 +1,7 @@
 // All checks of the page: node main.mjs PROGRAM
 
 import { assets } from "./assets.mjs";
+import { calls } from "./calls.mjs";
 import { container } from "./container.mjs";
 import { exported } from "./exported.mjs";
 import { hostile } from "./hostile.mjs";
@@ -8,10 +9,11 @@ import { large } from "./large.mjs";
 import { live } from "./live.mjs";
 import { panes } from "./panes.mjs";
 import { Rig } from "./rig.mjs";
+import { tabs } from "./tabs.mjs";
 import { terminals } from "./terminals.mjs";
 import { verbs } from "./verbs.mjs";
 
-const PARTS = { assets, panes, verbs, live, hostile, container, exported, terminals, large };
+const PARTS = { assets, panes, calls, tabs, verbs, live, hostile, container, exported, terminals, large };
 const rig = new Rig(process.argv[2]);
 const wanted = process.argv.slice(3);
 try {

@@ -71,7 +71,7 @@ async function signingIn(rig, origin) {
   await page.getByLabel("Find a session").fill("");
   await page.getByRole("link", { name: "first", exact: true }).press("Enter");
   await page.getByRole("listbox", { name: /Calls/ }).waitFor();
-  const other = await page.context().newPage();
+  const other = await rig.page();
   await other.goto(`${origin}/#/s/first`);
   await other.getByLabel("Token of the server").waitFor();
   rig.sound(page);
@@ -121,7 +121,7 @@ async function timeline(rig, origin) {
   await page.keyboard.press("Enter");
   await until(async () => (await position(page)) === 100, "event 100");
   await page.keyboard.press("?");
-  await page.getByRole("dialog", { name: "Keys" }).waitFor();
+  await page.getByRole("dialog", { name: "Keys and signs" }).waitFor();
   await rig.axe(page, "the keys");
   await page.keyboard.press("Escape");
   await page.getByRole("dialog").waitFor({ state: "detached" });
@@ -138,7 +138,19 @@ async function scrub(page) {
     await page.getByLabel("Lanes").selectOption(lanes);
     await until(async () => (await strip.boundingBox()).height > 60, `lanes of ${lanes}`);
   }
+  await page.mouse.move(x + width * 0.01, y + 10);
+  await page.getByText(/events before the first call: what was there at the start/).waitFor();
+  await page.mouse.move(x + width * 0.5, y + 10);
+  await page.locator(".strip-tip", { hasText: /^call \d+, .*, \d\d:\d\d:\d\d$/ }).waitFor();
   await page.getByLabel("Axis").selectOption("time");
+  await page.keyboard.down("Shift");
+  await page.mouse.down();
+  await page.mouse.move(x + width * 0.7, y + 10, { steps: 3 });
+  await page.mouse.up();
+  await page.keyboard.up("Shift");
+  await until(() => page.getByRole("button", { name: "Zoom out" }).isEnabled(), "a part of the run after Shift and a drag");
+  for (let turn = 0; turn < 3; turn += 1) await page.getByRole("button", { name: "Zoom out" }).click({ timeout: 500 }).catch(() => {});
+  equal(await page.getByRole("button", { name: "Zoom out" }).isDisabled(), true, "all of the run again");
   await page.getByRole("button", { name: "Zoom in" }).click();
   await page.getByRole("button", { name: "Zoom out" }).click();
 }
@@ -185,9 +197,13 @@ async function conditions(rig, origin) {
   await page.keyboard.press("Enter");
   const before = await found({ conditions: "/movements/", from: fortieth, backward: true });
   await arrives(before, "the match before");
+  await page.keyboard.press("n");
+  await arrives(await found({ conditions: "/movements/", from: before }), "the match after, by n");
+  await page.keyboard.press("N");
+  await arrives(before, "the match before, by N");
   await page.keyboard.press("c");
-  await page.getByText("No breakpoint is set: p sets one.").waitFor();
-  await page.keyboard.press("p");
+  await page.getByText("No breakpoint is set: b sets one.").waitFor();
+  await page.keyboard.press("b");
   for (const condition of ["failed", "Usage.calls >= 60"]) {
     await shown.getByLabel("Condition").fill(condition);
     await shown.getByRole("button", { name: "Set a breakpoint" }).press("Enter");
@@ -207,9 +223,11 @@ async function conditions(rig, origin) {
   await page.getByRole("tabpanel").locator(":scope > *").first().waitFor();
   await page.keyboard.press("c");
   await arrives(await found({ conditions: stops, from: now }), "a breakpoint after a reload");
-  await page.keyboard.press("p");
-  for (const condition of ["failed", "Usage.calls >= 60"]) await shown.getByRole("button", { name: `Remove ${condition}` }).click();
+  await page.keyboard.press("b");
+  await shown.getByRole("button", { name: "Remove failed" }).click();
   await page.keyboard.press("Escape");
+  await page.keyboard.press("B");
+  await page.getByRole("status").getByText("All breakpoints are cleared.").waitFor();
   await page.keyboard.press("G");
   await page.keyboard.press("u");
   await shown.getByLabel("Condition").fill("failed");
@@ -229,6 +247,7 @@ async function filters(rig, origin) {
   await page.getByLabel("Tool").selectOption("grep");
   await until(async () => (await total()) === 12, "the calls of grep");
   await page.getByLabel("Tool").selectOption("");
+  await until(async () => (await total()) === 94, "all without a tool");
   await page.getByLabel(/Path of changed files/).fill("src/**");
   await until(async () => (await total()) > 3 && (await total()) < 94, "the calls that changed src");
   const narrowed = await total();
@@ -247,7 +266,7 @@ async function call(rig, origin) {
   await pane.getByText("exit 4", { exact: true }).waitFor();
   await pane.getByText("Allowed").waitFor();
   equal(await pane.locator(".ansi-red").textContent(), "red", "the colour of the output");
-  await pane.getByRole("button", { name: "zeros.bin" }).click();
+  await pane.getByRole("button", { name: "zeros.bin", exact: true }).click();
   await page.getByRole("tab", { name: "Files", selected: true }).waitFor();
   rig.sound(page);
 }
@@ -294,6 +313,8 @@ async function blame(rig, origin) {
   await page.goto(`${origin}/#/s/family@999/file/a.txt?view=blame`);
   await page.locator(".cm-blame", { hasText: "edit_file" }).click();
   await page.getByRole("heading", { name: "family-left" }).waitFor();
+  await page.goto(`${origin}/#/s/first@240/file/README.md?view=blame`);
+  await page.locator(".cm-blame", { hasText: /initial$/ }).first().waitFor();
   rig.sound(page);
 }
 
@@ -311,7 +332,10 @@ async function relatives(rig, origin) {
   await until(async () => (await page.getByRole("tree", { name: "Family of sessions" }).getByRole("treeitem").count()) === 3, "the family");
   await page.getByRole("button", { name: "1 conflict" }).click();
   for (const [side, line] of [["Ours", "TWO"], ["Base", "two"], ["Theirs", "2"]]) {
-    await page.getByRole("textbox", { name: `${side} of a.txt` }).getByText(line, { exact: true }).waitFor();
+    const marked = page.getByRole("group", { name: `${side} of a.txt` }).locator("[class*=side-]");
+    await marked.waitFor();
+    equal(await marked.locator("code").allTextContents(), [line], `the marked line of ${side}`);
+    equal(await marked.locator(".number").allTextContents(), ["2"], `its number in ${side}`);
   }
   await page.getByRole("tree").getByRole("link", { name: "family-left" }).click();
   await page.getByRole("heading", { name: "family-left" }).first().waitFor();

@@ -92,6 +92,9 @@ export class Rig {
 
   async page({ width = 1280, height = 800, scheme = "light" } = {}) {
     const context = await this.browser.newContext({ viewport: { width, height }, colorScheme: scheme, acceptDownloads: true });
+    // With FOLDSPACE_WEB_FROM scripts and styles come from that directory: an edit needs no build. The document is still
+    // the server's, since browsers refuse websockets to this machine from any other.
+    if (process.env.FOLDSPACE_WEB_FROM) await context.route(/^http:[^#?]*\/assets\/[^#?]+$/, fromDisk);
     const page = await context.newPage();
     page.trouble = [];
     page.on("pageerror", (error) => page.trouble.push(String(error.stack)));
@@ -175,6 +178,13 @@ export class Rig {
     for (const server of this.servers) await stopped(server);
     fs.rmSync(this.home, { recursive: true, force: true });
   }
+}
+
+async function fromDisk(route) {
+  const { pathname } = new URL(route.request().url());
+  const file = path.join(process.env.FOLDSPACE_WEB_FROM, pathname.replace("/assets/", ""));
+  const contentType = file.endsWith(".css") ? "text/css" : "text/javascript";
+  await route.fulfill({ body: fs.readFileSync(file), contentType });
 }
 
 function stopped(server) {

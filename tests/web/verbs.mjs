@@ -13,6 +13,7 @@ export async function verbs(rig) {
   const { origin, stop } = await rig.serve();
   await rig.check("a fork begins from the dialog", () => fork(rig, origin));
   await rig.check("a child is merged from the dialog", () => merge(rig, origin));
+  await rig.check("conflicts are resolved file by file", () => conflicts(rig, origin));
   await rig.check("a rewind tells what it will change, and is undone by another", () => rewind(rig, origin));
   await rig.check("a bisection finds the change", () => bisect(rig, origin));
   await rig.check("a rerun shows what differs, and stands beside its session", () => rerun(rig, origin));
@@ -56,6 +57,46 @@ async function merge(rig, origin) {
   rig.sound(page);
 }
 
+// A file of 300 lines in conflict in one place, another file in conflict as a whole.
+async function conflicts(rig, origin) {
+  const write = (session, path, content) => rig.api(origin, `/v1/sessions/${session}/calls`, { tool: "write_file", params: { file_path: path, content, mode: "overwrite" } });
+  const text = (line, last = "line 299") => `${Array.from({ length: 300 }, (_, number) => (number === 150 ? line : number === 299 ? last : `line ${number}`)).join("\n")}\n`;
+  await rig.api(origin, "/v1/sessions", { name: "sides", backend: "host" });
+  await write("sides", "/long.txt", text("base"));
+  await write("sides", "/b.txt", "b\n");
+  await rig.api(origin, "/v1/sessions/sides/children", { isolation: "fork", name: "sides-1" });
+  await write("sides", "/long.txt", text("mine"));
+  await write("sides", "/b.txt", "my b\n");
+  await write("sides-1", "/long.txt", text("yours", "the end"));
+  await write("sides-1", "/b.txt", "your b\n");
+  const page = await rig.signedIn(origin, "#/s/sides");
+  await page.getByRole("tab", { name: "Family" }).click();
+  await page.getByRole("tree", { name: "Family of sessions" }).waitFor();
+  await menu(page, /Merge a child/);
+  const shown = dialog(page, "Merge a child");
+  await shown.getByText("2 open conflicts").waitFor();
+  await shown.getByRole("button", { name: "long.txt" }).click();
+  await shown.getByText("1 part in conflict; 1 other change of the file can be merged.").waitFor();
+  for (const [side, line] of [["Ours", "mine"], ["Base", "base"], ["Theirs", "yours"]]) {
+    const group = shown.getByRole("group", { name: `${side} of long.txt` });
+    equal(await group.locator("[class*=side-] code").allTextContents(), [line], `the marked line of ${side}`);
+    equal(await group.locator(".line").count(), 5, `${side} has only the lines around the conflict`);
+  }
+  await rig.axe(page, "a conflict");
+  await rig.shot(page, "conflict");
+  equal(await shown.getByRole("button", { name: "Merge", exact: true }).isDisabled(), true, "a merge with open conflicts");
+  await shown.getByRole("group", { name: "Side for long.txt" }).getByRole("button", { name: "Theirs" }).click();
+  await shown.getByText("1 open conflict", { exact: true }).waitFor();
+  await shown.getByRole("group", { name: "Side for b.txt" }).getByRole("button", { name: "Ours" }).click();
+  await shown.getByText("foldspace merge sides-1 --ours b.txt --theirs long.txt").waitFor();
+  await until(() => shown.getByRole("button", { name: "Merge", exact: true }).isEnabled(), "the merge is possible");
+  await shown.getByRole("button", { name: "Merge", exact: true }).click();
+  await shown.getByText("Done:").waitFor();
+  const file = async (name) => (await fetch(`${origin}/v1/sessions/sides/files/${name}`, { headers: { authorization: `Bearer ${rig.token}` } })).text();
+  equal([await file("b.txt"), (await file("long.txt")).split("\n")[150]], ["my b\n", "yours"], "the files after the merge");
+  rig.sound(page);
+}
+
 async function rewind(rig, origin) {
   const page = await rig.signedIn(origin, "#/s/steps");
   const before = (await rig.api(origin, "/v1/sessions/steps")).events;
@@ -84,18 +125,24 @@ async function rewind(rig, origin) {
 
 async function bisect(rig, origin) {
   const page = await rig.signedIn(origin, "#/s/steps");
-  await page.keyboard.press("B");
+  await page.keyboard.press("x");
   const shown = dialog(page, "Bisect");
-  await shown.getByLabel(/Command, for/).fill('test "$(cat n.txt 2>/dev/null || echo 0)" -lt 4');
   await shown.getByLabel("Bad at").fill("16");
+  await shown.getByLabel(/Command, for/).fill('unheard-of "$(cat n.txt)"');
+  await shown.getByRole("button", { name: "Find it" }).click();
+  await shown.getByText("A command that nothing allows runs if you tick The command may run.").waitFor();
+  await shown.getByLabel(/Command, for/).fill('test "$(cat n.txt 2>/dev/null || echo 0)" -lt 4');
   await shown.getByLabel(/The command may run/).check();
   await shown.getByRole("button", { name: "Find it" }).click();
-  await shown.getByText(/The first bad change is/).waitFor({ timeout: 60_000 });
+  await shown.getByRole("heading", { name: "The first bad change" }).waitFor({ timeout: 60_000 });
+  equal(await shown.locator(".patch .line.added code").allTextContents(), ["4"], "the line that the change added");
+  await shown.getByText("write_file /n.txt").waitFor();
+  await shown.locator("summary", { hasText: "probes" }).click();
   assert((await shown.getByRole("row").count()) > 3, "the probes are shown");
   await rig.axe(page, "a bisection");
   await rig.shot(page, "bisect");
-  await shown.getByRole("button", { name: /^event/ }).click();
-  await until(async () => /"4/.test(await page.getByRole("tabpanel").textContent()) || /write_file/.test(await page.getByRole("tabpanel").textContent()), "the change that was found");
+  await shown.getByRole("button", { name: /^call/ }).click();
+  await page.getByRole("tabpanel").locator(".patch .line.added code", { hasText: "4" }).waitFor();
   rig.sound(page);
 }
 
@@ -124,8 +171,8 @@ async function rerun(rig, origin) {
   await rig.axe(page, "a rerun");
   await rig.shot(page, "rerun");
   equal(await shown.getByRole("link", { name: "there" }).getAttribute("href"), "#/s/clock-again@5", "the call in the other session");
-  await shown.getByRole("button", { name: "event 5" }).click();
-  await until(async () => (await page.getByRole("slider").getAttribute("aria-valuenow")) === "5", "the call that differed");
+  await shown.getByRole("button", { name: "call 5" }).click();
+  await page.getByRole("tabpanel").getByRole("heading", { name: /^date/ }).waitFor();
   await menu(page, /^Rerun/);
   await shown.getByLabel("Keep it as").fill("clock-again");
   await shown.getByRole("button", { name: "Rerun" }).click();
@@ -162,7 +209,7 @@ async function readOnly(rig) {
   await dialog(page, "Rerun").getByText("foldspace rerun steps").waitFor();
   equal(await dialog(page, "Rerun").getByRole("button", { name: "Rerun" }).count(), 0, "a rerun of a read-only page");
   await page.keyboard.press("Escape");
-  for (const key of ["F", "R", "B"]) await page.keyboard.press(key);
+  for (const key of ["F", "R", "x"]) await page.keyboard.press(key);
   equal(await page.getByRole("dialog").count(), 0, "dialogs by keys");
   rig.sound(page);
 }

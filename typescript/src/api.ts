@@ -1441,6 +1441,15 @@ export interface components {
              */
             seq: number;
         };
+        /** @description The numbers of entries that a call added, changed and removed, all in all. */
+        CallChanges: {
+            /** @description New entries. */
+            added: number;
+            /** @description Changed entries. */
+            changed: number;
+            /** @description Removed entries. */
+            removed: number;
+        };
         /** @description A call in flight. */
         CallInFlight: {
             /** @description The session. */
@@ -2114,6 +2123,8 @@ export interface components {
             events: number[];
             /** @description The paths that it changed. */
             paths: string[];
+            /** @description The numbers of its changes. */
+            changed: components["schemas"]["CallChanges"];
             /** @description Changes that this call, another open call or, in doubt, a person may have made. */
             shared: components["schemas"]["SharedPaths"][];
             /**
@@ -3130,6 +3141,13 @@ export interface components {
             from: number;
             /** @description The start of the first call, in UTC. */
             at: string;
+            /** @description The latest end of a call, or its start if it has not ended. */
+            ended_at: string;
+            /**
+             * Format: int64
+             * @description The total duration of the calls in microseconds.
+             */
+            micros: number;
             /** @description The number of calls. */
             calls: number;
             /** @description The number of calls that failed or had a failing command. */
@@ -3347,6 +3365,8 @@ export interface components {
             events: number[];
             /** @description The paths that it changed. */
             paths: string[];
+            /** @description The numbers of its changes. */
+            changed: components["schemas"]["CallChanges"];
             /** @description Changes that this call, another open call or, in doubt, a person may have made. */
             shared: components["schemas"]["SharedPaths"][];
             /**

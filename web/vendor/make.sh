@@ -44,7 +44,7 @@ E
 cat >codemirror.in.js <<'E'
 export { EditorState, StateField, StateEffect, RangeSetBuilder } from "@codemirror/state";
 export { EditorView, Decoration, lineNumbers, gutter, GutterMarker, highlightSpecialChars, WidgetType } from "@codemirror/view";
-export { MergeView, unifiedMergeView } from "@codemirror/merge";
+export { MergeView, unifiedMergeView, getChunks } from "@codemirror/merge";
 export { syntaxHighlighting, HighlightStyle, StreamLanguage } from "@codemirror/language";
 export { tags } from "@lezer/highlight";
 export { python } from "@codemirror/legacy-modes/mode/python";

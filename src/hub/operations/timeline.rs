@@ -64,6 +64,11 @@ pub struct TimelineBucket {
     /// The start of the first call, in UTC.
     #[schemars(with = "String")]
     pub at: Timestamp,
+    /// The latest end of a call, or its start if it has not ended.
+    #[schemars(with = "String")]
+    pub ended_at: Timestamp,
+    /// The total duration of the calls in microseconds.
+    pub micros: u64,
     /// The number of calls.
     pub calls: usize,
     /// The number of calls that failed or had a failing command.
@@ -76,6 +81,8 @@ pub struct TimelineBucket {
 struct CallPoint {
     call: Seq,
     at: Timestamp,
+    ended_at: Timestamp,
+    micros: u64,
     failed: bool,
     changed: u64,
 }
@@ -97,12 +104,13 @@ impl Operation for ShowTimeline {
             let (mut tools, mut agents) = (BTreeMap::new(), BTreeMap::new());
             let rows = CallRows::new(&filter, may_be_running(&session))?;
             rows.visit(&session, (1, head), &mut |row: CallRow| {
-                let end = i64::try_from(row.micros / 1000).unwrap_or(i64::MAX);
-                ended_at = ended_at.max(Some(Timestamp(row.started_at.0.saturating_add(end))));
+                let millis = i64::try_from(row.micros / 1000).unwrap_or(i64::MAX);
+                let end = Timestamp(row.started_at.0.saturating_add(millis));
+                ended_at = ended_at.max(Some(end));
                 *tools.entry(row.tool).or_default() += 1;
                 *agents.entry(row.agent).or_default() += 1;
-                let CallRow { call, started_at: at, failed, changed, .. } = row;
-                points.push(CallPoint { call, at, failed, changed });
+                let CallRow { call, started_at: at, micros, failed, changed, .. } = row;
+                points.push(CallPoint { call, at, ended_at: end, micros, failed, changed });
                 ControlFlow::Continue(())
             })?;
             let started_at = points.first().map(|first: &CallPoint| first.at);
@@ -128,6 +136,8 @@ fn in_buckets(points: &[CallPoint], buckets: usize) -> Vec<TimelineBucket> {
         points.first().map(|first| TimelineBucket {
             from: first.call,
             at: first.at,
+            ended_at: points.iter().map(|point| point.ended_at).max().unwrap_or(first.at),
+            micros: points.iter().map(|point| point.micros).fold(0, u64::saturating_add),
             calls: points.len(),
             failed: points.iter().filter(|point| point.failed).count(),
             changed: points.iter().map(|point| point.changed).sum(),

@@ -12,7 +12,7 @@ fn fields(value: &Value) -> Vec<&str> {
 const EVENT: [&str; 8] = ["session", "seq", "time", "call", "agent", "kind", "version", "event"];
 const FILE: [&str; 10] =
     ["path", "node", "content", "size", "executable", "permissions", "text", "version", "created_at", "updated_at"];
-const CALL: [&str; 16] = [
+const CALL: [&str; 17] = [
     "call",
     "tool",
     "agent",
@@ -26,6 +26,7 @@ const CALL: [&str; 16] = [
     "params",
     "events",
     "paths",
+    "changed",
     "shared",
     "not_kept",
     "lost",

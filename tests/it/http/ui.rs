@@ -176,6 +176,8 @@ async fn calls_are_listed_filtered_and_paged() {
     let hostile = &all["calls"][2];
     assert_eq!(hostile["paths"][0], "<img src=x>\"'.txt");
     assert_eq!(hostile["summary"], hostile["paths"][0]);
+    assert_eq!(hostile["changed"], json!({ "added": 1, "changed": 0, "removed": 0 }));
+    assert_eq!(all["calls"][1]["changed"], json!({ "added": 0, "changed": 0, "removed": 0 }));
     assert_eq!(all["calls"][1]["summary"], "missing\\u{202e}", "what misleads is escaped");
     let mut known = get(&served, &format!("s/calls/{}", hostile["call"])).await;
     assert_eq!(known["call"], hostile["call"]);
@@ -227,6 +229,12 @@ async fn timeline_counts_every_call_once() {
         (of("calls"), of("failed"), of("changed"))
     };
     assert_eq!((sums(&whole), whole["buckets"].as_array().unwrap().len()), ((4, 1, 2), 4));
+    let ends = |line: &Value| line["buckets"].as_array().unwrap().last().unwrap()["ended_at"].clone();
+    assert_eq!(ends(&whole), whole["ended_at"]);
+    let micros: u64 =
+        whole["buckets"].as_array().unwrap().iter().map(|bucket| bucket["micros"].as_u64().unwrap()).sum();
+    let calls = get(&served, "s/calls").await;
+    assert_eq!(micros, calls["calls"].as_array().unwrap().iter().map(|call| call["micros"].as_u64().unwrap()).sum());
     let three = get(&served, "s/timeline?buckets=3").await;
     assert_eq!((sums(&three), three["buckets"].as_array().unwrap().len()), ((4, 1, 2), 3));
     let mut first = 0;
