@@ -54,6 +54,7 @@ done
 PYTHON=.venv/bin/python ./build.sh "$scratch/programs" "$scratch"
 python3 -m venv "$scratch/venv"
 "$scratch/venv/bin/pip" install -q "$scratch"/*.whl
+../release/try "$scratch/venv/bin/foldspace"
 sed -n '/^```python$/,/^```$/p' README.md | sed '/^```$/q' | sed '/^```/d' >"$scratch/host.py"
 sed 's/backend="host"/backend="podman"/' "$scratch/host.py" >"$scratch/podman.py"
 (

@@ -55,4 +55,5 @@ for backend in $backends; do
     grep -q '^merged$' printed
 done
 npx --no-install foldspace --version
+"$here/../release/try" node_modules/.bin/foldspace
 echo "the packed packages work in an empty folder"
