@@ -1,19 +1,32 @@
 #!/bin/sh
-# Builds the wheel of this machine's kind of processor into python/dist. It needs Rust, gcc with a static C library,
-# and Python with venv. For another kind: TARGET=aarch64-unknown-linux-gnu FOLDSPACE_RUNNER_LINKER=aarch64-linux-gnu-gcc
+# Builds a wheel with built programs: python/build.sh DIRECTORY DESTINATION
+#
+# DIRECTORY has foldspace and foldspace-evaluator, and may have LICENSES-THIRD-PARTY.txt. Static programs run on any
+# Linux, and the wheel says so. pip downloads the build backend.
 set -eu
+[ $# -eq 2 ] || { echo "usage: $0 DIRECTORY DESTINATION" >&2; exit 2; }
+from=$(realpath "$1")
+mkdir -p "$2"
+to=$(realpath "$2")
 cd "$(dirname "$0")"
-target=${TARGET:-$(uname -m)-unknown-linux-gnu}
-tools=.venv-build
-[ -x $tools/bin/maturin ] || {
-    python3 -m venv $tools
-    $tools/bin/pip install -q maturin==1.16.0 cargo-zigbuild==0.24.0 ziglang==0.17.0
-}
-# The runner in it is linked statically, by the C compiler of the processor.
-export FOLDSPACE_RUNNER_LINKER="${FOLDSPACE_RUNNER_LINKER:-cc}"
-PATH="$PWD/$tools/bin:$PATH"
-rm -rf dist
-maturin build --zig --profile dist --target "$target" --compatibility manylinux_2_17 --out dist
-# The evaluator, so that Python runs without a container.
-(cd .. && cargo zigbuild --locked --profile dist -p foldspace-evaluator --target "$target.2.17")
-python3 add_program.py dist/*.whl "../target/$target/dist/foldspace-evaluator"
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+
+header() { readelf -hlW "$from/foldspace"; }
+case $(header | sed -n 's/^ *Machine: *//p') in
+    *X86-64*) arch=x86_64 ;;
+    AArch64) arch=aarch64 ;;
+    *) echo "$0: $from/foldspace is no program for x86_64 or aarch64" >&2; exit 1 ;;
+esac
+if header | grep -q INTERP; then
+    tag=linux_$arch
+else
+    tag=manylinux2014_$arch.manylinux_2_17_$arch.musllinux_1_1_$arch
+fi
+mkdir "$stage/programs"
+install -m 755 "$from/foldspace" "$from/foldspace-evaluator" "$stage/programs"
+cp -r foldspace hatch_build.py pyproject.toml README.md ../LICENSE-APACHE ../LICENSE-MIT "$stage"
+find "$stage" -name __pycache__ -prune -exec rm -r {} +
+[ ! -f "$from/LICENSES-THIRD-PARTY.txt" ] || cp "$from/LICENSES-THIRD-PARTY.txt" "$stage"
+FOLDSPACE_PROGRAMS=$stage/programs FOLDSPACE_WHEEL_TAG=py3-none-$tag \
+    "${PYTHON:-python3}" -m pip wheel --quiet --no-deps --wheel-dir "$to" "$stage"

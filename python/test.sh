@@ -44,14 +44,17 @@ else
     echo "$0: the tests of Harbor are left out: there is no Python 3.12 or later" >&2
 fi
 
-# As a user has it: the wheel in an environment of its own, and the lines of README.md. Its program is one of the
-# tests' profile; build.sh makes the one that is published.
+# As a user has it: the wheel in its own environment, and the lines of README.md.
 scratch=$(mktemp -d)
 trap '"$FOLDSPACE_BIN" --data "$scratch/data" stop >/dev/null 2>&1 || true; rm -rf "$scratch"' EXIT
-.venv/bin/maturin build --quiet --profile dev --target-dir ../target --compatibility linux --out "$scratch"
-python3 add_program.py "$scratch"/*.whl ../target/debug/foldspace-evaluator
+mkdir "$scratch/programs"
+for program in foldspace foldspace-evaluator; do
+    strip -o "$scratch/programs/$program" "$(dirname "$FOLDSPACE_BIN")/$program"
+done
+PYTHON=.venv/bin/python ./build.sh "$scratch/programs" "$scratch"
 python3 -m venv "$scratch/venv"
 "$scratch/venv/bin/pip" install -q "$scratch"/*.whl
+../release/try "$scratch/venv/bin/foldspace"
 sed -n '/^```python$/,/^```$/p' README.md | sed '/^```$/q' | sed '/^```/d' >"$scratch/host.py"
 sed 's/backend="host"/backend="podman"/' "$scratch/host.py" >"$scratch/podman.py"
 (
@@ -67,4 +70,4 @@ sed 's/backend="host"/backend="podman"/' "$scratch/host.py" >"$scratch/podman.py
     cat printed
     grep -q merged printed
 )
-echo "the wheel works in an environment of its own"
+echo "the wheel works in its own environment"

@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
-# Packs the client and the program of a platform: typescript/pack.sh PROGRAM DIR
+# Packs the client and the programs of a platform: typescript/pack.sh PROGRAM DIR
+#
+# foldspace-evaluator goes along if it is next to PROGRAM, and so do licences. PLATFORM is linux-x64 or linux-arm64.
 set -euo pipefail
+[ $# -eq 2 ] || { echo "usage: $0 PROGRAM DIR" >&2; exit 2; }
 
 program=$(realpath "$1")
 mkdir -p "$2"
@@ -8,19 +11,22 @@ to=$(realpath "$2")
 here=$(cd "$(dirname "$0")" && pwd -P)
 platform=${PLATFORM:-$(node -p 'process.platform + "-" + process.arch')}
 version=$(node -p "require('$here/package.json').version")
+[ -d "$here/node_modules" ] || (cd "$here" && npm ci --silent)
+(cd "$here" && npm run --silent build)
 
 package=$(mktemp -d)
 client=$(mktemp -d)
 trap 'rm -rf "$package" "$client"' EXIT
-install -m 755 "$program" "$package/foldspace"
-# Python without a container, where it was built.
-files=(foldspace)
-evaluator=$(dirname "$program")/foldspace-evaluator
-if [ -x "$evaluator" ]; then
-    install -m 755 "$evaluator" "$package/foldspace-evaluator"
-    files+=(foldspace-evaluator)
-fi
-[ "$platform" != "$(node -p 'process.platform + "-" + process.arch')" ] || strip "${files[@]/#/$package/}"
+files=()
+for name in foldspace foldspace-evaluator LICENSES-THIRD-PARTY.txt foldspace.cdx.json; do
+    file=$(dirname "$program")/$name
+    [ "$name" != foldspace ] || file=$program
+    [ -f "$file" ] || continue
+    cp -p "$file" "$package/$name"
+    files+=("$name")
+done
+cp "$here"/../LICENSE-* "$package"
+cp "$here"/../LICENSE-* "$client"
 node -e '
     const [platform, version, file, ...files] = process.argv.slice(1);
     const [os, cpu] = platform.split("-");

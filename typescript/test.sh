@@ -30,7 +30,12 @@ npx --no-install tsc --project test
 node --test --test-timeout=120000 test/*.test.js
 
 # As a user has it: only the packed packages, and the lines of README.md.
-./pack.sh "$program" "$scratch/packed" >/dev/null
+mkdir "$scratch/programs"
+for name in foldspace foldspace-evaluator; do
+    file=$(dirname "$program")/$name
+    [ ! -f "$file" ] || strip -o "$scratch/programs/$name" "$file"
+done
+./pack.sh "$scratch/programs/foldspace" "$scratch/packed" >/dev/null
 mkdir "$scratch/empty"
 cd "$scratch/empty"
 npm init --yes >/dev/null
@@ -50,4 +55,5 @@ for backend in $backends; do
     grep -q '^merged$' printed
 done
 npx --no-install foldspace --version
+"$here/../release/try" node_modules/.bin/foldspace
 echo "the packed packages work in an empty folder"

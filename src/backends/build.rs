@@ -28,7 +28,7 @@ fn build() -> Result<(), String> {
     compiler.args(["-C", "target-feature=+crt-static", "-C", "relocation-model=static"]);
     compiler.args(["-C", "opt-level=2", "-C", "panic=abort", "-C", "strip=symbols"]);
     println!("cargo::rerun-if-env-changed=FOLDSPACE_RUNNER_LINKER");
-    // zig, which links a wheel's program against an old glibc, lacks a static one.
+    // For a target whose linker has no static C library, as zig for glibc.
     if let Ok(linker) = env::var("FOLDSPACE_RUNNER_LINKER").or_else(|_| env::var("RUSTC_LINKER")) {
         compiler.arg("-C").arg(format!("linker={linker}"));
     }

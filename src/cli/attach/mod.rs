@@ -133,18 +133,22 @@ impl AttachArgs {
         if self.status {
             return show_status(globals, &user, &directory, out);
         }
-        let agents = if self.agent.is_empty() { user.installed() } else { self.agent.clone() };
-        if agents.is_empty() {
-            output::note("found no installed agent to add hooks for; name one with --agent");
-        }
         if !cfg!(feature = "mcp") {
             let what = "this program can't record agents: it was built without the feature `mcp`";
             return Err(Failure::usage(what).with_hint("build it with the default features"));
         }
+        let agents = if self.agent.is_empty() { user.installed() } else { self.agent.clone() };
+        if agents.is_empty() {
+            output::note("found no installed agent to add hooks for; name one with --agent");
+        }
         let top = top_of(&directory);
         let scope = if self.project { SettingsScope::Project(top) } else { SettingsScope::User(&user) };
         let data = stated_data(globals)?;
-        let changes = plan(&agents, &scope, &user.program(data.as_deref())?)?;
+        let program = user.program(data.as_deref())?;
+        if let Some(installing) = program.installation() {
+            output::note(&format!("hooks run this program from a cache that may be emptied; `{installing}` keeps it"));
+        }
+        let changes = plan(&agents, &scope, &program)?;
         if self.dry_run {
             return show_changes(&changes, out);
         }

@@ -29,6 +29,16 @@ pub(in crate::cli::attach) struct HookProgram {
     pub(super) data: Option<String>,
 }
 
+impl HookProgram {
+    /// Returns the command that installs the program, if it runs from a cache of npx or uvx.
+    pub(in crate::cli::attach) fn installation(&self) -> Option<&'static str> {
+        let is_below = |name: &str| Path::new(&self.file).iter().any(|part| part == name);
+        let installations =
+            [("_npx", "npm install --global foldspace"), ("archive-v0", "uv tool install foldspace-sdk")];
+        installations.into_iter().find_map(|(cache, command)| is_below(cache).then_some(command))
+    }
+}
+
 impl HookCommands {
     pub(super) fn new(agent: AgentKind, program: &HookProgram) -> Self {
         Self { agent, program: program.clone() }

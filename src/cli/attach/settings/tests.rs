@@ -376,6 +376,16 @@ proptest! {
 }
 
 #[test]
+fn program_in_a_cache_names_its_installation() {
+    let installation = |file: &str| program(file).installation();
+    let npx = "/home/ada/.npm/_npx/5b6f/node_modules/@foldspace/linux-x64/foldspace";
+    assert_eq!(installation(npx), Some("npm install --global foldspace"));
+    assert_eq!(installation("/home/ada/.cache/uv/archive-v0/x1/bin/foldspace"), Some("uv tool install foldspace-sdk"));
+    assert_eq!(installation("/usr/lib/node_modules/@foldspace/linux-x64/foldspace"), None);
+    assert_eq!(installation("foldspace"), None);
+}
+
+#[test]
 fn integrations_register_the_same_hooks() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("integrations");
     let places = [
