@@ -70,6 +70,7 @@ mod replay;
 #[cfg(feature = "replicate")]
 mod replicate;
 mod rerun;
+mod rescue;
 #[cfg(feature = "replicate")]
 mod restore;
 mod rewind;
@@ -227,6 +228,7 @@ commands! {
         Rewind(rewind::RewindArgs),
         Undo(undo::UndoArgs),
         Revert(undo::RevertArgs),
+        Rescue(rescue::RescueArgs),
         Rerun(Box<rerun::RerunArgs>),
         WhatIf(Box<what_if::WhatIfArgs>),
         Materialise(materialise::Materialise),

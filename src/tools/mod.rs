@@ -13,6 +13,8 @@ mod off_thread;
 mod policy;
 mod predicate;
 mod rerun;
+#[doc(hidden)]
+pub mod rescue;
 mod rewind;
 mod secret_mask;
 mod transcript;

@@ -2,15 +2,17 @@
 
 mod baseline;
 mod commit_files;
+mod lost;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 pub(crate) use baseline::CleanFiles;
 pub use commit_files::{commit_in, write_commit};
+pub use lost::GitFile;
 
 use crate::engine::id::Digest;
 use crate::engine::store::git_command;
@@ -169,14 +171,8 @@ fn git_in(directory: &Path, arguments: &[&str]) -> Command {
     git
 }
 
-fn output_of(mut git: Command, input: Option<Vec<u8>>) -> io::Result<Vec<u8>> {
-    git.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
-    let mut process = git.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let writer = process.stdin.take().zip(input);
-    // A separate thread, because git may print before it has read all input.
-    let writer = writer.map(|(mut ask, input)| std::thread::spawn(move || ask.write_all(&input)));
-    let output = process.wait_with_output()?;
-    drop(writer.map(std::thread::JoinHandle::join));
+fn output_of(git: Command, input: Option<Vec<u8>>) -> io::Result<Vec<u8>> {
+    let output = outcome(git, input)?;
     match output.status.success() {
         true => Ok(output.stdout),
         false => {
@@ -184,6 +180,17 @@ fn output_of(mut git: Command, input: Option<Vec<u8>>) -> io::Result<Vec<u8>> {
             Err(io::Error::other(said.to_string_lossy().trim().to_owned()))
         }
     }
+}
+
+fn outcome(mut git: Command, input: Option<Vec<u8>>) -> io::Result<Output> {
+    git.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
+    let mut process = git.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let writer = process.stdin.take().zip(input);
+    // A separate thread, because git may print before it has read all input.
+    let writer = writer.map(|(mut ask, input)| std::thread::spawn(move || ask.write_all(&input)));
+    let output = process.wait_with_output()?;
+    drop(writer.map(std::thread::JoinHandle::join));
+    Ok(output)
 }
 
 #[cfg(test)]

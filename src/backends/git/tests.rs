@@ -139,6 +139,10 @@ fn git_runs_no_program_of_a_repository() {
     let (commit, into) = (repository.commit("HEAD").unwrap(), tempfile::tempdir().unwrap());
     write_commit(made.path(), &commit, into.path()).unwrap();
     assert_eq!(fs::read_to_string(into.path().join("a")).unwrap(), "1");
+    let files =
+        [repository.lost_files().unwrap(), repository.all_files().unwrap(), repository.tracked_files().unwrap()];
+    let ids = files.iter().flatten().map(|file| file.id.clone());
+    repository.contents(ids, 100, |_, bytes| assert_eq!(bytes, b"1")).unwrap();
     repository.write_note("notes", &commit, "a note").unwrap();
     assert!(!marker.exists(), "{}", fs::read_to_string(&marker).unwrap());
 }
@@ -166,4 +170,71 @@ fn missing_object_is_not_fetched_by_any_git() {
         asked(|git| _ = git.env_remove("GIT_NO_LAZY_FETCH").env_remove("GIT_ALLOW_PROTOCOL")),
         "without protection it is"
     );
+}
+
+#[test]
+fn lost_files_have_the_paths_of_their_commits() {
+    let made = repository(&[("a", "1"), ("dir/b", "1")]);
+    let at = |name: &str| made.path().join(name);
+    fs::write(at("line\nbreak\t"), "lost").unwrap();
+    fs::set_permissions(at("line\nbreak\t"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::os::unix::fs::symlink("a", at("link")).unwrap();
+    git(made.path(), &["add", "."]);
+    git(made.path(), &["commit", "-q", "-m", "lost\n\nbody"]);
+    git(made.path(), &["reset", "-q", "--hard", "HEAD~1"]);
+    for (text, stash) in [("older", "first"), ("newer", "second")] {
+        fs::write(at("a"), text).unwrap();
+        git(made.path(), &["stash", "push", "-q", "-m", stash]);
+    }
+    fs::write(at("nameless"), "staged").unwrap();
+    git(made.path(), &["add", "nameless"]);
+    git(made.path(), &["rm", "-q", "-f", "nameless"]);
+    let found = found(made.path());
+    let files = found.lost_files().unwrap();
+    let mut shown: Vec<_> = files
+        .iter()
+        .map(|file| {
+            let path = file.path.as_ref().map(|path| String::from_utf8_lossy(path).into_owned());
+            let origin = file.origin.split_once(' ').unwrap().1.split_once(' ').map_or("", |(_, subject)| subject);
+            assert!(file.seconds.is_some_and(|seconds| seconds > 1_600_000_000));
+            (path, file.is_sure, file.executable, origin.to_owned())
+        })
+        .collect();
+    shown.sort();
+    let named =
+        |path: &str, is_executable, origin: &str| (Some(path.to_owned()), true, is_executable, origin.to_owned());
+    let branch = shown[1].3.split(':').next().unwrap().to_owned();
+    assert_eq!(
+        shown,
+        [
+            (None, false, false, String::new()),
+            named("a", false, &format!("{branch}: first")),
+            named("a", false, &format!("{branch}: second")),
+            named("line\nbreak\t", true, "lost"),
+        ]
+    );
+    let mut read = Vec::new();
+    let over = found
+        .contents(files.iter().map(|file| file.id.clone()), 5, |_, bytes| read.push(String::from_utf8(bytes).unwrap()))
+        .unwrap();
+    read.sort();
+    assert_eq!((read, over.len()), (vec!["lost".to_owned(), "newer".to_owned(), "older".to_owned()], 1));
+}
+
+#[test]
+fn lost_files_of_a_damaged_repository_are_read_as_far_as_possible() {
+    let made = repository(&[("a", "1")]);
+    fs::write(made.path().join("b"), "lost").unwrap();
+    git(made.path(), &["add", "."]);
+    git(made.path(), &["commit", "-q", "-m", "lost"]);
+    git(made.path(), &["reset", "-q", "--hard", "HEAD~1"]);
+    let found = found(made.path());
+    assert_eq!(found.lost_files().unwrap().len(), 1);
+    let blob = found.blobs("HEAD").unwrap()[0].1.clone();
+    fs::remove_file(made.path().join(".git/objects").join(&blob[..2]).join(&blob[2..])).unwrap();
+    let files = found.lost_files().unwrap();
+    assert_eq!(files.iter().map(|file| file.path.as_deref()).collect::<Vec<_>>(), [Some(&b"b"[..])]);
+    let mut read = Vec::new();
+    found.contents([blob, files[0].id.clone()].into_iter(), 100, |_, bytes| read.push(bytes)).unwrap();
+    assert_eq!(read, [b"lost"]);
 }

@@ -114,11 +114,14 @@ pub(crate) fn failed(id: &str, shown: &str, is_interrupted: bool) -> EndedCall {
 pub(super) fn edited(input: &Value, stated: &Value) -> Vec<StatedFile> {
     let path = stated["filePath"].as_str().unwrap_or_else(|| text(input, "file_path"));
     let mut before = stated["originalFile"].as_str().map(str::to_owned);
-    let replaced = |edit: &Value| StatedChange::Replaced {
-        before: before.take(),
-        old: text(edit, "old_string").to_owned(),
-        new: text(edit, "new_string").to_owned(),
-        all: edit["replace_all"] == true,
+    let replaced = |edit: &Value| {
+        let (before, mut old, new) = (before.take(), text(edit, "old_string").to_owned(), text(edit, "new_string"));
+        // Claude Code removes the line end along with a whole line.
+        let has_line = |before: &String| before.contains(&format!("{old}\n"));
+        if new.is_empty() && !old.ends_with('\n') && before.as_ref().is_some_and(has_line) {
+            old.push('\n');
+        }
+        StatedChange::Replaced { before, old, new: new.to_owned(), all: edit["replace_all"] == true }
     };
     let changes: Vec<StatedChange> = match (input["content"].as_str(), &input["edits"]) {
         (Some(content), _) => vec![StatedChange::Whole(content.to_owned())],

@@ -24,6 +24,7 @@ mod recorder;
 #[cfg_attr(not(feature = "inspect"), path = "no_sample_archive.rs")]
 mod sample_archive;
 mod source;
+pub(super) mod stated;
 pub(super) mod step;
 mod swe_agent;
 pub(super) mod tool_access;

@@ -218,6 +218,16 @@ impl RunSource {
         documents: &mut Documents,
         take: &mut dyn FnMut(TranscriptStep) -> Result<(), TranscriptError>,
     ) -> Result<u64, TranscriptError> {
+        self.read_lines(documents, &mut |_| {}, take)
+    }
+
+    /// Reads the steps, and passes each line or document on before its steps.
+    pub(super) fn read_lines(
+        self,
+        documents: &mut Documents,
+        see: &mut dyn FnMut(&Value),
+        take: &mut dyn FnMut(TranscriptStep) -> Result<(), TranscriptError>,
+    ) -> Result<u64, TranscriptError> {
         let (mut reader, mut failed, mut unreadable) = (self.format.reader(&self.run), Ok(()), 0);
         let mut line = |value: Option<Value>| {
             let mut give = |step| {
@@ -226,7 +236,10 @@ impl RunSource {
                 }
             };
             match value {
-                Some(value) => reader.line(value, &mut StepReceiver(&mut give)),
+                Some(value) => {
+                    see(&value);
+                    reader.line(value, &mut StepReceiver(&mut give));
+                }
                 None => reader.end(&mut StepReceiver(&mut give)),
             }
             std::mem::replace(&mut failed, Ok(()))

@@ -56,7 +56,7 @@ fn help_names_every_command_and_exit_code() {
     codes:
         0  success
         1  a call failed; verify, fsck, doctor or materialise found a problem; rerun found differences;
-        merge conflicted; grep or bisect found nothing
+        merge conflicted; grep, bisect or rescue found nothing
         2  usage error: invalid command, script or position
         3  no such session, path, event or store
         4  another process owns the store

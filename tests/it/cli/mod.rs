@@ -33,6 +33,7 @@ mod readable;
 mod replay;
 mod replicating;
 mod rerun;
+mod rescue;
 mod rewind;
 mod run;
 mod serve;
