@@ -67,6 +67,7 @@ impl OwnerClient {
 
     async fn at(directory: PathBuf, globals: &Globals, durability: Durability) -> Result<Self, Failure> {
         if is_in_process(globals) {
+            take_turn(&directory).await?;
             return Self::here(directory, durability);
         }
         let (client, attended) = attend(&directory).await?;
@@ -87,6 +88,11 @@ impl OwnerClient {
         let others = axum::Router::new();
         let client = HttpClient::within(face.router_with(HttpOptions::default(), others));
         Ok(Self { client, directory, place: OwnerPlace::Here { hub, opened } })
+    }
+
+    /// Returns the data directory.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Returns true if this process is the owner.
@@ -186,6 +192,21 @@ pub(super) async fn make_way(directory: &Path) -> Result<(), Failure> {
     let calls = text::count(status.calls.len() as u64, "call");
     Err(Failure::new(Exit::Busy, format!("process {process} has the store, with {clients} and {calls} in flight"))
         .with_hint("`foldspace status` lists them, and `foldspace stop` ends the process"))
+}
+
+/// Ends an unused owner in the background, so that this process becomes the owner. A client that has just ended may
+/// still count for a moment.
+pub(super) async fn take_turn(directory: &Path) -> Result<(), Failure> {
+    let until = Instant::now() + open::STORE_LOCK_WAIT;
+    let is_background = |owner: StoreOwner| owner.command.split(' ').any(|word| word == "--background");
+    while StoreOwner::of(directory)?.is_some_and(is_background) {
+        match make_way(directory).await {
+            Err(failure) if Instant::now() >= until => return Err(failure),
+            Err(_) => tokio::time::sleep(AGAIN).await,
+            Ok(()) => return Ok(()),
+        }
+    }
+    Ok(())
 }
 
 fn is_nobody(error: &ClientError) -> bool {
