@@ -109,7 +109,7 @@ fn show(
             Cell::left(out.content(&line.text)),
         ]);
     }
-    table.show(out)
+    table.show_cut(4, TEXT_ROOM, out)
 }
 
 fn head(asked: SessionId, path: &EntryPath, by: &SessionChange, observed: &ObservedCalls) -> [String; 4] {
@@ -144,6 +144,8 @@ fn observed_head(by: &SessionChange, mentions: &[RunMention]) -> [String; 4] {
     [by.change.seq.to_string(), why, text::one_line(&unique(who.collect()), 60), text::moment(by.change.time)]
 }
 
+/// The number of columns that the line and its number have even on a narrow terminal.
+const TEXT_ROOM: usize = 24;
 /// The largest number of characters shown of the calls and the request of a line.
 const PROMPT_CHARS: usize = 48;
 
