@@ -94,7 +94,7 @@ export function Fork({ model, onClose }) {
   const [name, setName] = useState("");
   const [{ busy, problem, done }, send] = useSending();
   const { at, session } = model;
-  const words = `foldspace clone ${quoted(session)} --at ${at}${name ? ` --name ${quoted(name)}` : ""}`;
+  const words = `foldspace fork ${quoted(session)} --at ${at}${name ? ` --name ${quoted(name)}` : ""}`;
   const fork = () => send(async () => {
     const child = await post(ofSession(session, "/children"), { isolation: "fork", at, ...(name && { name }) });
     model.loadFamily();

@@ -28,12 +28,12 @@ use super::{
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("what").args(["command", "slice"]).required(true)))]
 #[command(
-    override_usage = "foldspace bisect [OPTIONS] <SESSION> -- <CMD>...\n       foldspace bisect [OPTIONS] <SESSION> --slice <EXPR>"
+    override_usage = "foldspace bisect [OPTIONS] <SESSION> <CMD>...\n       foldspace bisect [OPTIONS] <SESSION> --slice <EXPR>"
 )]
 #[command(after_help = "\
 Examples:
-  foldspace bisect NAME -- python3 -m pytest -q
-  foldspace bisect NAME --good 40 --bad -5 --jobs 4 --sh -- 'make && ./test'
+  foldspace bisect NAME python3 -m pytest -q
+  foldspace bisect NAME --good 40 --bad -5 --jobs 4 --sh 'make && ./test'
   foldspace bisect NAME --slice 'VirtualFileSystem./src/main.rs exists'
   foldspace bisect NAME --slice 'Usage.calls > 9 and Commands.failed >= 1'
 
@@ -44,7 +44,7 @@ pub(super) struct BisectArgs {
     /// The session, by name or by the beginning of its id
     session: String,
     /// The command that fails at the bad position and not at the good one
-    #[arg(last = true, value_name = "CMD")]
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
     command: Vec<String>,
     /// Joins the arguments and runs them with /bin/sh -c
     #[arg(long, conflicts_with = "slice")]

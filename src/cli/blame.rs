@@ -104,7 +104,7 @@ fn show(asked: SessionId, blamed: &BlameDocument, out: &mut Out) -> Result<(), F
             Cell::left(out.content(&line.line)),
         ]);
     }
-    table.show(out)
+    table.show_cut(4, TEXT_ROOM, out)
 }
 
 fn head(asked: SessionId, by: &SessionChange, blamed: &BlameDocument) -> [String; 4] {
@@ -138,6 +138,8 @@ fn observed_head(by: &SessionChange, mentions: &[RunMention]) -> [String; 4] {
     [by.change.seq.to_string(), why, text::one_line(&unique(who.collect()), 60), text::moment(by.change.time)]
 }
 
+/// The number of columns that the line and its number have even on a narrow terminal.
+const TEXT_ROOM: usize = 24;
 /// The largest number of characters shown of the calls and the request of a line.
 const PROMPT_CHARS: usize = 48;
 

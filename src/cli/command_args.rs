@@ -5,8 +5,10 @@ use foldspace::event::VariableValue;
 
 use super::{Failure, text};
 
+pub(super) const NEW_COMMANDS: &str = "Commands of a new session";
+
 #[derive(Debug, Clone, Default, clap::Args)]
-#[command(next_help_heading = "Commands of a new session")]
+#[command(next_help_heading = NEW_COMMANDS)]
 pub(super) struct CommandArgs {
     /// Sets a variable for all commands; NAME alone copies the value from here. May be given several times
     #[arg(long = "env", visible_alias = "environment", value_name = "NAME[=VALUE]")]

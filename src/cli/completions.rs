@@ -12,7 +12,7 @@ use foldspace::session::name_of;
 use foldspace::{EntryPath, Registry, State, Tools, VirtualFileSystem};
 
 use super::data_directory::default_directory;
-use super::{Failure, Globals, Out, definition, open, session_words, text};
+use super::{Failure, Globals, Out, definition, help, open, session_words, text};
 
 /// The variable that a shell's script sets to request completions.
 const VARIABLE: &str = "FOLDSPACE_COMPLETE";
@@ -62,7 +62,9 @@ fn completing() -> clap::Command {
     definition().mut_subcommands(|command| {
         let name = command.get_name().to_owned();
         let next = command.get_positionals().nth(1).and_then(|arg| LiveNames::of(&name, arg));
-        command.mut_args(|arg| match LiveNames::of(&name, &arg) {
+        // Help hides the options of every command.
+        let shown = command.mut_args(|arg| if arg.is_global_set() { arg.hide(false) } else { arg });
+        shown.mut_args(|arg| match LiveNames::of(&name, &arg) {
             // The session may be omitted, so the word may be the next argument.
             Some(names) if arg.get_id() == "session" && arg.is_positional() => {
                 let all = move |word: &OsStr| {
@@ -91,9 +93,9 @@ impl LiveNames {
     /// Returns the kind of names that complete an argument of a command.
     fn of(command: &str, arg: &Arg) -> Option<Self> {
         Some(match (command, arg.get_id().as_str()) {
-            (_, "session" | session_words::OPTION | "child" | "into" | "expect") => Self::Sessions,
+            (_, "session" | help::OPTION | "child" | "into" | "expect") => Self::Sessions,
             ("state" | "bisect", "slice") => Self::Slices,
-            ("tools", "name") | ("clone", "tools") => Self::Tools,
+            ("tools", "name") | ("fork", "tools") => Self::Tools,
             ("log", "kind") => Self::Kinds,
             (_, "path" | "paths") | ("merge", "ours" | "theirs") | ("replay", "changes") => Self::Paths,
             ("replay", "until") => return None,
@@ -171,7 +173,7 @@ fn state() -> Option<State> {
     let (_, command) = given.subcommand()?;
     let named = |id| command.try_get_one::<String>(id).ok().flatten().cloned();
     let own = || session_words::attached_session(&data(&given)?);
-    let named = named(session_words::OPTION).or_else(|| named("session")).or_else(|| named("child"));
+    let named = named(help::OPTION).or_else(|| named("session")).or_else(|| named("child"));
     let find = |wanted: &String| opened.sessions.find(wanted).ok();
     let entry = named.as_ref().and_then(find).or_else(|| find(&own()?))?;
     opened.sessions.session(entry.id).ok()?.state().ok()

@@ -17,15 +17,16 @@ use super::{Exit, Failure, Globals, Out, RuleArgs, interrupt, output, workspace}
 #[command(mut_args(workspace::unasked))]
 #[command(after_help = "\
 Examples:
-  foldspace exec NAME -- cargo test
-  foldspace exec NAME --sh -- 'ls | wc -l'
-  generate | foldspace exec NAME -i -- sort
-  foldspace exec NAME -t -- git rebase -i HEAD~3")]
+  foldspace exec NAME cargo test
+  foldspace exec -- cargo test                   in the session of this directory
+  foldspace exec NAME --sh 'ls | wc -l'
+  generate | foldspace exec NAME -i sort
+  foldspace exec NAME -t git rebase -i HEAD~3")]
 pub(super) struct Exec {
     /// The session, by name or by the beginning of its id
     session: String,
-    /// The program and its arguments
-    #[arg(required = true, last = true, value_name = "CMD")]
+    /// The program and its arguments; options of `exec` come before it
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<String>,
     /// Joins the arguments and runs them with /bin/sh -c
     #[arg(long)]

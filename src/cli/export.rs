@@ -33,15 +33,19 @@ pub(super) struct ExportArgs {
     /// The file to write, instead of FILE
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "file")]
     output: Option<PathBuf>,
+    /// Replaces the file if it exists
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     mask: MaskArgs,
 }
 
 impl ExportArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+        let file = self.file.as_deref().or(self.output.as_deref()).unwrap_or(Path::new("-"));
+        files::check_absent(file, self.force)?;
         let opened = open::reading(globals)?;
         let found = opened.find(&self.session)?;
-        let file = self.file.as_deref().or(self.output.as_deref()).unwrap_or(Path::new("-"));
         if self.atif || self.otlp {
             let mut document = match self.atif {
                 true => trajectory_of(&found.session, &opened.sessions)?,

@@ -5,7 +5,7 @@ use std::io::{self, BufReader, Read, Seek};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use super::Failure;
+use super::{Failure, text};
 
 const STANDARD: &str = "-";
 
@@ -56,6 +56,15 @@ fn regular(path: &Path) -> Result<File, Failure> {
         return Err(Failure::missing(format!("{} is a directory, not a file", path.display())));
     }
     Ok(file)
+}
+
+/// Refuses to replace a file without `--force`.
+pub(super) fn check_absent(path: &Path, force: bool) -> Result<(), Failure> {
+    if force || is_standard(path) || !path.is_file() {
+        return Ok(());
+    }
+    let shown = text::one_line(&path.display().to_string(), 300);
+    Err(Failure::usage(format!("{shown} exists")).with_hint("--force replaces it"))
 }
 
 /// Writes a file atomically, by a rename, and a special file, such as a pipe, in place. Only the owner can read a new

@@ -26,6 +26,8 @@ const EXPORTED: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// with unknown changes are counted. A transcript that has grown can be imported again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+The workspace and its commands have the options of `foldspace run`: --help lists them.
+
 Examples:
   foldspace import demo.fold
   foldspace import ~/.claude/projects/-home-me-app/1f0c*.jsonl --name yesterday

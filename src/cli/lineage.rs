@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 
 use super::{BOLD, DIM, Failure, Globals, Out, open, text};
 
-/// Shows the sessions as a tree of parents and children
+/// Shows the sessions as a tree of parents and children, like `sessions --tree`
 #[derive(Debug, clap::Args)]
+#[command(hide = true)]
 pub(super) struct LineageArgs {
     /// Shows only this session and its descendants
-    session: Option<String>,
+    pub(super) session: Option<String>,
 }
 
 struct Forest {

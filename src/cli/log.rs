@@ -44,7 +44,7 @@ pub(super) struct LogArgs {
     #[arg(long, value_name = "GLOB")]
     path: Option<String>,
     /// Shows only the last N
-    #[arg(long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N")]
     limit: Option<usize>,
     /// Shows the latest first
     #[arg(long)]
@@ -63,6 +63,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 impl LogArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let glob = self.path.as_deref().map(tree::glob).transpose()?;
+        if self.follow {
+            // A pager would hide new events.
+            out.go_live()?;
+        }
         let found = open::session(globals, &self.session)?;
         let until = self.at.resolve(&found.session)?;
         if self.runs {
@@ -70,7 +74,7 @@ impl LogArgs {
         }
         let run = self.run.as_deref().map(|run| ObservedCalls::of(&found.session)?.run(&found.session, run));
         let run = run.transpose().map_err(Failure::from)?;
-        let view = LogView::new(&found, until);
+        let view = LogView::new(&found, until, out);
         let span = self.limit.filter(|_| !self.follow).map_or(until, |limit| SPAN.max(limit as u64 * 8));
         for (from, _) in backward_spans((1, until), span, 8) {
             let mut lines = LogLines::new(self, (glob.as_ref(), run.as_ref()), &view, (from, out.is_json()))?;
@@ -121,7 +125,6 @@ impl LogArgs {
 
 fn follow(session: &Session, after: Seq, mut lines: LogLines<'_>, out: &mut Out) -> Result<Exit, Failure> {
     lines.folded = None;
-    out.go_live()?;
     let mut subscription = session.subscribe(after + 1, Filter::all());
     let mut held = HeldLines::default();
     loop {
@@ -244,17 +247,29 @@ struct LogView<'a> {
     session: &'a Session,
     width: usize,
     days: bool,
+    /// The columns of a narrow terminal, which has no room for agents and durations.
+    narrow: Option<usize>,
 }
 
+/// The number of columns below which a terminal is narrow.
+const NARROW: usize = 80;
+
 impl<'a> LogView<'a> {
-    fn new(found: &'a FoundSession, until: Seq) -> Self {
+    fn new(found: &'a FoundSession, until: Seq, out: &Out) -> Self {
         let session = &found.session;
         let days = text::day(found.entry.origin.time) != text::day(session.now());
-        Self { session, width: until.to_string().len().max(4), days }
+        let narrow = out.columns().filter(|columns| *columns < NARROW);
+        Self { session, width: until.to_string().len().max(4), days, narrow }
     }
 
     fn time(&self, time: Timestamp) -> String {
-        if self.days { text::moment(time) } else { text::time_of_day(time) }
+        match (self.days, self.narrow) {
+            (true, None) => text::moment(time),
+            (false, None) => text::time_of_day(time),
+            // Without the year and the seconds, or without the milliseconds.
+            (true, Some(_)) => text::moment(time).chars().skip(5).take(11).collect(),
+            (false, Some(_)) => text::time_of_day(time).chars().take(8).collect(),
+        }
     }
 
     fn event(&self, event: &EventRef<'_>, out: &Out) -> Result<String, Failure> {
@@ -267,6 +282,11 @@ impl<'a> LogView<'a> {
         let call = format!("{call:<0$}", self.width + 1);
         let agent = if event.agent.is_empty() { "-".to_owned() } else { text::one_line(event.agent, 40) };
         let gist = events::gist(self.session, event);
+        if let Some(columns) = self.narrow {
+            let before = seq.len() + time.len() + text::one_line(event.kind, 100).len().max(14) + call.len() + 4 * GAP;
+            let [gist] = fitted([gist], columns.saturating_sub(before));
+            return Ok(format!("{seq}  {}  {kind}  {call}  {gist}", out.paint(DIM, time)).trim_end().to_owned());
+        }
         let time = out.paint(DIM, time);
         Ok(format!("{seq}  {time}  {kind}  {call}  {agent:<8}  {gist}").trim_end().to_owned())
     }
@@ -282,11 +302,14 @@ impl<'a> LogView<'a> {
         let (tool, subject) = (text::one_line(&call.tool, 100), events::subject(self.session, &call.params));
         let changes = calls::changes(call, &subject);
         let message = text::one_line(&call.message, 100);
-        let before = seq.len() + self.time(call.started_at).len() + 11 + duration.len() + agent.chars().count().max(8);
-        let before = before + tool.chars().count().max(10) + 6 * GAP;
+        let middle = match self.narrow {
+            None => format!("{duration}  {agent:<8}  {tool:<10}"),
+            Some(_) => format!("{tool:<10}"),
+        };
+        let before = seq.len() + self.time(call.started_at).len() + 11 + middle.chars().count() + 4 * GAP;
         let room = out.columns().map_or(usize::MAX, |columns| columns.saturating_sub(before));
         let [subject, changes, message] = fitted([subject, changes, message], room);
-        let mut line = format!("{seq}  {time}  {status}  {duration}  {agent:<8}  {tool:<10}  {subject}");
+        let mut line = format!("{seq}  {time}  {status}  {middle}  {subject}");
         for (part, style) in [(changes, DIM), (message, calls::tone(call).into())] {
             if !part.is_empty() {
                 line.push_str(&format!("  {}", out.paint(style, part)));

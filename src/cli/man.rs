@@ -18,12 +18,12 @@ impl Man {
     pub(super) fn run(&self, _: &Globals, out: &mut Out) -> Result<(), Failure> {
         let Some(directory) = &self.directory else {
             let mut page = Vec::new();
-            let rendered = clap_mangen::Man::new(super::definition()).render(&mut page);
+            let rendered = clap_mangen::Man::new(super::help::full()).render(&mut page);
             rendered.map_err(|error| Failure::io("write", "the page", &error))?;
             return out.raw(&page);
         };
         files::make_directory(directory)?;
-        let written = clap_mangen::generate_to(super::definition(), directory);
+        let written = clap_mangen::generate_to(super::help::full(), directory);
         written.map_err(|error| Failure::io("write", directory.display(), &error))?;
         out.line(format!("manual pages written to {}", directory.display()))
     }

@@ -1,13 +1,13 @@
 use foldspace::event::{MergeConflict, MergeSide, Node};
 use foldspace::hub::operations;
-use foldspace::reducers::MergeChoices;
+use foldspace::reducers::{ConflictHunk, MergeChoices, conflict_hunks};
 use foldspace::tools::{MergeOutcome, MergeReport, preview_merge};
 use foldspace::{Session, StoreError};
 use serde_json::json;
 
 use super::{
-    BAD, Cell, Exit, Failure, FoundSession, GOOD, Globals, ODD, OpenedStore, Out, OwnerClient, TextTable, open, output,
-    text, workspace,
+    BAD, BOLD, Cell, DIM, Exit, Failure, FoundSession, GOOD, Globals, ODD, OpenedStore, Out, OwnerClient, TextTable,
+    open, output, text, workspace,
 };
 
 /// Merges a child's changes into its parent
@@ -22,6 +22,7 @@ use super::{
 #[command(after_help = "\
 Examples:
   foldspace merge worker-1 --dry-run          what would be merged
+  foldspace merge worker-1 --dry-run --patch  the lines in conflict, of three sides
   foldspace merge worker-1
   foldspace merge worker-1 --theirs src --ours src/config.toml
   foldspace merge worker-1 --ours '*.lock' --generated 'reports/**'")]
@@ -34,6 +35,9 @@ pub(super) struct MergeArgs {
     /// Shows the changes to merge without merging them
     #[arg(long)]
     dry_run: bool,
+    /// Shows the lines in conflict: the parent's, the original and the child's
+    #[arg(short, long, conflicts_with = "json")]
+    patch: bool,
     /// Takes the child's side of conflicts at PATH (a path or a glob) or below it, in text files only for the lines in
     /// conflict; may be given several times
     #[arg(long, value_name = "PATH")]
@@ -98,7 +102,7 @@ impl MergeArgs {
         let name = text::one_line(&child.name, 80);
         let Some(origin) = child.session.started().and_then(|started| started.origin.as_ref()) else {
             return Err(Failure::usage(format!("session {name} has no parent"))
-                .with_hint("`foldspace clone` makes children; `foldspace tree` shows them"));
+                .with_hint("`foldspace fork` makes children; `foldspace sessions --tree` shows them"));
         };
         opened.sessions.session(origin.parent).map_err(|error| {
             let is_gone = matches!(error, foldspace::SessionError::Store(StoreError::NoSession(_)));
@@ -143,6 +147,9 @@ impl MergeArgs {
             show_merged(report, out)?;
         }
         show_conflicts(&report.conflicts, "here", "child", out)?;
+        if self.patch {
+            report.conflicts.iter().try_for_each(|conflict| show_hunks(parent, conflict, &child, out))?;
+        }
         if self.dry_run && report.outcome == MergeOutcome::Conflicted && !report.merged.is_empty() {
             out.line("\nalso to be merged, once the conflicts are resolved:")?;
             show_merged(report, out)?;
@@ -152,8 +159,7 @@ impl MergeArgs {
         if report.outcome == MergeOutcome::Conflicted {
             let open = report.conflicts.iter().filter(|conflict| conflict.resolved.is_none()).count();
             let what = format!("{} to resolve; nothing was merged into {into}", text::count(open as u64, "conflict"));
-            let hint = "choose with --ours PATH or --theirs PATH, for a file or a directory; `foldspace cat` shows a \
-                        file of either session";
+            let hint = "choose with --ours PATH or --theirs PATH, for a file or a directory; --patch shows the lines";
             return Err(Failure::failed(what).with_hint(hint));
         }
         let range = format!("changes of {child} from {} to {}", report.base, report.child_at);
@@ -184,9 +190,10 @@ pub(super) fn show_merged(report: &MergeReport, out: &mut Out) -> Result<(), Fai
             "removed" => BAD,
             _ => ODD,
         };
-        let mut from = change.entry.from.map(|seq| format!("from {seq}")).unwrap_or_default();
+        let by = text::one_line(&report.child_name, 80);
+        let mut from = change.entry.from.map(|seq| format!("by event {seq} of {by}")).unwrap_or_default();
         if change.entry.both {
-            from.push_str(", lines of both");
+            from.push_str(", with the lines of both");
         }
         let cells = [Cell::left(change.change.as_ref()).styled(style), Cell::left(change.entry.path.to_string())];
         table.row(cells.into_iter().chain([Cell::left(from)]));
@@ -204,8 +211,8 @@ pub(super) fn show_conflicts(
     for conflict in conflicts {
         let (word, style) = match conflict.resolved {
             None => ("conflict", BAD),
-            Some(MergeSide::Ours) => ("ours", ODD),
-            Some(MergeSide::Theirs) => ("theirs", ODD),
+            Some(MergeSide::Ours) => ("kept", ODD),
+            Some(MergeSide::Theirs) => ("taken", ODD),
         };
         let sides = [(ours, &conflict.ours), (theirs, &conflict.theirs)];
         let sides = sides.map(|(side, node)| format!("{side}: {}", shown(node.as_ref())));
@@ -214,6 +221,31 @@ pub(super) fn show_conflicts(
         table.row(cells.into_iter().chain([ours, theirs, Cell::left(conflict.kind.words())]));
     }
     table.show(out)
+}
+
+/// Prints the lines of a conflict in a text, as git's diff3 style does.
+fn show_hunks(parent: &Session, conflict: &MergeConflict, child: &str, out: &mut Out) -> Result<(), Failure> {
+    let text = |node: &Option<Node>| match node {
+        None => Ok(Some(Vec::new())),
+        Some(Node::File { content, text: true, incomplete: false, .. }) => {
+            parent.content(content).map(|bytes| Some(bytes.to_vec()))
+        }
+        Some(_) => Ok(None),
+    };
+    let sides = [text(&conflict.base)?, text(&conflict.ours)?, text(&conflict.theirs)?];
+    let [Some(base), Some(ours), Some(theirs)] = sides else { return Ok(()) };
+    for ConflictHunk { base, ours, theirs } in conflict_hunks(&base, &ours, &theirs) {
+        let place = format!("{}: line {} here, line {} in {child}", conflict.path, ours.first, theirs.first);
+        out.line(format!("\n{}", out.paint(BOLD, place)))?;
+        let marks = [("<<<<<<< here".to_owned(), ours, ODD), ("||||||| before both".to_owned(), base, BAD)];
+        for (mark, side, style) in marks.into_iter().chain([("=======".to_owned(), theirs, GOOD)]) {
+            out.line(out.paint(DIM, mark))?;
+            let lines = String::from_utf8_lossy(&side.text).into_owned();
+            lines.lines().try_for_each(|line| out.line(out.paint(style, out.content(line))))?;
+        }
+        out.line(out.paint(DIM, format!(">>>>>>> {child}")))?;
+    }
+    Ok(())
 }
 
 fn shown(node: Option<&Node>) -> String {

@@ -12,7 +12,6 @@ mod calling;
 pub(crate) mod calls;
 mod cancel;
 mod cat;
-mod clone;
 mod command_args;
 mod commit_notes;
 mod completions;
@@ -28,9 +27,11 @@ mod exec;
 mod export;
 pub(crate) mod external_command;
 mod files;
+mod fork;
 mod fsck;
 mod gc;
 mod grep;
+mod help;
 mod history;
 mod hook;
 mod hook_log;
@@ -101,11 +102,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ColorChoice, FromArgMatches, Parser, Subcommand};
 
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::style::{BAD, BOLD, DIM, DIRECTORY, GOOD, NOTED, ODD, PLAIN};
 use crate::terminal::{events, text};
+use help::definition;
 use interrupt::Signals;
 use open::{FoundSession, OpenedStore};
 use output::Out;
@@ -114,32 +116,9 @@ use position::AtArg;
 use table::{Cell, TextTable};
 use workspace::{RuleArgs, WorkspaceArgs};
 
-const EXAMPLES: &str = "\
-Examples:
-  foldspace run script.jsonl --mount ./src      make calls, on a copy of ./src
-  foldspace run script.jsonl --backend container  the same, in a container
-  foldspace exec NAME -- make test              a command, run and recorded
-  foldspace log NAME --calls                    the calls and their outcomes
-  foldspace show NAME 42                        an event, or a call as a whole
-  foldspace ls NAME -R --at -10                 the files ten events ago
-  foldspace diff NAME 10..                      changes since event 10
-  foldspace cat NAME src/main.rs --before 42    a file before call 42
-
-A session is given by its name or by the beginning of its id.
-
-Positions: an event number (12 or @12), a number of events ago (-5), a time
-(2025-01-31T12:00:00Z), an age (10m, 2h, 1h30m), or a name (tag:NAME). 0 is before the
-first event. Names are set over HTTP.
-
-Data: --data DIR, else FOLDSPACE_DATA, else XDG_DATA_HOME/foldspace, else
-~/.local/share/foldspace. FOLDSPACE_PAGER or PAGER sets the pager; NO_COLOR turns colour off.
-";
-
 /// Runs tool calls in recorded sessions, and shows every moment of them.
 #[derive(Debug, Parser)]
-#[command(name = "foldspace", version, after_help = "`foldspace help` has examples, positions and exit codes.")]
-#[command(after_long_help = format!("{EXAMPLES}\nExit codes:\n{}", Exit::table()))]
-#[command(max_term_width = 100)]
+#[command(name = "foldspace", version, max_term_width = 100)]
 struct Cli {
     #[command(flatten)]
     globals: Globals,
@@ -234,7 +213,7 @@ commands! {
         Materialise(materialise::Materialise),
     }
     "Children" {
-        Clone(Box<clone::Clone>),
+        Fork(Box<fork::ForkArgs>),
         Tree(lineage::LineageArgs),
         Merge(merge::MergeArgs),
         Apply(apply::ApplyArgs),
@@ -288,25 +267,6 @@ fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
     let done = runtime.block_on(work);
     runtime.shutdown_timeout(LAST);
     Ok(done)
-}
-
-/// Returns the definition of the program, with its commands in groups. Help, completions and manual pages use it.
-fn definition() -> clap::Command {
-    let definition = Cli::command().mut_subcommands(session_words::with_option);
-    let line = |name: &&str| {
-        let is_meant = |command: &&clap::Command| command.get_name().replace('-', "").eq_ignore_ascii_case(name);
-        let command = definition.get_subcommands().find(is_meant)?;
-        Some(format!("  {:<11}  {}\n", command.get_name(), command.get_about().cloned().unwrap_or_default()))
-    };
-    let group = |(title, names): &(&str, &[&str])| {
-        let lines: String = names.iter().filter_map(line).collect();
-        if lines.is_empty() { lines } else { format!("{title}:\n{lines}\n") }
-    };
-    let groups: String = CliCommand::GROUPS.iter().map(group).collect();
-    let template = format!(
-        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}Options of every command:\n{{options}}{{after-help}}"
-    );
-    definition.help_template(template)
 }
 
 /// Shows the help and the latest sessions.

@@ -16,6 +16,7 @@ use super::{BOLD, Exit, Failure, Globals, Out, OwnerClient, WorkspaceArgs, open,
 ///
 /// Without --backend, commands run on this machine, as you and without a sandbox: in DIR, or in a new directory.
 #[derive(Debug, clap::Args)]
+#[command(aliases = ["create", "start", "init"])]
 #[command(after_help = "\
 Examples:
   foldspace new demo --dir .     in this directory itself

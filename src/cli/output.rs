@@ -113,6 +113,15 @@ impl Out {
         Ok(if self.terminal { json_visible(&text) } else { text })
     }
 
+    /// Returns true if the held output fits on the screen, with a line for the prompt.
+    fn fits_screen(&self) -> bool {
+        let Ok(size) = rustix::termios::tcgetwinsize(io::stdout()) else { return false };
+        let columns = usize::from(size.ws_col).max(1);
+        let text = String::from_utf8_lossy(&self.held);
+        let rows = |line: &str| anstream::adapter::strip_str(line).to_string().chars().count().div_ceil(columns).max(1);
+        text.lines().map(rows).sum::<usize>() < size.ws_row.into()
+    }
+
     fn pass_on(&mut self) -> Result<(), Failure> {
         if matches!(self.way, OutputMode::Paged) {
             self.way = Pager::start().map_or(OutputMode::Held, OutputMode::Pager);
@@ -132,6 +141,9 @@ impl Out {
     }
 
     pub(super) fn finish(mut self) -> Result<(), Failure> {
+        if matches!(self.way, OutputMode::Paged) && self.fits_screen() {
+            self.way = OutputMode::Held;
+        }
         let passed = if self.held.is_empty() { Ok(()) } else { self.pass_on() };
         match self.way {
             OutputMode::Pager(pager) => pager.finish().and(passed),

@@ -25,11 +25,11 @@ const TOOL: &str = "process";
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  foldspace record -- aider --message 'add tests'
+  foldspace record aider --message 'add tests'
   foldspace undo --run last                     undoes all its changes")]
 pub(super) struct RecordArgs {
     /// The command
-    #[arg(required = true, last = true, value_name = "CMD")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<String>,
 }
 

@@ -13,6 +13,7 @@ use super::{Failure, Globals, OpenedStore, Out, OwnerClient, open, output, text,
 ///
 /// Its children remain, with their history: the part that they share is removed with the last of them.
 #[derive(Debug, clap::Args)]
+#[command(aliases = ["rm", "delete"])]
 pub(super) struct Remove {
     /// The session, by name or by the beginning of its id
     session: String,

@@ -11,6 +11,7 @@ use super::{BOLD, Exit, Failure, FoundSession, Globals, Out, OwnerClient, open, 
 
 /// Takes a session back to an earlier position, as new events
 #[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("goal").args(["to", "run"]).required(true)))]
 #[command(after_help = "\
 Files and slices go back; the history stays, and rewinding to the position before the rewind undoes it. It is \
 all or nothing. It is refused, with a list, if the workspace was changed outside of foldspace, or if it would \
@@ -31,7 +32,7 @@ pub(super) struct RewindArgs {
     #[arg(help = format!("Goes back to POSITION: {}", Position::FORMS))]
     to: Option<Position>,
     /// Takes back the changes of an agent's run, as `undo --run` does: its id, the beginning of it, or `last`
-    #[arg(long, value_name = "RUN", required_unless_present = "to", conflicts_with = "to")]
+    #[arg(long, value_name = "RUN")]
     run: Option<String>,
     /// Does not ask, in an attached directory
     #[arg(long, short)]

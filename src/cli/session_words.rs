@@ -12,14 +12,13 @@ use foldspace::session::name_of;
 use foldspace::store::SessionEntry;
 use foldspace::{Registry, WorkspaceSpec};
 
-use super::{Cli, Failure, Globals, definition, open, output, text};
+use super::help::{OPTION, definition, takes_session};
+use super::{Cli, Failure, Globals, did_you_mean, open, output, text};
 
 /// Commands that require the name of their session, since they can't be undone.
 const NAMED: [&str; 1] = ["remove"];
 /// Commands that work without a session, but prefer the directory's session.
 const PREFERRING: [&str; 1] = ["ui"];
-/// The option that names the session.
-pub(super) const OPTION: &str = "named_session";
 const SHOWN: usize = 10;
 /// The minimum length of an ambiguous argument, in characters, to mean the beginning of a session's id.
 const ID_CHARS: usize = 6;
@@ -41,49 +40,64 @@ struct DirectorySession {
     directory: PathBuf,
 }
 
-/// Adds the option `-s` to a command that takes a session as its first argument.
-pub(super) fn with_option(command: clap::Command) -> clap::Command {
-    if !takes_session(&command) {
-        return command;
-    }
-    let about = "Names the session [default: the first argument, or the session of the current directory]";
-    command.arg(Arg::new(OPTION).short('s').long("session").value_name("NAME").help(about))
+/// Returns true if a command takes another command as its last arguments.
+fn runs_command(command: &clap::Command) -> bool {
+    command.get_positionals().any(Arg::is_trailing_var_arg_set)
 }
 
-fn takes_session(command: &clap::Command) -> bool {
-    let is_first = command.get_positionals().next().is_some_and(|first| first.get_id() == "session");
-    let has_own = |arg: &Arg| arg.get_short() == Some('s') || arg.get_long() == Some("session");
-    is_first && !command.get_arguments().any(|arg| arg.get_id() != OPTION && has_own(arg))
+fn is_option(word: &OsStr) -> bool {
+    word.as_encoded_bytes().starts_with(b"-")
+}
+
+/// Returns true if `word` is an option, or short options, with a value in the next word.
+fn takes_next(command: &clap::Command, word: &OsStr) -> bool {
+    let needs_value = |option: &&Arg| {
+        option.get_action().takes_values() && option.get_num_args().is_none_or(|count| count.min_values() > 0)
+    };
+    let with_values = || command.get_opts().filter(needs_value);
+    let is_short = |short| with_values().any(|option| option.get_short() == Some(short));
+    let Some(options) = word.to_str().and_then(|word| word.strip_prefix('-')) else { return false };
+    match options.strip_prefix('-') {
+        Some(long) => with_values().any(|option| option.get_long() == Some(long)),
+        None => options.find(is_short).is_some_and(|at| options[at..].chars().count() == 1),
+    }
+}
+
+/// Returns the index of the command's name.
+pub(super) fn command_at(definition: &clap::Command, words: &[OsString]) -> Option<usize> {
+    let mut at = 1;
+    while is_option(words.get(at)?) {
+        at += if takes_next(definition, &words[at]) { 2 } else { 1 };
+    }
+    Some(at)
 }
 
 impl SessionWords {
     /// Parses the arguments of a command that takes a session as its first argument; `None` for other commands.
     pub(super) fn of(words: &[OsString]) -> Option<Self> {
         let definition = definition();
-        let has_value = |word: &OsStr| {
-            let long = word.to_str().and_then(|word| word.strip_prefix("--"));
-            let mut options = definition.get_opts().filter(|option| option.get_action().takes_values());
-            options.any(|option| option.get_long() == long && long.is_some())
-        };
-        let mut at = 1;
-        while words.get(at)?.as_encoded_bytes().starts_with(b"-") {
-            at += if has_value(&words[at]) { 2 } else { 1 };
-        }
+        let at = command_at(&definition, words)?;
         let command = definition.find_subcommand(&words[at]).filter(|command| takes_session(command))?.clone();
         let (mut kept, mut named) = (words[..=at].to_vec(), None);
         let mut rest = words[at + 1..].iter();
         while let Some(word) = rest.next() {
             match word.to_str() {
-                Some("--") => {
-                    kept.push(word.clone());
-                    kept.extend(rest.by_ref().cloned());
-                }
                 Some("-s" | "--session") if rest.len() > 0 => named = rest.next().cloned(),
                 Some(text) if text.starts_with("--session=") => {
                     named = text.strip_prefix("--session=").map(OsString::from)
                 }
                 Some(text) if text.starts_with("-s") && text.len() > 2 => named = Some(OsString::from(&text[2..])),
-                _ => kept.push(word.clone()),
+                text => {
+                    kept.push(word.clone());
+                    let runs = runs_command(&command);
+                    let more = match text {
+                        Some("--") => usize::MAX,
+                        // The other words may be the other command's.
+                        _ if runs && !is_option(word) => usize::MAX,
+                        _ => usize::from(runs && takes_next(&command, word)),
+                    };
+                    kept.extend(rest.by_ref().take(more).cloned());
+                }
             }
         }
         Some(Self { command, words: kept, at: at + 1, named })
@@ -105,6 +119,9 @@ impl SessionWords {
         if with.subcommand().is_some_and(|(_, given)| given.contains_id(OPTION)) {
             return Err(Failure::usage("-s is combined with other short options").with_hint("separate it: -s NAME"));
         }
+        if runs_command(&self.command) {
+            return self.before_command(&globals, as_is);
+        }
         let (first, others) = self.positionals(&with);
         match (as_is, first) {
             (Ok(as_is), None) if !PREFERRING.contains(&name) => Ok(Ok(as_is)),
@@ -116,10 +133,56 @@ impl SessionWords {
                 Some(own) if self.is_next(&globals, &own, &first, &others)? => Ok(self.with(own.session.as_ref())),
                 _ => Ok(Ok(as_is)),
             },
-            (Err(error), first) => match usual(&globals, name, first.as_deref(), &error)? {
-                Some(session) => Ok(self.with(session.as_ref())),
-                None => Ok(Err(error)),
-            },
+            (Err(error), first) => {
+                let is_missing = error.kind() == ErrorKind::MissingRequiredArgument;
+                match usual(&globals, name, first.as_deref(), is_missing)? {
+                    Some(session) => Ok(self.with(session.as_ref())),
+                    None => Ok(Err(error)),
+                }
+            }
+        }
+    }
+
+    /// Returns the parsed command line of a command such as `exec`: the word before the other command is the session.
+    fn before_command(
+        &self,
+        globals: &Globals,
+        as_is: Result<ArgMatches, clap::Error>,
+    ) -> Result<Result<ArgMatches, clap::Error>, Failure> {
+        let after_options = |mut at: usize| {
+            while self.words.get(at).is_some_and(|word| is_option(word) && word != "--") {
+                at += if takes_next(&self.command, &self.words[at]) { 2 } else { 1 };
+            }
+            at
+        };
+        let at = after_options(self.at);
+        let is_end = |at: usize| self.words.get(at).is_some_and(|word| word == "--");
+        if !is_end(at) && is_end(after_options(at + 1)) {
+            // A single word before it is the session.
+            return Ok(as_is);
+        }
+        let is_new = self.words[self.at..at.min(self.words.len())].iter().any(|word| word == "--new");
+        let first = match self.words.get(at).filter(|_| !is_new) {
+            None if as_is.is_ok() => return Ok(as_is),
+            Some(word) if word != "--" => word,
+            _ => {
+                let session = usual(globals, self.command.get_name(), None, true)?;
+                return Ok(session.map_or(as_is, |session| self.with(session.as_ref())));
+            }
+        };
+        let (entries, own) = (open::reading(globals)?.sessions.list()?, own(globals)?);
+        if is_known(&entries, first, if own.is_some() { ID_CHARS } else { 1 }) {
+            return Ok(as_is);
+        }
+        let (shown, name) = (text::one_line(&first.to_string_lossy(), 80), self.command.get_name());
+        let names: Vec<String> = entries.iter().map(name_of).collect();
+        let meant = did_you_mean(&first.to_string_lossy(), names.iter().map(String::as_str));
+        let what = format!("no session is called {shown:?}: `{name}` takes the session first");
+        match own {
+            Some(own) if meant.is_empty() => Ok(self.with(own.session.as_ref())),
+            Some(_) => Err(Failure::missing(what)
+                .with_hint(format!("{meant}`{name} -- {shown}` runs {shown} in the session of this directory"))),
+            None => Err(Failure::missing(what).with_hint(format!("{meant}`foldspace sessions` lists them"))),
         }
     }
 
@@ -133,7 +196,7 @@ impl SessionWords {
     fn positionals(&self, with: &ArgMatches) -> (Option<OsString>, Vec<(String, OsString)>) {
         let Some((_, given)) = with.subcommand() else { return (None, Vec::new()) };
         let mut all = Vec::new();
-        for arg in self.command.get_positionals().skip(1).filter(|arg| !arg.is_last_set()) {
+        for arg in self.command.get_positionals().skip(1).filter(|arg| !arg.is_trailing_var_arg_set()) {
             let id = arg.get_id().as_str();
             let is_given = given.value_source(id) == Some(clap::parser::ValueSource::CommandLine);
             let values = given.get_raw(id).into_iter().flatten().filter(|_| is_given);
@@ -151,11 +214,8 @@ impl SessionWords {
         others: &[(String, OsString)],
     ) -> Result<bool, Failure> {
         let entries = open::glance(&open::existing(globals)?)?.sessions.list()?;
-        let is_name = entries.iter().any(|entry| first.to_str() == Some(&*name_of(entry)));
-        let begins = |entry: &SessionEntry| first.to_str().is_some_and(|first| entry.id.to_string().starts_with(first));
-        let is_known = is_name || (first.len() >= ID_CHARS && entries.iter().any(begins));
         let makes_sense = others.iter().all(|(id, value)| fits(id, value, &own.directory));
-        if !is_known {
+        if !is_known(&entries, first, ID_CHARS) {
             return Ok(true);
         }
         if !makes_sense {
@@ -170,6 +230,13 @@ impl SessionWords {
         );
         Err(Failure::usage(problem).with_hint(hint))
     }
+}
+
+/// Returns true if `word` is a session's name, or the beginning of an id with at least `least` characters.
+fn is_known(entries: &[SessionEntry], word: &OsStr, least: usize) -> bool {
+    let Some(word) = word.to_str() else { return false };
+    let begins = |entry: &SessionEntry| word.len() >= least && entry.id.to_string().starts_with(word);
+    entries.iter().any(|entry| *word == name_of(entry) || begins(entry))
 }
 
 /// Returns true if an argument may mean something in the session of a directory.
@@ -223,18 +290,12 @@ fn directory_of(entry: &SessionEntry) -> Option<PathBuf> {
     spec.named_directory().filter(|_| !keeps_only).map(Path::to_owned)
 }
 
-/// Finds the session for a command line without one; `None` if its error has another cause.
-fn usual(
-    globals: &Globals,
-    command: &str,
-    first: Option<&OsStr>,
-    error: &clap::Error,
-) -> Result<Option<String>, Failure> {
+/// Finds the session for a command line without one; `None` if its error has another cause than missing words.
+fn usual(globals: &Globals, command: &str, first: Option<&OsStr>, is_missing: bool) -> Result<Option<String>, Failure> {
     let attached = attached(globals);
     if let (Some(attached), None) = (&attached, first) {
         return Ok(Some(attached.session.clone()));
     }
-    let is_missing = error.kind() == ErrorKind::MissingRequiredArgument;
     let entries = match (is_missing, open::existing(globals)) {
         (false, Err(_)) => return Ok(None),
         (false, Ok(data)) => open::glance(&data)?.sessions.list()?,

@@ -1,13 +1,25 @@
 use foldspace::hub::operations::{SessionDocument, listed};
 
+use super::lineage::LineageArgs;
 use super::{BOLD, Cell, DIM, Failure, Globals, Out, TextTable, open, text};
 
 /// Lists the sessions, oldest first
 #[derive(Debug, clap::Args)]
-pub(super) struct SessionsArgs {}
+#[command(aliases = ["list", "ps"])]
+pub(super) struct SessionsArgs {
+    /// Shows only this session and its descendants
+    #[arg(requires = "tree")]
+    session: Option<String>,
+    /// Shows them as a tree of parents and children
+    #[arg(long)]
+    tree: bool,
+}
 
 impl SessionsArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+        if self.tree {
+            return LineageArgs { session: self.session.clone() }.run(globals, out);
+        }
         let opened = open::reading(globals)?;
         let rows: Vec<_> = opened.sessions.list()?.iter().map(listed).collect();
         out.show(&rows, |out| show(&rows, out))
@@ -40,5 +52,5 @@ fn show(rows: &[SessionDocument], out: &mut Out) -> Result<(), Failure> {
             Cell::left(text::moment(row.updated)),
         ]);
     }
-    table.show(out)
+    table.show_cut(6, 0, out)
 }

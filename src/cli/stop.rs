@@ -16,6 +16,8 @@ pub(super) struct Stop {}
 /// The time limit for an owner to end, beyond the grace period for its calls.
 const OWNER_STOP_LIMIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
+/// The time between two attempts to replace an owner.
+const AGAIN: Duration = Duration::from_millis(100);
 
 impl Stop {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
@@ -54,4 +56,19 @@ pub(super) async fn make_way(directory: &Path) -> Result<(), Failure> {
     let calls = text::count(status.calls.len() as u64, "call");
     Err(Failure::new(Exit::Busy, format!("process {process} has the store, with {clients} and {calls} in flight"))
         .with_hint("`foldspace status` lists them, and `foldspace stop` ends the process"))
+}
+
+/// Ends an unused owner in the background, so that this process becomes the owner. A client that has just ended may
+/// still count for a moment.
+pub(super) async fn take_turn(directory: &Path) -> Result<(), Failure> {
+    let until = Instant::now() + open::STORE_LOCK_WAIT;
+    let is_background = |owner: StoreOwner| owner.command.split(' ').any(|word| word == "--background");
+    while StoreOwner::of(directory)?.is_some_and(is_background) {
+        match make_way(directory).await {
+            Err(failure) if Instant::now() >= until => return Err(failure),
+            Err(_) => tokio::time::sleep(AGAIN).await,
+            Ok(()) => return Ok(()),
+        }
+    }
+    Ok(())
 }

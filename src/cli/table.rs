@@ -4,6 +4,11 @@ use anstyle::Style;
 
 use super::{BOLD, Failure, Out, PLAIN};
 
+/// The number of columns between two cells.
+const GAP: usize = 2;
+/// The width below which no cell is cut.
+const CELL_MIN: usize = 5;
+
 pub(super) struct Cell {
     text: String,
     style: Style,
@@ -50,12 +55,38 @@ impl TextTable {
     }
 
     pub(super) fn show(&self, out: &mut Out) -> Result<(), Failure> {
+        self.show_in(&self.widths(), out)
+    }
+
+    /// Shows the table on a narrow terminal with the widest of its first columns cut, and room for `rest` characters
+    /// after them.
+    pub(super) fn show_cut(&mut self, first: usize, rest: usize, out: &mut Out) -> Result<(), Failure> {
+        let mut widths = self.widths();
+        let room = out.columns().unwrap_or(usize::MAX).saturating_sub(rest + GAP * first.saturating_sub(1));
+        let is_over = |widths: &[usize]| widths.iter().take(first).sum::<usize>() > room;
+        while is_over(&widths)
+            && let Some(widest) = widths.iter_mut().take(first).max().filter(|width| **width > CELL_MIN)
+        {
+            *widest -= 1;
+        }
+        for (cell, width) in self.rows.iter_mut().flat_map(|row| row.iter_mut().zip(&widths)) {
+            if cell.width() > *width {
+                cell.text = cell.text.chars().take(width - 1).chain(['…']).collect();
+            }
+        }
+        self.show_in(&widths, out)
+    }
+
+    fn widths(&self) -> Vec<usize> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let widest = |column| self.rows.iter().filter_map(|row| row.get(column)).map(Cell::width).max();
-        let widths: Vec<usize> = (0..columns).map(|column| widest(column).unwrap_or(0)).collect();
+        (0..columns).map(|column| widest(column).unwrap_or(0)).collect()
+    }
+
+    fn show_in(&self, widths: &[usize], out: &mut Out) -> Result<(), Failure> {
         for row in &self.rows {
             let mut line = String::new();
-            for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
                 let gap = " ".repeat(width - cell.width());
                 let painted = out.paint(cell.style, &cell.text);
                 let last = at + 1 == row.len();

@@ -3,22 +3,42 @@
 use std::ffi::OsString;
 
 use clap::ArgMatches;
+use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use foldspace::session::nearest;
 
-use super::session_words::SessionWords;
-use super::{Exit, Failure, definition, left_out, output};
+use super::session_words::{self, SessionWords};
+use super::{Failure, definition, help, left_out, output, text};
+
+/// Commands and options that no suggestion names, since they destroy something or stop it.
+const NEVER_SUGGESTED: [&str; 13] = [
+    "accept-loss",
+    "cancel",
+    "detach",
+    "drop",
+    "force",
+    "gc",
+    "overwrite",
+    "purge",
+    "remove",
+    "repair",
+    "stop",
+    "take-over",
+    "yes",
+];
+/// The words that a person may use for the program's version.
+const VERSION: &str = "version";
 
 /// Parses the command line, or ends the program.
 pub(super) fn matches() -> ArgMatches {
-    let words: Vec<OsString> = std::env::args_os().collect();
-    let read = match SessionWords::of(&words) {
-        None => definition().try_get_matches_from(&words),
-        Some(words) => words.matches().unwrap_or_else(|failure| {
-            output::tell(&failure);
-            let Failure::Told { exit, .. } = failure else { std::process::exit(0) };
-            std::process::exit(i32::from(exit.code()))
-        }),
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    let read = match read(&words) {
+        // `diff` alone shows everything since the first call.
+        Err(error) if lacks(&error, "<A..B>") => {
+            words.push("..".into());
+            self::read(&words)
+        }
+        read => read,
     };
     let error = match read {
         Ok(matches) => return matches,
@@ -28,33 +48,128 @@ pub(super) fn matches() -> ArgMatches {
         if let Some(ContextValue::String(given)) = error.get(part)
             && let Some(failure) = left_out::needing(given)
         {
-            output::tell(&failure);
-            std::process::exit(i32::from(Exit::Usage.code()))
+            end(&failure)
         }
     }
-    match error.kind() {
-        ErrorKind::DisplayHelp => with_optional_session(&error),
-        ErrorKind::InvalidSubcommand => with_suggestion(error).exit(),
-        ErrorKind::InvalidValue => with_value(error).exit(),
+    if let Some(failure) = habit(&words, &error) {
+        end(&failure)
+    }
+    match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
+        (ErrorKind::DisplayHelp, _) => show(&error.render()),
+        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(given))) if given == "--all" => {
+            show(&help::full().render_long_help())
+        }
+        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(given))) if given == VERSION => {
+            show(&definition().render_version().into())
+        }
+        (ErrorKind::InvalidSubcommand, _) => with_suggestion(error).exit(),
+        (ErrorKind::UnknownArgument, _) => with_option(error, &words).exit(),
+        (ErrorKind::InvalidValue, _) => with_value(error).exit(),
         _ => error.exit(),
     }
 }
 
-/// Prints help that shows the session as optional: to the parser it is required.
-fn with_optional_session(help: &clap::Error) -> ! {
-    let shown = help.render().ansi().to_string().replace("<SESSION>", "[SESSION]");
+fn read(words: &[OsString]) -> Result<ArgMatches, clap::Error> {
+    match SessionWords::of(words) {
+        None => definition().try_get_matches_from(words),
+        Some(words) => words.matches().unwrap_or_else(|failure| end(&failure)),
+    }
+}
+
+fn end(failure: &Failure) -> ! {
+    output::tell(failure);
+    let Failure::Told { exit, .. } = failure else { std::process::exit(0) };
+    std::process::exit(i32::from(exit.code()))
+}
+
+/// Returns true if a required argument is missing.
+fn lacks(error: &clap::Error, wanted: &str) -> bool {
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::Strings(lacking)) => lacking.iter().any(|lacking| lacking == wanted),
+        _ => false,
+    }
+}
+
+/// Names the right command for a command line that another program would understand.
+fn habit(words: &[OsString], error: &clap::Error) -> Option<Failure> {
+    let at = session_words::command_at(&definition(), words)?;
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(given)) => given.as_str(),
+        _ => "",
+    };
+    let session = words.get(at + 1).and_then(|word| word.to_str()).map_or("NAME".into(), text::shell_word);
+    let (argument, value) = (text(ContextKind::InvalidArg), text::shell_word(text(ContextKind::InvalidValue)));
+    let is_range = argument == "[A..B]" && error.kind() == ErrorKind::ValueValidation;
+    let (problem, hint) = match (words[at].to_str()?, error.kind()) {
+        ("log", ErrorKind::UnknownArgument) if !argument.starts_with('-') => (
+            format!("`log` takes no path: {argument}"),
+            format!("`foldspace history {session} {}` shows every change of a file", text::shell_word(argument)),
+        ),
+        ("show", ErrorKind::MissingRequiredArgument) if lacks(error, "<SEQ>") => (
+            "`show` takes the number of a call or event".to_owned(),
+            format!("`foldspace log {session} --calls` lists the calls; `show {session} -0` is the last event"),
+        ),
+        ("diff", _) if is_range && value.parse::<u64>().is_ok() => (
+            format!("`diff` takes two positions, not one: {value}"),
+            format!(
+                "`foldspace show {session} {value}` shows the changes of a call, \
+                 `foldspace diff {session} {value}..` all changes since"
+            ),
+        ),
+        ("diff", _) if is_range && !value.contains("..") => (
+            format!("`diff` takes two positions before a path: {value}"),
+            format!("`foldspace diff {session} .. {value}` shows all changes of a path"),
+        ),
+        _ => return None,
+    };
+    Some(Failure::usage(problem).with_hint(hint))
+}
+
+/// Prints help, and ends the program. It shows the session as optional: to the parser it is required.
+fn show(shown: &StyledStr) -> ! {
+    let shown = shown.ansi().to_string().replace("<SESSION>", "[SESSION]");
     // The reader may be gone.
     drop(std::io::Write::write_all(&mut anstream::stdout(), shown.as_bytes()));
     std::process::exit(0)
 }
 
+/// Suggests the most similar of `known`, unless it is dangerous.
+fn meant<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    nearest(wanted, known).filter(|meant| !NEVER_SUGGESTED.contains(meant))
+}
+
 fn with_suggestion(mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::String(wanted)) = error.get(ContextKind::InvalidSubcommand) else { return error };
     let command = definition();
-    let meant = nearest(wanted, command.get_subcommands().map(clap::Command::get_name)).map(str::to_owned);
+    let shown = command.get_subcommands().filter(|command| !command.is_hide_set()).map(clap::Command::get_name);
+    let meant = meant(wanted, shown).map(str::to_owned);
+    error.remove(ContextKind::SuggestedSubcommand);
+    error.remove(ContextKind::Suggested);
     if let Some(meant) = meant {
         error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![meant]));
     }
+    error
+}
+
+/// Suggests the most similar option; the parser's own suggestions are too broad.
+fn with_option(mut error: clap::Error, words: &[OsString]) -> clap::Error {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return error };
+    let wanted = given.trim_start_matches('-').split('=').next().unwrap_or_default();
+    let mut definition = definition();
+    definition.build();
+    let command = session_words::command_at(&definition, words).and_then(|at| words[at].to_str());
+    let command = match command.filter(|name| definition.find_subcommand(name).is_some()) {
+        Some(name) => definition.find_subcommand_mut(name),
+        None => Some(&mut definition),
+    };
+    let Some(command) = command else { return error };
+    let meant = meant(wanted, command.get_arguments().filter_map(clap::Arg::get_long));
+    let meant = meant.map(|meant| ContextValue::String(format!("--{meant}")));
+    error.remove(ContextKind::SuggestedArg);
+    if let Some(meant) = meant {
+        error.insert(ContextKind::SuggestedArg, meant);
+    }
+    error.insert(ContextKind::Usage, ContextValue::StyledStr(command.render_usage()));
     error
 }
 

@@ -1,9 +1,12 @@
 use std::path::PathBuf;
 
+use foldspace::backends::ShellCommand;
 use foldspace::event::CallStatus;
-use foldspace::tools::{CallVerdict, RerunReport, ScriptedCall, roots_of};
+use foldspace::reducers::Allowances;
+use foldspace::tools::{CallVerdict, Decision, RerunReport, ScriptedCall, ShellRules, nobody_to_ask, roots_of};
 use foldspace::view::Position;
 use foldspace::{Seq, Session};
+use serde_json::Value;
 
 use super::rerun::{AgainArgs, RerunTarget};
 use super::run::{CallScript, ScriptStep};
@@ -13,6 +16,8 @@ use super::{BOLD, Exit, Failure, Globals, Out, open, output, workspace};
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("start").args(["at", "replace"]).multiple(true).required(true)))]
 #[command(after_help = "\
+The workspace and its commands have the options of `foldspace run`: --help lists them.
+
 The session itself is only read. A throw-away session, or with --keep a fork of this one, starts with the \
 files of that position. It first runs the calls of the script (written as for `foldspace run`), then the \
 recorded calls that followed. Exits with 1 only if a call of the script does not end as its `expect` says.
@@ -50,6 +55,8 @@ impl WhatIfArgs {
         let store = self.options.open(globals)?;
         let found = store.opened.find(&self.session)?;
         let mut at = self.at(&found.session)?;
+        let asking = self.options.commands.again()?;
+        check_allowed(&script, &asking, &found.session, at)?;
         let place = match self.options.keep.as_deref() {
             None => RerunTarget::open(globals, store, &found.session, asked, None)?,
             Some(name) => {
@@ -66,8 +73,7 @@ impl WhatIfArgs {
         let calls = script.steps.iter().map(scripted).collect();
         let what_if = foldspace::tools::WhatIf::of(&found.session, at, calls).replacing(self.replace.iter().copied());
         let what_if = what_if.with_rules(rules.with_roots(roots_of(&found.session, &open::directory(globals)?)?));
-        let rules = self.options.commands.again()?;
-        let done = place.report(&found.session, rules, out, async |fresh, watch| what_if.run(fresh, watch).await)?;
+        let done = place.report(&found.session, asking, out, async |fresh, watch| what_if.run(fresh, watch).await)?;
         let wrong = wrong(&script, &done);
         if !out.is_json() {
             for step in &wrong {
@@ -94,6 +100,28 @@ impl WhatIfArgs {
             (None, None) => Ok(session.head()?),
         }
     }
+}
+
+/// Refuses a script with a command that needs approval if no approver is available: the comparison would be with a
+/// refusal.
+fn check_allowed(script: &CallScript, rules: &ShellRules, session: &Session, at: Seq) -> Result<(), Failure> {
+    let allowed = session.state_at(at)?.slice::<Allowances>().cloned().unwrap_or_default();
+    if rules.asker.is_some() || allowed.everything {
+        return Ok(());
+    }
+    let runs = |step: &&ScriptStep| step.tool == "shell_execute" && !step.expect.is_met(CallStatus::Error);
+    for step in script.steps.iter().filter(runs) {
+        let command = match &step.params["command"] {
+            Value::String(text) => ShellCommand::shell(text),
+            Value::Array(words) => ShellCommand::args(words.iter().filter_map(Value::as_str)),
+            _ => continue,
+        };
+        if let Decision::Ask { programs } = rules.policy.check(&command, &allowed.programs) {
+            let why = nobody_to_ask(&programs, rules.advice.as_deref());
+            return Err(Failure::usage(format!("line {} of {}: {why}", step.line, script.place)));
+        }
+    }
+    Ok(())
 }
 
 fn scripted(step: &ScriptStep) -> ScriptedCall {

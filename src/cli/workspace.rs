@@ -17,10 +17,11 @@ use foldspace::{EntryPath, Session, WorkspaceSpec};
 use indicatif::ProgressBar;
 
 use super::approver::AtTerminal;
-use super::command_args::CommandArgs;
+use super::command_args::{CommandArgs, NEW_COMMANDS};
 use super::{Exit, Failure, Globals, data_directory, files, output, text};
 
 const NEW_WORKSPACE: &str = "Workspace of a new session";
+const COMMANDS: &str = "Commands";
 
 /// The variable with the largest timeout that a call may set for its command, in seconds.
 pub(super) const MAX_TIMEOUT_VARIABLE: &str = "FOLDSPACE_MAX_TIMEOUT";
@@ -177,7 +178,7 @@ fn whole_seconds(text: &str) -> Result<u64, String> {
 }
 
 #[derive(Debug, Clone, Default, clap::Args)]
-#[command(next_help_heading = "Commands")]
+#[command(next_help_heading = COMMANDS)]
 pub(super) struct RuleArgs {
     /// Allows a program, or a program with its first arguments; may be given several times
     #[arg(long, value_name = "PROGRAM")]
@@ -230,10 +231,12 @@ enum PythonArg {
     Container,
 }
 
-/// Adapts the help of workspace options for commands that rerun calls.
+/// Adapts the help of workspace options for commands that rerun calls. Short help has only a pointer to them.
 pub(super) fn again(arg: Arg) -> Arg {
     let about_workspace = arg.get_help_heading() == Some(NEW_WORKSPACE);
+    let about_commands = matches!(arg.get_help_heading(), Some(NEW_COMMANDS | COMMANDS));
     let arg = if about_workspace { arg.help_heading("Workspace of the calls") } else { arg };
+    let arg = if about_workspace || about_commands { arg.hide_short_help(true) } else { arg };
     match arg.get_id().as_str() {
         "backend" => arg.help("The place of its files and commands [default: like the recorded session]"),
         "dir" | "copy_on_write" | "gitignore" | "include_ignored" => arg.hide(true),

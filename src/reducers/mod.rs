@@ -32,7 +32,7 @@ pub use git_worktree::GitWorktree;
 pub use merge::MergeChoices;
 #[cfg(feature = "tools")]
 #[doc(hidden)]
-pub use merge::{MergePlan, MergeStep, can_be_made, plan_merge};
+pub use merge::{ConflictHunk, ConflictSide, MergePlan, MergeStep, can_be_made, conflict_hunks, plan_merge};
 pub use merges::{LastMerge, Merges};
 pub use mounts::Mounts;
 pub use podman_workspace::PodmanWorkspace;

@@ -13,7 +13,7 @@ pub(crate) fn hint(advice: &Advice) -> String {
         Advice::ListPositions => "`foldspace log` shows the positions",
         Advice::ListCalls => "`foldspace log --calls` lists the calls",
         Advice::ListRuns => "`foldspace log --runs` lists them",
-        Advice::ShowLineage => "`foldspace tree` shows parents and children",
+        Advice::ShowLineage => "`foldspace sessions --tree` shows parents and children",
         Advice::ReadLog => "check with `foldspace log` before you retry",
         Advice::ShowHistory => "`foldspace history` shows its changes; --at selects another position",
         Advice::ShowAuthors => "`foldspace history` shows who changed it",

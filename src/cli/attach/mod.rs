@@ -156,7 +156,9 @@ impl AttachArgs {
         changes.iter().try_for_each(apply)?;
         out.show(&Attached { recorded: &recorded, settings: &changes }, |out| {
             tell_recorded(&recorded, out)?;
-            tell(&changes, "now has hooks in", "all hooks are already in place", out)
+            // Without agents, no hooks are in place.
+            let shown = if agents.is_empty() { None } else { Some(&changes) };
+            shown.map_or(Ok(()), |changes| tell(changes, "now has hooks in", "all hooks are already in place", out))
         })?;
         if changes.iter().any(|change| change.agent == AgentKind::Codex) {
             output::note("Codex runs the hooks once you have approved them: type /hooks in it");

@@ -1,6 +1,6 @@
 //! The owner of the store as this program uses it: another process, or this one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::reach::attend;
 use crate::cli::shared_store::HostArgs;
+use crate::cli::stop::take_turn;
 use crate::cli::{Failure, Globals, OpenedStore, open, output};
 
 /// A connection to the owner, which keeps the owner running.
@@ -48,6 +49,7 @@ impl OwnerClient {
 
     async fn at(directory: PathBuf, globals: &Globals, durability: Durability) -> Result<Self, Failure> {
         if is_in_process(globals) {
+            take_turn(&directory).await?;
             return Self::here(directory, durability);
         }
         let (client, attended) = attend(&directory).await?;
@@ -68,6 +70,11 @@ impl OwnerClient {
         let others = axum::Router::new();
         let client = HttpClient::within(face.router_with(HttpOptions::default(), others));
         Ok(Self { client, directory, place: OwnerPlace::Here { hub, opened } })
+    }
+
+    /// Returns the data directory.
+    pub(in crate::cli) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Returns true if this process is the owner.

@@ -47,10 +47,10 @@ impl PagerProgram<'_> {
         let words = match &command.verb {
             OutsideVerb::Show => vec!["show".to_owned(), name, at],
             OutsideVerb::Rewind => vec!["rewind".to_owned(), name, "--to".to_owned(), at],
-            OutsideVerb::Fork { name: None } => vec!["clone".to_owned(), name, "--at".to_owned(), at],
+            OutsideVerb::Fork { name: None } => vec!["fork".to_owned(), name, "--at".to_owned(), at],
             OutsideVerb::Fork { name: Some(fork) } => {
                 let fork = format!("--name={fork}");
-                vec!["clone".to_owned(), name, "--at".to_owned(), at, fork]
+                vec!["fork".to_owned(), name, "--at".to_owned(), at, fork]
             }
         };
         Ok(words)

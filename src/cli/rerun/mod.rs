@@ -26,6 +26,8 @@ const RULES_MAX: u64 = 1 << 20;
 /// Runs a session's recorded calls again, and shows differences
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+The workspace and its commands have the options of `foldspace run`: --help lists them.
+
 The session itself is only read. Its calls run in order in a throw-away session, in a fresh workspace of the \
 same kind; recorded external changes are repeated. Exits with 1 if a call or the files at the end differ.
 

@@ -30,6 +30,7 @@ use super::mcp::{OfferArgs, attach_route};
 use super::owner::{Starter, all_tools, end_calls};
 use super::run::mounts::allowed_roots;
 use super::shared_store::HostArgs;
+use super::stop::take_turn;
 use super::{Exit, Failure, Globals, OpenedStore, Out, Signals, logs, open, output, text};
 #[cfg(feature = "e2b")]
 use e2b::E2bArgs;
@@ -158,6 +159,9 @@ impl Serve {
         // The process that starts this one in the background retries.
         let patience = if self.background { Duration::ZERO } else { open::STORE_LOCK_WAIT };
         let roots = AllowedRoots::new(allowed_roots(&self.roots)?.unwrap_or_default())?;
+        if !self.background {
+            runtime.block_on(take_turn(&directory))?;
+        }
         let opened = OpenedStore::own(&directory, Durability::default(), patience, &self.host)?;
         // Tries again: opening the store may have created the directory.
         if let Some(starter) = starter {

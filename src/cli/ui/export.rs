@@ -62,9 +62,7 @@ pub(super) fn export(
     out: &mut Out,
 ) -> Result<(), Failure> {
     let shown = text::one_line(&file.display().to_string(), 300);
-    if file.exists() && !force && !files::is_standard(file) {
-        return Err(Failure::usage(format!("{shown} exists")).with_hint("--force replaces it"));
-    }
+    files::check_absent(file, force)?;
     let directory = open::existing(globals)?;
     let opened = open::reading(globals)?;
     let session = opened.find(wanted)?.session;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::cause::Cause;
 use super::lineage::{DEPTH_MAX, SessionChange, SessionLineage};
 use super::lines::{kept, lines};
-use super::path::{PathChange, life, path_history};
+use super::path::{PathChange, is_undo, life, path_history, versions};
 use crate::engine::event::Node;
 use crate::engine::history::error::{BLAME_BYTES_MAX, HistoryError};
 use crate::engine::{Digest, EntryPath, Seq, Session, SessionError, SessionId, SessionResult};
@@ -35,21 +35,24 @@ pub struct BlameLine {
     pub text: String,
 }
 
+/// Maximum number of earlier versions to read for lines that undos restored.
+const READS_MAX: usize = 256;
+
 /// Finds the change that wrote each line of a text file, as of a position.
 ///
-/// It compares successive versions of the file, following moves, with two versions in memory at a time. Rewinds and
-/// merges write no lines: restored lines and the parent's lines keep their changes, and merged lines have the changes
-/// of the child's history. If the child was removed, the merge is named. Fails with [`HistoryError`] if the path is not
-/// a text file or the session failed.
+/// It compares successive versions of the file, following moves, with two versions in memory at a time. Rewinds, undos
+/// and merges write no lines: restored lines and the parent's lines keep their changes, and merged lines have the
+/// changes of the child's history. If the child was removed, the merge is named. Fails with [`HistoryError`] if the
+/// path is not a text file or the session failed.
 pub fn blame(session: &Session, path: &EntryPath, at: Seq) -> Result<Blame, HistoryError> {
-    let file = BlamedFile::read(session, path, at)?;
+    let file = BlamedFile::read(session, path, at, &mut { READS_MAX })?;
     let mut search = BlameSearch {
         kin: SessionLineage::of(session),
         known: BTreeMap::new(),
         changes: Vec::new(),
         coarse: file.coarse,
     };
-    for change in &file.changes {
+    for change in file.changes.iter().take(file.life) {
         search.add(session, change)?;
     }
     let all: Vec<usize> = (0..file.whose.len()).collect();
@@ -131,7 +134,7 @@ impl BlameSearch {
             self.changes[number].child_removed = true;
             return Ok(BTreeMap::new());
         };
-        let theirs = match BlamedFile::read(&child, &change.path, *from) {
+        let theirs = match BlamedFile::read(&child, &change.path, *from, &mut { READS_MAX }) {
             Ok(theirs) => theirs,
             Err(HistoryError::Session(SessionError::NoPosition { .. })) => return Ok(BTreeMap::new()),
             Err(HistoryError::Session(error)) => return Err(error.into()),
@@ -170,7 +173,10 @@ fn check(path: &EntryPath, node: &Node) -> Result<(), HistoryError> {
 
 #[derive(Default)]
 struct BlamedFile {
+    /// Changes of the file's life, then the changes behind lines that an undo restored.
     changes: Vec<PathChange>,
+    /// Number of changes of the file's life.
+    life: usize,
     content: Option<Digest>,
     bytes: Bytes,
     /// Change that wrote each line, and the line's index there.
@@ -180,7 +186,8 @@ struct BlamedFile {
 }
 
 impl BlamedFile {
-    fn read(session: &Session, path: &EntryPath, at: Seq) -> Result<Self, HistoryError> {
+    /// Reads the file at a position. `reads` limits the earlier versions that are read for restored lines.
+    fn read(session: &Session, path: &EntryPath, at: Seq, reads: &mut usize) -> Result<Self, HistoryError> {
         let head = session.head()?;
         if at > head {
             return Err(SessionError::NoPosition { seq: at, head }.into());
@@ -191,14 +198,20 @@ impl BlamedFile {
             None if has_entries(session, path, at)? => check(path, &Node::DIRECTORY)?,
             None => return Err(HistoryError::NotThere { path: path.clone(), seq: at }),
         }
-        let mut file = Self::default();
+        let mut file = Self { life: changes.len(), changes: changes.clone(), ..Self::default() };
         for (number, change) in changes.iter().enumerate() {
-            file.take(session, number, change)?;
+            file.take(session, number, change, reads)?;
         }
-        Ok(Self { changes, ..file })
+        Ok(file)
     }
 
-    fn take(&mut self, session: &Session, number: usize, change: &PathChange) -> Result<(), HistoryError> {
+    fn take(
+        &mut self,
+        session: &Session,
+        number: usize,
+        change: &PathChange,
+        reads: &mut usize,
+    ) -> Result<(), HistoryError> {
         // A moved file is next written at its new path; any other removal starts another file.
         let Some(node) = &change.after else { return Ok(()) };
         let content = match node {
@@ -216,8 +229,48 @@ impl BlamedFile {
         let (from, is_coarse) = kept(&lines(&self.bytes), &lines(&bytes));
         self.coarse |= is_coarse;
         let known = |line: Option<usize>| line.and_then(|line| self.whose.get(line).copied());
-        let whose = from.into_iter().enumerate().map(|(at, line)| known(line).unwrap_or((number, at))).collect();
+        let mut whose: Vec<Option<(usize, usize)>> = from.into_iter().map(known).collect();
+        if is_undo(change) && whose.iter().any(Option::is_none) {
+            self.restore(session, change, &lines(&bytes), &mut whose, reads)?;
+        }
+        let whose = whose.into_iter().enumerate().map(|(at, whose)| whose.unwrap_or((number, at))).collect();
         (self.content, self.bytes, self.whose) = (Some(content), bytes, whose);
+        Ok(())
+    }
+
+    /// Finds the lines that an undo restored in the versions before it.
+    fn restore(
+        &mut self,
+        session: &Session,
+        undo: &PathChange,
+        new: &[&[u8]],
+        whose: &mut [Option<(usize, usize)>],
+        reads: &mut usize,
+    ) -> Result<(), HistoryError> {
+        for (seq, node) in versions(session, &undo.path, undo.seq)? {
+            let Node::File { content, .. } = &node else { continue };
+            if *reads == 0 || whose.iter().all(Option::is_some) {
+                return Ok(());
+            }
+            if check(&undo.path, &node).is_err() {
+                continue;
+            }
+            *reads -= 1;
+            let bytes = session.content(content)?;
+            let (from, is_coarse) = kept(&lines(&bytes), new);
+            self.coarse |= is_coarse;
+            let found = whose.iter_mut().zip(from).filter(|(whose, _)| whose.is_none());
+            let found: Vec<_> = found.filter_map(|(whose, line)| Some((whose, line?))).collect();
+            if found.is_empty() {
+                continue;
+            }
+            let earlier = Self::read(session, &undo.path, seq, reads)?;
+            let first = self.changes.len();
+            self.changes.extend(earlier.changes);
+            for (whose, line) in found {
+                *whose = earlier.whose.get(line).map(|(change, line)| (first + change, *line));
+            }
+        }
         Ok(())
     }
 }

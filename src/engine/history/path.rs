@@ -117,13 +117,25 @@ pub(super) fn life(session: &Session, path: &EntryPath, until: Seq) -> SessionRe
     }
 }
 
+/// Returns true for a change by an undo or a revert.
+pub(super) fn is_undo(change: &PathChange) -> bool {
+    matches!(&change.cause, Cause::Call { tool, .. } if takes_back(tool))
+}
+
+/// Returns the entries at a path before a position, latest first, each with its position.
+pub(super) fn versions(session: &Session, path: &EntryPath, before: Seq) -> SessionResult<Vec<(Seq, Node)>> {
+    let mut changes = plain_changes(session, path, before.saturating_sub(1))?;
+    changes.retain(|change| change.path == *path);
+    Ok(changes.into_iter().rev().filter_map(|change| Some((change.seq, change.after?))).collect())
+}
+
 /// Returns the position of the version that a rewind or an undo restores. All changes have the same path.
 fn returns_to(changes: &[PathChange], at: usize) -> Option<Seq> {
     let (earlier, change) = (&changes[..at], &changes[at]);
     match &change.cause {
         _ if change.after.is_none() => None,
         Cause::Rewind { to } => to.filter(|to| *to < change.seq),
-        Cause::Call { tool, .. } if takes_back(tool) => {
+        _ if is_undo(change) => {
             earlier.iter().rev().find(|earlier| earlier.after == change.after).map(|earlier| earlier.seq)
         }
         _ => None,

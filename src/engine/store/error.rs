@@ -125,7 +125,7 @@ pub enum StoreError {
     #[error("the store is open read-only")]
     ReadOnly,
     /// An earlier write failed; the store accepts no commits until it is reopened.
-    #[error("the store stopped after a failed write: {0}; acknowledged changes are safe; reopen the store")]
+    #[error("the store stopped after a failed write: {0}; acknowledged changes are safe")]
     Poisoned(String),
     /// The index failed; it can be rebuilt from the journal.
     #[error("the index failed: {0}; the next opening rebuilds it from the journal")]

@@ -22,6 +22,7 @@ use decide::EntryDecision;
 pub use decide::can_be_made;
 use generated::Generated;
 use sides::Sides;
+pub use text::{ConflictHunk, ConflictSide, conflict_hunks};
 
 /// Steps and conflicts of a merge.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

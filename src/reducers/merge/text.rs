@@ -1,6 +1,8 @@
 //! Merging texts line by line.
 
-use similar::{MergeResolution, TextMerge};
+use std::ops::Range;
+
+use similar::{MergeRegion, MergeResolution, TextMerge};
 
 use crate::engine::event::MergeSide;
 
@@ -34,6 +36,47 @@ pub(super) fn merge(base: &[u8], ours: &[u8], theirs: &[u8], chosen: Option<Merg
         false => MergedLines::Merged(decided(&merge, MergeSide::Ours)),
         true => MergedLines::Conflict(chosen.map(|side| decided(&merge, side))),
     }
+}
+
+/// Lines of one side of a conflict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConflictSide {
+    /// Number of the first line, from 1. If there are no lines, they would begin there.
+    pub first: usize,
+    /// The lines, with their ends.
+    pub text: Vec<u8>,
+}
+
+/// Lines that both sides of a merge changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConflictHunk {
+    /// The lines before both changes.
+    pub base: ConflictSide,
+    /// The parent's lines.
+    pub ours: ConflictSide,
+    /// The child's lines.
+    pub theirs: ConflictSide,
+}
+
+/// Returns the lines in conflict when the changes of `ours` and `theirs` to `base` are merged; empty for contents that
+/// are not merged line by line.
+pub fn conflict_hunks(base: &[u8], ours: &[u8], theirs: &[u8]) -> Vec<ConflictHunk> {
+    if !matches!(merge(base, ours, theirs, None), MergedLines::Conflict(_)) {
+        return Vec::new();
+    }
+    let merge = TextMerge::from_lines(base, ours, theirs);
+    let hunk = |region: &MergeRegion| {
+        let side = |lines: Range<usize>, line: &dyn Fn(usize) -> Option<Vec<u8>>| ConflictSide {
+            first: lines.start + 1,
+            text: lines.filter_map(line).flatten().collect(),
+        };
+        ConflictHunk {
+            base: side(region.base_range(), &|line| merge.base_line(line).map(<[u8]>::to_vec)),
+            ours: side(region.ours_range(), &|line| merge.ours_line(line).map(<[u8]>::to_vec)),
+            theirs: side(region.theirs_range(), &|line| merge.theirs_line(line).map(<[u8]>::to_vec)),
+        }
+    };
+    merge.conflicts().map(hunk).collect()
 }
 
 fn decided(merge: &TextMerge<'_, '_, '_, [u8]>, side: MergeSide) -> Vec<u8> {
@@ -112,6 +155,16 @@ mod tests {
         let ends = |side| merge(b"1\r\n2", b"1\r\n2\n", b"1\n2\r\n", Some(side));
         assert_eq!(ends(MergeSide::Ours), conflict("1\r\n2\n"));
         assert_eq!(ends(MergeSide::Theirs), conflict("1\n2\r\n"));
+    }
+
+    #[test]
+    fn conflict_hunks_have_the_lines_of_three_sides() {
+        let (base, ours, theirs) = ("1\n2\n3\n4\n5\n", "0\n1\n2\nours\n4\n5\n", "1\n2\ntheirs\nmore\n4\n5\n");
+        let side = |first, text: &str| ConflictSide { first, text: text.as_bytes().to_vec() };
+        let hunk = ConflictHunk { base: side(3, "3\n"), ours: side(4, "ours\n"), theirs: side(3, "theirs\nmore\n") };
+        assert_eq!(conflict_hunks(base.as_bytes(), ours.as_bytes(), theirs.as_bytes()), [hunk]);
+        assert!(conflict_hunks(base.as_bytes(), base.as_bytes(), theirs.as_bytes()).is_empty());
+        assert!(conflict_hunks(b"\0", b"a", b"b").is_empty());
     }
 
     /// Generates texts of few different lines, with all kinds of ends.

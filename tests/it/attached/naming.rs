@@ -107,6 +107,29 @@ fn blame_of_observed_lines_says_run_and_prompt() {
     assert!(shown.contains("s1 with some-model") && shown.contains("make it better"), "{shown}");
 }
 
+/// An undo of an undo restores lines into a version that never was, if others have changed the file in between.
+#[test]
+fn undo_and_redo_keep_authors_of_lines_across_changes_of_others() {
+    let repository = Repository::with(&[("a.txt", "one\ntwo\nthree\nfour\nfive\nsix\n")]);
+    repository.command("t1", |repository| repository.write("a.txt", "one\nTWO\nthree\nfour\nfive\nsix\n"));
+    for last in ["mine", "yours"] {
+        assert!(here(&repository, &["undo", "--yes"]).ends_with("[exit 0]"));
+        repository.write("a.txt", &format!("one\ntwo\nthree\nfour\nfive\n{last}\n"));
+        assert!(here(&repository, &["undo", "--redo", "--yes"]).ends_with("[exit 0]"));
+        assert_eq!(repository.read("a.txt"), format!("one\nTWO\nthree\nfour\nfive\n{last}\n"));
+        let blamed = document(&repository, &["blame", "a.txt"]);
+        let seqs: Vec<&Value> = blamed["lines"].as_array().unwrap().iter().map(|line| &line["seq"]).collect();
+        let by = blamed["observed"].as_array().unwrap().iter().filter(|change| change["by"][0]["run"] == "s1");
+        let by: Vec<&Value> = by.map(|change| &change["seq"]).collect();
+        assert_eq!(by, [seqs[1]], "{blamed}");
+        assert!(seqs.iter().enumerate().all(|(at, seq)| at == 1 || *seq != by[0]), "{blamed}");
+    }
+    repository.commit("second");
+    let note = here(&repository, &["commit-notes", "--dry-run"]);
+    let attested = note.lines().nth(1).unwrap();
+    assert!(note.starts_with("a.txt\n") && attested.ends_with(" 2"), "{note}");
+}
+
 #[test]
 fn commit_is_attributed_to_runs_in_public_formats() {
     let repository = with_run();

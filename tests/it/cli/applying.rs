@@ -148,13 +148,13 @@ fn copy_on_write_leaves_directory_as_it_is_until_applied() {
         program.file("mine/mine", "mine\n");
         let between = all_in(&program.path("mine"));
         allow_duplicates!(assert_snapshot!(program.run(&["apply", "fix", "--dry-run"]), @"
-        removed  src/gone    from 14
-        removed  src/old     from 15
-        changed  bin         from 16
-        changed  link        from 17
-        added    new/deep/n  from 18
-        added    src/moved   from 19
-        changed  t.txt       from 20, lines of both
+        removed  src/gone    by event 14 of fix
+        removed  src/old     by event 15 of fix
+        changed  bin         by event 16 of fix
+        changed  link        by event 17 of fix
+        added    new/deep/n  by event 18 of fix
+        added    src/moved   by event 19 of fix
+        changed  t.txt       by event 20 of fix, with the lines of both
         would apply 7 entries of fix to [dir]/mine
         [exit 0]
         "));

@@ -52,7 +52,7 @@ fn completion_knows_what_is_in_the_store() {
         (&["ls", "story", "--at", "8"], &["8"]),
         (&["log", "story", "--kind", "Wr"], &["WriteFile"]),
         (&["tools", "read"], &["read_file"]),
-        (&["clone", "story", "--tool", "gr"], &["grep"]),
+        (&["fork", "story", "--tool", "gr"], &["grep"]),
         (&["run", "x.jsonl", "--backend", "ho"], &["host"]),
         (&["bise"], &["bisect"]),
         (&["help", "bise"], &["bisect"]),
@@ -60,6 +60,7 @@ fn completion_knows_what_is_in_the_store() {
         let known: Vec<String> = completed(&program, line).into_iter().filter(|word| !word.starts_with('-')).collect();
         assert_eq!(known, words, "{line:?}");
     }
+    assert!(completed(&program, &["log", "story", "--"]).iter().any(|word| word == "--json"), "help hides it");
     let data = program.data().to_string_lossy().into_owned();
     assert_eq!(completed(&Program::new(), &["--data", &data, "log", "sto"]), ["story"]);
 }

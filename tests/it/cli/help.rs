@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 
 use crate::rig::Program;
 
-const COMMANDS: [&str; 36] = [
+const COMMANDS: [&str; 35] = [
     "run",
     "sessions",
     "log",
@@ -27,8 +27,7 @@ const COMMANDS: [&str; 36] = [
     "man",
     "exec",
     "shell",
-    "clone",
-    "tree",
+    "fork",
     "merge",
     "rewind",
     "rerun",
@@ -43,10 +42,57 @@ const COMMANDS: [&str; 36] = [
     "serve",
 ];
 
+/// Returns the commands that a help text lists.
+fn listed(help: &str) -> Vec<&str> {
+    let lines = help.lines().filter_map(|line| line.strip_prefix("  ")?.split_once("  "));
+    lines
+        .map(|(name, _)| name)
+        .filter(|name| !name.is_empty() && !name.contains(' ') && !name.starts_with('-'))
+        .collect()
+}
+
+#[test]
+fn plain_help_names_common_commands_only() {
+    let program = Program::new();
+    for help in [&["help"][..], &["--help"], &["-h"], &[]] {
+        let help = program.printed(help);
+        let commands = listed(&help);
+        assert!((14..=16).contains(&commands.len()), "{commands:?}");
+        let expected = ["exec", "run", "log", "show", "diff", "undo", "rewind", "fork", "bisect", "ui", "attach"];
+        assert!(expected.iter().all(|command| commands.contains(command)), "{commands:?}");
+        assert!(help.contains("`foldspace help --all`") && !help.contains("--no-pager"), "{help}");
+    }
+}
+
+#[test]
+fn help_of_command_points_to_the_common_options() {
+    let program = Program::new();
+    let help = program.printed(&["status", "--help"]);
+    assert!(!help.contains("--json <") && help.contains("`foldspace help --all`"), "{help}");
+    assert!(help.lines().count() < 16, "{help}");
+    for command in ["import", "what-if", "rerun"] {
+        assert!(!program.printed(&[command, "-h"]).contains("--writable-root"), "{command}");
+        assert!(program.printed(&[command, "--help"]).contains("--writable-root"), "{command}");
+    }
+}
+
+#[test]
+fn other_names_of_commands_work() {
+    let program = Program::with_story();
+    let sessions = program.printed(&["sessions"]);
+    assert_eq!([program.printed(&["list"]), program.printed(&["ps"])], [sessions.clone(), sessions]);
+    assert_eq!(program.printed(&["version"]), program.printed(&["--version"]));
+    assert!(program.printed(&["clone", "story", "--name", "kid"]).starts_with("session kid"));
+    assert_eq!(program.printed(&["tree"]), program.printed(&["sessions", "--tree"]));
+    assert!(program.printed(&["sessions", "--tree", "kid"]).starts_with("kid"));
+    assert!(program.run(&["delete", "kid", "--yes"]).ends_with("[exit 0]"));
+    assert!(program.run(&["log", "kid"]).ends_with("[exit 3]"));
+}
+
 #[test]
 fn help_names_every_command_and_exit_code() {
     let program = Program::new();
-    let help = program.printed(&["help"]);
+    let help = program.printed(&["help", "--all"]);
     for command in COMMANDS {
         assert!(help.contains(&format!("\n  {command} ")), "{command}");
         assert!(!program.printed(&[command, "--help"]).is_empty());
@@ -55,8 +101,9 @@ fn help_names_every_command_and_exit_code() {
     assert_snapshot!(format!("codes:\n{codes}"), @"
     codes:
         0  success
-        1  a call failed; verify, fsck, doctor or materialise found a problem; rerun found differences;
-        merge conflicted; grep, bisect or rescue found nothing
+        1  a call failed; verify, fsck, doctor or materialise found a problem; rerun or what-if found
+        differences; merge or apply conflicted; rewind was refused; undo or revert left changes; grep,
+        bisect, replay or rescue found nothing
         2  usage error: invalid command, script or position
         3  no such session, path, event or store
         4  another process owns the store
@@ -75,9 +122,8 @@ fn help_examples_fit_on_a_terminal() {
         help.split_once("Examples:").and_then(|(_, rest)| rest.split("\n\n").next().map(str::to_owned))
     };
     assert_eq!(shown(&["help"], "80"), shown(&["help"], "100"));
-    let help = program.printed(&["help"]);
-    let commands = help.lines().filter_map(|line| line.strip_prefix("  ")?.split_once("  ")).map(|(name, _)| name);
-    let commands: Vec<&str> = commands.filter(|name| !name.is_empty() && !name.contains(' ')).collect();
+    let help = program.printed(&["help", "--all"]);
+    let commands: Vec<&str> = listed(&help);
     assert!(COMMANDS.iter().all(|command| commands.contains(command)), "{commands:?}");
     for command in commands {
         assert_eq!(shown(&[command, "--help"], "80"), shown(&[command, "--help"], "100"), "{command}");
@@ -88,7 +134,7 @@ fn help_examples_fit_on_a_terminal() {
 fn help_explains_positions() {
     let program = Program::new();
     for (command, does) in [
-        ("clone", "Forks the session as it was at POSITION"),
+        ("fork", "Forks the session as it was at POSITION"),
         ("log", "Shows only what happened until POSITION"),
         ("materialise", "Writes the files as they were at POSITION"),
         ("replay", "Begins at POSITION"),
@@ -137,8 +183,8 @@ fn man_pages_exist_for_every_command() {
 #[test]
 fn verbose_prints_log_lines() {
     let program = Program::with_story();
-    let quiet = program.output(&["clone", "story"]).stderr;
+    let quiet = program.output(&["fork", "story"]).stderr;
     assert!(quiet.is_empty());
-    let output = program.command(&["clone", "story"]).env("FOLDSPACE_LOG", "trace").output().unwrap();
+    let output = program.command(&["fork", "story"]).env("FOLDSPACE_LOG", "trace").output().unwrap();
     assert!(!output.stderr.is_empty() && !output.stderr.contains(&0x1b));
 }

@@ -22,15 +22,27 @@ fn mistyped_names_are_guessed() {
     for (mistyped, meant) in [
         (&["lgo", "story"][..], "'log'"),
         (&["help", "lgo"], "'log'"),
+        (&["log", "story", "--limt", "3"], "'--limit'"),
         (&["run", "x.jsonl", "--backend", "hots"], "'host'"),
         (&["mcp", "--tools", "file"], "did you mean files?"),
-        (&["clone", "story", "--tool", "grpe"], "did you mean grep?"),
+        (&["fork", "story", "--tool", "grpe"], "did you mean grep?"),
         (&["replay", "story", "--until", "fail"], "did you mean failed?"),
         (&["replay", "story", "--show", "outputt"], "did you mean output?"),
         (&["bisect", "story", "--slice", "Usgae exists"], "did you mean Usage?"),
     ] {
         let told = program.run(mistyped);
         assert!(told.contains(meant) && told.ends_with("[exit 2]"), "{mistyped:?}: {told}");
+    }
+    for mistyped in [
+        &["resume"][..],
+        &["remov"],
+        &["rewind", "story", "--before", "4"],
+        &["undo", "--forc"],
+        &["blame", "story", "--lines"],
+    ] {
+        let told = program.run(mistyped);
+        assert!(told.ends_with("[exit 2]") && !told.contains("similar"), "{mistyped:?}: {told}");
+        assert!(!told.contains("--force") && !told.contains("--in-process"), "{mistyped:?}: {told}");
     }
     let told = program.run(&["run", "x.jsonl", "--backend", "vm"]);
     assert!(told.contains("docker, mock") && !told.contains("similar"), "{told}");
@@ -41,7 +53,7 @@ fn mistyped_names_are_guessed() {
 #[test]
 fn program_without_command_shows_latest_sessions() {
     let empty = Program::new().run(&[]);
-    assert!(empty.contains("Run:") && empty.contains("no sessions yet") && empty.ends_with("[exit 0]"), "{empty}");
+    assert!(empty.contains("Begin:") && empty.contains("no sessions yet") && empty.ends_with("[exit 0]"), "{empty}");
     let program = Program::with_story();
     let script = program.file("more.jsonl", "");
     (0..6).for_each(|_| drop(program.printed(&["run", &script])));
@@ -110,4 +122,48 @@ fn session_left_out_is_the_only_one_or_that_of_the_directory() {
     assert!(program.run(&["cat"]).ends_with("[exit 2]"), "more is missing than a session");
     let refused = program.run(&["export", "own"]);
     assert!(refused.contains("<FILE>") && refused.ends_with("[exit 2]"), "it is no name of a file: {refused}");
+}
+
+#[test]
+fn habits_from_other_programs_work_or_name_the_command() {
+    let program = Program::with_story();
+    assert_eq!(program.printed(&["diff", "story"]), program.printed(&["diff", "story", ".."]));
+    assert_eq!(program.printed(&["diff", "--stat"]), program.printed(&["diff", "story", "..", "--stat"]));
+    assert_eq!(program.printed(&["log", "story", "-n", "2"]).lines().count(), 2);
+    for (given, wanted) in [
+        (&["diff", "story", "8"][..], "`foldspace show story 8`"),
+        (&["diff", "story", "src"], "`foldspace diff story .. src`"),
+        (&["log", "story", "src/main.rs"], "`foldspace history story src/main.rs`"),
+        (&["show", "story"], "`foldspace log story --calls`"),
+        (&["rewind", "story"], "--to <POSITION>"),
+    ] {
+        let told = program.run(given);
+        assert!(told.contains(wanted) && told.ends_with("[exit 2]"), "{given:?}: {told}");
+    }
+}
+
+#[test]
+fn exec_needs_no_dashes_before_the_command() {
+    let (program, _) = Program::with_own_directory("a.txt", "one\n");
+    assert!(program.run(&["exec", "own", "cat", "-v", "a.txt"]).starts_with("one\n"));
+    assert!(program.run(&["exec", "--timeout", "9", "own", "echo", "-s", "x", "--json"]).starts_with("-s x --json\n"));
+    assert!(program.run(&["exec", "-s", "own", "echo", "-s"]).starts_with("-s\n"));
+    assert!(program.run(&["exec", "own", "--", "echo", "--", "x"]).starts_with("-- x\n"));
+    assert!(program.run(&["exec", "nobody", "--", "ls"]).contains("no session is called \"nobody\", and"));
+    assert!(program.run(&["exec", "own", "--tiemout", "9", "echo"]).contains("'--timeout'"));
+    let found = program.run(&["bisect", "own", "grep", "-q", "one", "a.txt"]);
+    assert!(found.contains("no file changed between"), "{found}");
+    for (first, hint) in [("echo", "`foldspace sessions` lists them"), ("onw", "did you mean own?")] {
+        let told = program.run(&["exec", first, "hi"]);
+        assert!(told.contains("takes the session first") && told.contains(hint), "{told}");
+        assert!(told.ends_with("[exit 3]"), "{told}");
+    }
+    let within = |arguments: &[&str]| {
+        let mut command = program.command(arguments);
+        crate::rig::told(&command.current_dir(program.path("mine")).output().unwrap())
+    };
+    assert!(within(&["exec", "cat", "a.txt"]).starts_with("one\n"));
+    assert!(within(&["exec", "--", "cat", "a.txt"]).starts_with("one\n"));
+    let refused = within(&["exec", "onw", "hi"]);
+    assert!(refused.contains("did you mean own?") && refused.contains("`exec -- onw`"), "{refused}");
 }

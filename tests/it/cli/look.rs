@@ -349,9 +349,8 @@ fn diff_prints_patches() {
     [exit 3]
     ");
     assert_snapshot!(program.run(&["diff", "story", "5"]), @"
-    error: invalid value '5' for '[A..B]': expected two positions as A..B; either may be left out, as in A.. or ..B
-
-    For more information, try '--help'.
+    error: `diff` takes two positions, not one: 5
+    hint: `foldspace show story 5` shows the changes of a call, `foldspace diff story 5..` all changes since
     [exit 2]
     ");
 }

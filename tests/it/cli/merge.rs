@@ -41,17 +41,17 @@ fn merge_combines_changes_of_both() {
         program("sed -i s/1/one/ a.txt", "sed -i s/5/five/ a.txt; rm -r old; mkdir -p new/deep; echo n > new/deep/n");
     let before = head(&program, "main");
     assert_snapshot!(program.run(&["merge", "worker", "--dry-run"]), @"
-    removed  old         from 12
-    changed  a.txt       from 13, lines of both
-    added    new/deep/n  from 14
+    removed  old         by event 12 of worker
+    changed  a.txt       by event 13 of worker, with the lines of both
+    added    new/deep/n  by event 14 of worker
     would merge 3 entries into main: changes of worker from 7 to 15
     [exit 0]
     ");
     assert_eq!(head(&program, "main"), before);
     assert_snapshot!(program.run(&["merge", "worker"]), @"
-    removed  old         from 12
-    changed  a.txt       from 13, lines of both
-    added    new/deep/n  from 14
+    removed  old         by event 12 of worker
+    changed  a.txt       by event 13 of worker, with the lines of both
+    added    new/deep/n  by event 14 of worker
     merged 3 entries into main at 14: changes of worker from 7 to 15
     [exit 0]
     ");
@@ -77,22 +77,22 @@ fn merge_conflicts_are_shown_and_resolved() {
     conflict  a.txt      here: file 13 B [id]  child: file 15 B [id]  both changed the same lines
     conflict  old/b.txt  here: file 7 B [id]   child: nothing                 changed here, removed by the child
     error: 2 conflicts to resolve; nothing was merged into main
-    hint: choose with --ours PATH or --theirs PATH, for a file or a directory; `foldspace cat` shows a file of either session
+    hint: choose with --ours PATH or --theirs PATH, for a file or a directory; --patch shows the lines
     [exit 1]
     ");
     assert_snapshot!(program.run(&["merge", "worker", "--ours", "old", "--theirs", "n"]), @"
     conflict  a.txt      here: file 13 B [id]  child: file 15 B [id]  both changed the same lines
-    ours      old/b.txt  here: file 7 B [id]   child: nothing                 changed here, removed by the child
+    kept      old/b.txt  here: file 7 B [id]   child: nothing                 changed here, removed by the child
     note: /n: no conflict there to resolve
     error: 1 conflict to resolve; nothing was merged into main
-    hint: choose with --ours PATH or --theirs PATH, for a file or a directory; `foldspace cat` shows a file of either session
+    hint: choose with --ours PATH or --theirs PATH, for a file or a directory; --patch shows the lines
     [exit 1]
     ");
     assert_snapshot!(program.run(&["merge", "worker", "--ours", "/", "--theirs", "a.txt"]), @"
-    changed  a.txt  from 13
-    added    n      from 14
-    theirs  a.txt      here: file 13 B [id]  child: file 15 B [id]  both changed the same lines
-    ours    old/b.txt  here: file 7 B [id]   child: nothing                 changed here, removed by the child
+    changed  a.txt  by event 13 of worker
+    added    n      by event 14 of worker
+    taken  a.txt      here: file 13 B [id]  child: file 15 B [id]  both changed the same lines
+    kept   old/b.txt  here: file 7 B [id]   child: nothing                 changed here, removed by the child
     merged 2 entries into main at 17: changes of worker from 7 to 15
     [exit 0]
     ");
@@ -123,11 +123,11 @@ fn merge_dry_run_with_conflict_lists_the_rest() {
     conflict  a.txt       here: file 13 B [id]  child: file 15 B [id]  both changed the same lines
 
     also to be merged, once the conflicts are resolved:
-    added  n  from 15
+    added  n  by event 15 of worker
     note: /m.pyc: generated, and changed on both sides; it stays as it is here
     note: git regenerates these: --ours .git/index
     error: 2 conflicts to resolve; nothing was merged into main
-    hint: choose with --ours PATH or --theirs PATH, for a file or a directory; `foldspace cat` shows a file of either session
+    hint: choose with --ours PATH or --theirs PATH, for a file or a directory; --patch shows the lines
     [exit 1]
     ");
     assert!(!program.run(&["merge", "worker"]).contains("added"), "nothing is merged");
@@ -196,17 +196,17 @@ fn merge_wrong_arguments_are_refused() {
     let program = program("true", "echo n > n");
     assert_snapshot!(program.run(&["merge", "main"]), @"
     error: session main has no parent
-    hint: `foldspace clone` makes children; `foldspace tree` shows them
+    hint: `foldspace fork` makes children; `foldspace sessions --tree` shows them
     [exit 2]
     ");
     assert_snapshot!(program.run(&["merge", "main", "--into", "worker"]), @"
     error: session main does not descend from session worker: they share no base to merge from
-    hint: `foldspace tree` shows parents and children
+    hint: `foldspace sessions --tree` shows parents and children
     [exit 2]
     ");
     assert_snapshot!(program.run(&["merge", "worker", "--into", "worker"]), @"
     error: session worker can't be merged into itself: agents that share a session share its changes
-    hint: `foldspace tree` shows parents and children
+    hint: `foldspace sessions --tree` shows parents and children
     [exit 2]
     ");
     assert_snapshot!(program.run(&["merge", "worker", "--ours", "a", "--theirs", "/a"]), @"
@@ -224,7 +224,7 @@ fn merge_wrong_arguments_are_refused() {
     "#);
     assert_snapshot!(program.run(&["merge", "main", "--into", "main"]), @"
     error: session main can't be merged into itself: agents that share a session share its changes
-    hint: `foldspace tree` shows parents and children
+    hint: `foldspace sessions --tree` shows parents and children
     [exit 2]
     ");
     program.printed(&["remove", "main", "--yes"]);
@@ -258,4 +258,24 @@ fn merge_includes_drift_of_the_clone() {
     let asked = program.run(&["remove", "worker"]);
     assert!(asked.contains("its changes of 1 entry are not merged into main"), "{asked}");
     program.printed(&["remove", "worker", "--yes"]);
+}
+
+#[test]
+fn merge_patch_shows_conflicting_lines_of_three_sides() {
+    let program = program("sed -i '1i0' a.txt; sed -i s/3/ours/ a.txt", "sed -i s/3/theirs/ a.txt; seq 3 > n");
+    let shown = program.run(&["merge", "worker", "--dry-run", "--patch"]);
+    let hunk = shown.split_once("\n\n").and_then(|(_, rest)| rest.split_once("\n\n")).unwrap().0;
+    assert_snapshot!(hunk, @"
+    a.txt: line 4 here, line 3 in worker
+    <<<<<<< here
+    ours
+    ||||||| before both
+    3
+    =======
+    theirs
+    >>>>>>> worker
+    ");
+    assert!(program.run(&["merge", "worker", "--patch"]).contains("<<<<<<< here\nours\n"));
+    let merged = program.run(&["merge", "worker", "--theirs", "a.txt"]);
+    assert!(!merged.contains("<<<<<<<") && merged.ends_with("[exit 0]"), "{merged}");
 }

@@ -268,3 +268,17 @@ fn wrong_settings_of_an_owner_are_refused() {
     assert!(refused.contains("FOLDSPACE_IDLE is \"soon\"") && refused.ends_with("[exit 2]"), "{refused}");
     assert!(program.owners().is_empty());
 }
+
+#[test]
+fn idle_owner_gives_way_to_work_in_this_process() {
+    let program = world();
+    let owners = program.owners();
+    assert_eq!(owners.len(), 1);
+    let told = program.run(&["exec", "--in-process", "box", "echo", "here"]);
+    assert!(told.starts_with("here\n") && told.ends_with("[exit 0]"), "{told}");
+    assert!(program.owners().is_empty(), "it has ended");
+    let slow = slow(&program);
+    let refused = program.run(&["exec", "--in-process", "box", "true"]);
+    assert!(refused.contains("1 call in flight") && refused.ends_with("[exit 4]"), "{refused}");
+    drop(slow);
+}

@@ -56,9 +56,9 @@ fn copy_in_a_directory_is_private() {
 fn exported_file_is_private_and_a_replaced_one_keeps_its_mode() {
     let program = Program::with_story();
     for (at, arguments) in [
-        &["export", "story"][..],
-        &["export", "story", "--atif", "--output"],
-        &["export", "story", "--otlp", "--output"],
+        &["export", "story", "--force"][..],
+        &["export", "story", "--force", "--atif", "--output"],
+        &["export", "story", "--force", "--otlp", "--output"],
         &["materialise", "story", "--tar"],
         &["ui", "story", "--force", "--export"],
     ]

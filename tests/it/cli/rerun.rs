@@ -4,7 +4,7 @@ use std::fs::DirEntry;
 
 use insta::assert_snapshot;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::rig::{Program, eventually, has_begun};
 
@@ -207,7 +207,7 @@ fn rerun_wrong_arguments_run_nothing() {
         (&["what-if", "work", "--script", "work.jsonl"], 2),
         (&["what-if", "work", "--at", "2", "--script", "nowhere.jsonl"], 3),
         (&["what-if", "work", "--at", "9999", "--script", "work.jsonl"], 3),
-        (&["what-if", "work", "--replace", "3", "--script", "work.jsonl"], 3),
+        (&["what-if", "work", "--replace", "3", "--script", "work.jsonl", "--yes"], 3),
         (&["what-if", "work", "--replace", "2", "--insert", "--script", "work.jsonl"], 2),
         (&["run", "work.jsonl", "--expect", "nobody"], 3),
         (&["run", "work.jsonl", "--rules", "rules.json"], 2),
@@ -219,6 +219,18 @@ fn rerun_wrong_arguments_run_nothing() {
         assert!(told.ends_with(&format!("[exit {exit}]")), "{arguments:?}: {told}");
     }
     assert_eq!(program.json(&["sessions"]).as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn whatif_without_approver_is_refused_before_its_first_call() {
+    let program = with_project("host");
+    let call = |command: &str| json!({ "tool": "shell_execute", "params": { "command": command } }).to_string();
+    let script = program.file("other.jsonl", format!("{}\n{}", call("true"), call("make all")));
+    let wanted = ["what-if", "work", "--at", "2", "--script", &script];
+    let told = program.run(&wanted);
+    assert!(told.starts_with("error: line 2 of ") && told.contains("nothing allows make"), "{told}");
+    assert!(told.ends_with("[exit 2]"), "{told}");
+    assert!(program.run(&[&wanted[..], &["--allow", "make"]].concat()).contains("made"));
 }
 
 #[test]
@@ -297,8 +309,8 @@ fn rerun_on_host_asks_despite_recorded_approval() {
     assert_eq!(program.printed(&["ls", "unasked"]), "", "nothing was run");
     for at in [2, from] {
         let other = program.file("other.jsonl", r#"{"tool": "shell_execute", "params": {"command": "touch other"}}"#);
-        let (told, _) = lines(&program, &["what-if", "work", "--at", &at.to_string(), "--script", &other]);
-        assert_eq!(told[0]["outcome"]["status"], "error", "{told:#?}");
+        let told = program.run(&["what-if", "work", "--at", &at.to_string(), "--script", &other]);
+        assert!(told.contains("line 1 of") && told.contains("nothing allows touch"), "{told}");
     }
     let (told, exit) = lines(&program, &["rerun", "work", "--allow", "touch"]);
     assert_eq!((verdicts(&told).as_str(), exit), ("same same end", 0), "{told:#?}");

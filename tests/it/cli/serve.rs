@@ -372,3 +372,17 @@ fn serve_image_from_environment_is_default() {
     assert!(refused["detail"].as_str().unwrap().contains("has no image localhost/other:2"), "{refused}");
     assert_eq!(serving.ask("GET", "/v1/sessions/named", None).0, 404);
 }
+
+#[test]
+fn serve_takes_the_place_of_an_idle_owner_in_the_background() {
+    let program = Program::new().through_owner();
+    program.printed(&["run", &program.file("demo.jsonl", "")]);
+    let owners = program.owners();
+    assert_eq!(owners.len(), 1);
+    let serving = ServeProcess::begin(&program, &["--http", "127.0.0.1:0"], |_| ());
+    assert!(!program.owners().contains(&owners[0]));
+    // It is in the foreground, so another does not end it.
+    let refused = program.run(&["serve"]);
+    assert!(refused.contains("is in use by process") && refused.ends_with("[exit 4]"), "{refused}");
+    assert_eq!(serving.end().0, Some(0));
+}

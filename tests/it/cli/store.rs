@@ -61,6 +61,13 @@ fn export_and_import_round_trip() {
     story: 15 events, 3 contents, 2.0 KiB written to story.fold
     [exit 0]
     ");
+    assert_snapshot!(program.run(&["export", "story", "story.fold"]), @"
+    error: story.fold exists
+    hint: --force replaces it
+    [exit 2]
+    ");
+    assert!(program.run(&["export", "story", "--atif", "-o", "story.fold"]).ends_with("[exit 2]"));
+    assert!(program.run(&["export", "story", "story.fold", "--force"]).ends_with("[exit 0]"));
     let file = std::fs::read(program.path("story.fold")).unwrap();
     assert_eq!(program.output(&["export", "story", "-"]).stdout, file);
     let there = |arguments: &[&str]| program.run(&[&["--data", "there"], arguments].concat());

@@ -16,17 +16,20 @@ use super::{AtArg, BOLD, Failure, Globals, Out, OwnerClient, did_you_mean, outpu
 /// A fork has the session's events and files up to the position, and retains them when the session is removed. It
 /// is cheap at any size. Neither sees the other's later changes; `merge` applies a fork's changes to the session.
 #[derive(Debug, clap::Args)]
-#[command(mut_args(position::meaning("Forks the session as it was at", "Forks the session as it was before")))]
+#[command(
+    alias = "clone",
+    mut_args(position::meaning("Forks the session as it was at", "Forks the session as it was before"))
+)]
 #[command(after_help = "\
 Examples:
-  foldspace clone NAME                        a fork of the session as it is now
-  foldspace clone NAME --at 42 --name retry   a fork as it was after event 42
-  foldspace clone NAME --isolation full       a fresh session, same mounts
-  foldspace clone NAME --max-calls 50 --tool read_file --tool grep")]
-pub(super) struct Clone {
+  foldspace fork NAME                         a fork of the session as it is now
+  foldspace fork NAME --at 42 --name retry    a fork as it was after event 42
+  foldspace fork NAME --isolation full        a fresh session, same mounts
+  foldspace fork NAME --max-calls 50 --tool read_file --tool grep")]
+pub(super) struct ForkArgs {
     /// The session, by name or by the beginning of its id
     session: String,
-    /// The clone's relation to the session
+    /// The child's relation to the session
     #[arg(long, value_name = "HOW", default_value = "fork", value_parser = workspace::isolation())]
     isolation: Isolation,
     #[command(flatten)]
@@ -37,10 +40,10 @@ pub(super) struct Clone {
     /// full: copies the mounts without asking
     #[arg(short, long)]
     yes: bool,
-    /// The clone's name [default: NAME-1, NAME-2, ...]
+    /// The child's name [default: NAME-1, NAME-2, ...]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// The agent of the clone; a shared clone needs one
+    /// The agent of the child; a shared child needs one
     #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
     #[command(flatten)]
@@ -48,7 +51,7 @@ pub(super) struct Clone {
 }
 
 #[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "Limits of the clone, on top of the session's own limits")]
+#[command(next_help_heading = "Limits of the child, on top of the session's own limits")]
 struct LimitArgs {
     /// Limits the number of its calls
     #[arg(long, value_name = "N")]
@@ -59,7 +62,7 @@ struct LimitArgs {
     /// Limits the bytes that it writes to files
     #[arg(long, value_name = "N")]
     max_bytes: Option<u64>,
-    /// Limits the depth of clones of the clone
+    /// Limits the depth of children of the child
     #[arg(long, value_name = "N")]
     depth: Option<u32>,
     /// Allows only this tool; may be given several times
@@ -91,18 +94,18 @@ impl LimitArgs {
     }
 }
 
-impl Clone {
+impl ForkArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let limits = self.limits.limits()?;
         let usage = |what| Failure::usage(what);
         if self.isolation == Isolation::Shared && self.agent.is_none() {
-            return Err(usage("a shared clone is the same session: name its agent with --agent"));
+            return Err(usage("a shared child is the same session: name its agent with --agent"));
         }
         if self.isolation != Isolation::Fork && self.at.is_given() {
             return Err(usage("only a fork can start in the past: --at and --before require --isolation fork"));
         }
         if self.isolation == Isolation::Shared && self.name.is_some() {
-            return Err(usage("a shared clone has the session's name: leave out --name"));
+            return Err(usage("a shared child has the session's name: leave out --name"));
         }
         let document = super::block_on(self.begin(globals, limits, out))??;
         out.show(&document, |out| show(&document, out))
@@ -142,25 +145,25 @@ impl Clone {
         }
         let named: Vec<String> = directories.iter().map(|path| path.display().to_string()).collect();
         let named = text::one_line(&named.join(", "), 1000);
-        let unasked = Failure::usage(format!("the clone would get a copy of {named}"))
+        let unasked = Failure::usage(format!("the child would get a copy of {named}"))
             .with_hint("--yes copies it; --allow-root DIR allows directories below DIR");
-        output::confirm(out, &format!("copy {named} into the clone?"), "nothing was cloned", unasked)?;
+        output::confirm(out, &format!("copy {named} into the child?"), "no child was made", unasked)?;
         Ok(directories)
     }
 }
 
-fn show(clone: &ChildDocument, out: &mut Out) -> Result<(), Failure> {
-    let (name, id) = (out.paint(BOLD, text::one_line(&clone.name, 80)), clone.session.short());
-    let parent = text::one_line(&clone.parent_name, 80);
-    match clone.isolation {
+fn show(child: &ChildDocument, out: &mut Out) -> Result<(), Failure> {
+    let (name, id) = (out.paint(BOLD, text::one_line(&child.name, 80)), child.session.short());
+    let parent = text::one_line(&child.parent_name, 80);
+    match child.isolation {
         Isolation::Shared => {
-            let agent = text::one_line(&clone.agent, 80);
+            let agent = text::one_line(&child.agent, 80);
             out.line(format!("agent {agent} shares session {name}: `foldspace exec {name} --agent {agent} -- CMD`"))
         }
         Isolation::Fork => {
-            out.line(format!("session {name} ({id}) is {parent} as of event {}", clone.at.unwrap_or_default()))?;
-            clone.moved().iter().for_each(|moved| output::note(moved));
-            tell_not_back(&clone.left, &[], out)
+            out.line(format!("session {name} ({id}) is {parent} as of event {}", child.at.unwrap_or_default()))?;
+            child.moved().iter().for_each(|moved| output::note(moved));
+            tell_not_back(&child.left, &[], out)
         }
         Isolation::Full => out.line(format!("session {name} ({id}) starts fresh with the mounts of {parent}")),
     }
