@@ -5,6 +5,8 @@ mod authorship_format;
 mod blame;
 mod call;
 mod call_row;
+mod claim;
+mod conversation;
 mod entry;
 mod event;
 mod observed;
@@ -26,6 +28,8 @@ pub use call::{
     Call, CallChanges, CallPathChange, CallViews, SharedPaths, call_at, has_failed, path_of, visit_calls, whole,
 };
 pub use call_row::{CallFilter, CallRow, CallRows};
+pub use claim::{ClaimEvidence, claim_in};
+pub use conversation::{Conversation, RunMessage, messages, other_record, prompts};
 pub use entry::{EntryDocument, EntryShape, entry};
 pub use event::{EventDocument, event};
 pub use observed::{ObservedCalls, RunMention, RunSpan};
