@@ -234,7 +234,10 @@ async fn timeline_counts_every_call_once() {
     let micros: u64 =
         whole["buckets"].as_array().unwrap().iter().map(|bucket| bucket["micros"].as_u64().unwrap()).sum();
     let calls = get(&served, "s/calls").await;
-    assert_eq!(micros, calls["calls"].as_array().unwrap().iter().map(|call| call["micros"].as_u64().unwrap()).sum());
+    assert_eq!(
+        micros,
+        calls["calls"].as_array().unwrap().iter().map(|call| call["micros"].as_u64().unwrap()).sum::<u64>()
+    );
     let three = get(&served, "s/timeline?buckets=3").await;
     assert_eq!((sums(&three), three["buckets"].as_array().unwrap().len()), ((4, 1, 2), 3));
     let mut first = 0;
