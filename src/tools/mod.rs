@@ -80,19 +80,24 @@ pub use policy::{AllowedBy, CommandPolicy, Decision, DenyRule};
 #[doc(hidden)]
 pub use policy::{MAX_COMMAND_CHARS, MAX_SCRIPT_CHARS};
 pub use predicate::Predicate;
-#[doc(hidden)]
-pub use rerun::roots_of;
 pub use rerun::{
     CallReport, CallVerdict, CallWatch, Divergence, Expectation, ForeignRun, NormalRules, Rerun, RerunReport,
     RerunWorkspace, Scratch, ScriptedCall, WhatIf, subagents_of,
 };
+#[doc(hidden)]
+pub use rerun::{roots_of, runs_commands};
 #[doc(hidden)]
 pub use rewind::check_position;
 #[doc(hidden)]
 pub use rewind::taken_up;
 pub use rewind::{RewindOptions, Rewound, rewind};
 pub use secret_mask::SecretMask;
-pub use transcript::{ImportedRun, TranscriptError, TranscriptFormat, import_transcripts, traces_of, trajectory_of};
+pub use transcript::{
+    ImportedRun, MessageRole, MessageUsage, TranscriptError, TranscriptFormat, import_transcripts, traces_of,
+    trajectory_of,
+};
+#[doc(hidden)]
+pub use transcript::{SaidText, as_typed, said, usage_of};
 #[doc(hidden)]
 pub use undo::known_run;
 pub use undo::{UndoLeft, UndoLeftReason, UndoOptions, UndoPassed, UndoReport, UndoSubject};

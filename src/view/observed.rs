@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::backends::WorkspaceSpec;
 use crate::engine::event::{
     CallFinished, CallObserved, ChangesShared, DeleteEntry, Event, LinkFile, RunBegan, RunEnded, RunNoted, RunPrompted,
-    WriteFile,
+    TranscriptRecord, WriteFile,
 };
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
@@ -18,6 +18,8 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::reducers::AgentRuns;
 use crate::tools::{WorkspaceError, known_run, taken_up};
+
+use super::conversation::prompt_in;
 
 /// The observed calls of a session, and the changes that several of them may have made.
 #[derive(Debug, Default)]
@@ -92,6 +94,7 @@ impl ObservedCalls {
         let mut prompts = BTreeMap::new();
         session.visit(1, &mut |event| {
             observed.take(event, &mut prompts);
+            prompts.extend(prompt_in(session, event));
             ControlFlow::Continue(())
         })?;
         Ok(observed)
@@ -183,6 +186,7 @@ impl RunSpan {
             RunNoted::KIND => event.decoded().map(|RunNoted { run, .. }| run),
             RunPrompted::KIND => event.decoded().map(|RunPrompted { run, .. }| run),
             RunEnded::KIND => event.decoded().map(|RunEnded { run, .. }| run),
+            TranscriptRecord::KIND => event.decoded().map(|TranscriptRecord { run, .. }| run),
             _ => None,
         };
         event.call.is_some_and(|call| self.calls.contains(&call))

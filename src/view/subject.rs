@@ -46,7 +46,7 @@ fn command_line(session: &Session, words: &[Value], max: usize) -> String {
 }
 
 /// Returns a text, or the stored content in its place; if that is huge or missing, a note of its length.
-fn text_of<'a>(session: &Session, value: &'a Value) -> Option<Cow<'a, str>> {
+pub(super) fn text_of<'a>(session: &Session, value: &'a Value) -> Option<Cow<'a, str>> {
     if let Value::String(text) = value {
         return Some(Cow::Borrowed(text));
     }

@@ -18,7 +18,7 @@ use serde::Serialize;
 pub use compare::Divergence;
 pub use course::{CallReport, CallVerdict, CallWatch, RerunWorkspace};
 pub use expect::Expectation;
-pub use foreign::ForeignRun;
+pub use foreign::{ForeignRun, runs_commands};
 pub use past::ScriptedCall;
 pub use roots::roots_of;
 pub use rules::NormalRules;

@@ -21,6 +21,7 @@ mod mini;
 mod opencode;
 mod openhands;
 mod recorder;
+mod said;
 #[cfg_attr(not(feature = "inspect"), path = "no_sample_archive.rs")]
 mod sample_archive;
 mod source;
@@ -38,6 +39,7 @@ use serde_json::Value;
 
 pub use error::TranscriptError;
 use recorder::RunRecorder;
+pub use said::{MessageRole, MessageUsage, SaidText, as_typed, said, usage_of};
 use source::FoundRuns;
 use step::StepReceiver;
 pub use traces::traces_of;

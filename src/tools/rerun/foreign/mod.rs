@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 pub(super) use outcome::ForeignOutcome;
 use patch::{PatchChange, patch_of, patched};
 pub(crate) use table::ForeignTool;
+pub use table::runs_commands;
 
 use crate::engine::event::{CallFinished, CallStatus};
 use crate::engine::path::EntryPath;

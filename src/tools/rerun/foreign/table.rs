@@ -59,3 +59,8 @@ impl ForeignTool {
         matches!(self, Self::Shell | Self::Python)
     }
 }
+
+/// Returns true for a tool that runs commands, of foldspace or of a known agent.
+pub fn runs_commands(tool: &str) -> bool {
+    tool == "shell_execute" || matches!(ForeignTool::named(tool), Some(ForeignTool::Shell | ForeignTool::Python))
+}
