@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use foldspace::event::{DeleteEntry, DriftFound, EventRef, LinkFile, MountHydrated, WriteFile};
 use foldspace::tools::PathGlob;
-use foldspace::view::{self, Call, CallViews, ObservedCalls, RunSpan, backward_spans};
+use foldspace::view::{self, Call, CallViews, Conversation, ObservedCalls, RunMessage, RunSpan, backward_spans};
 use foldspace::{Event, Filter, Seq, Session, Timestamp};
 
 use super::{
     AtArg, DIM, Exit, Failure, FoundSession, Globals, Out, calls, did_you_mean, events, open, position, runs, text,
-    tree,
+    thread, tree,
 };
 
 /// Shows the events of a session, or its calls
@@ -21,6 +21,8 @@ Examples:
   foldspace log NAME --kind WriteFile --path 'src/**'
   foldspace log --runs                         the runs of agents
   foldspace log --run last --calls             the calls of the latest run
+  foldspace log NAME --messages                prompts, answers and reasoning
+  foldspace log NAME --claims                  success claimed after a failure
   foldspace log NAME --follow --json           new events as they come")]
 pub(super) struct LogArgs {
     /// The session, by name or by the beginning of its id
@@ -34,6 +36,12 @@ pub(super) struct LogArgs {
     /// Lists the runs of agents, instead of events
     #[arg(long, conflicts_with_all = ["calls", "kind", "run", "agent", "path", "follow"])]
     runs: bool,
+    /// Shows the messages of agents' runs, instead of events
+    #[arg(long, conflicts_with_all = ["calls", "kind", "runs", "path", "follow"])]
+    messages: bool,
+    /// Shows messages of agents that speak of success after their last command failed
+    #[arg(long, conflicts_with_all = ["calls", "kind", "runs", "path", "follow", "messages"])]
+    claims: bool,
     /// Shows only events of one run of an agent, by the run's id or the beginning of it; `last` is the latest run
     #[arg(long, value_name = "RUN", conflicts_with = "follow")]
     run: Option<String>,
@@ -71,6 +79,9 @@ impl LogArgs {
         let run = self.run.as_deref().map(|run| ObservedCalls::of(&found.session)?.run(&found.session, run));
         let run = run.transpose().map_err(Failure::from)?;
         let view = LogView::new(&found, until);
+        if self.messages || self.claims {
+            return self.show_messages(&view, until, run.as_ref(), out).map(|()| Exit::Ok);
+        }
         let span = self.limit.filter(|_| !self.follow).map_or(until, |limit| SPAN.max(limit as u64 * 8));
         for (from, _) in backward_spans((1, until), span, 8) {
             let mut lines = LogLines::new(self, (glob.as_ref(), run.as_ref()), &view, (from, out.is_json()))?;
@@ -93,6 +104,38 @@ impl LogArgs {
             }
         }
         Ok(Exit::Ok)
+    }
+
+    fn show_messages(
+        &self,
+        view: &LogView<'_>,
+        until: Seq,
+        run: Option<&RunSpan>,
+        out: &mut Out,
+    ) -> Result<(), Failure> {
+        let mut held = HeldLines { limit: self.limit, reverse: self.reverse, lines: VecDeque::new() };
+        let (mut is_any, mut outcome) = (false, Ok(()));
+        Conversation::visit(view.session, (1, until), false, &mut |messages| {
+            let wanted = messages.iter().filter(|message| {
+                (self.messages || message.claim.is_some())
+                    && self.agent.as_ref().is_none_or(|agent| **agent == *message.agent)
+                    && run.is_none_or(|run| run.run == message.run)
+            });
+            outcome = wanted
+                .map(|message| view.message(message, self.claims, out))
+                .collect::<Result<Vec<_>, _>>()
+                .and_then(|lines| {
+                    is_any |= !lines.is_empty();
+                    lines.into_iter().try_for_each(|line| held.add(line, out))
+                });
+            if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        outcome?;
+        match (is_any || out.is_json(), self.claims) {
+            (true, _) => held.end(out),
+            (false, true) => out.line("no message claims success after a failed command"),
+            (false, false) => out.line("no agent has reported a message"),
+        }
     }
 
     /// Refuses an unknown kind of event. Called if no event was found: a newer program may have recorded other kinds.
@@ -255,6 +298,15 @@ impl<'a> LogView<'a> {
 
     fn time(&self, time: Timestamp) -> String {
         if self.days { text::moment(time) } else { text::time_of_day(time) }
+    }
+
+    fn message(&self, message: &RunMessage, is_claim: bool, out: &Out) -> Result<String, Failure> {
+        if out.is_json() {
+            return out.json(message);
+        }
+        let (seq, time) = (format!("{:>1$}", message.seq, self.width), out.paint(DIM, self.time(message.time)));
+        let what = thread::line(message, is_claim, out);
+        Ok(format!("{seq}  {time}  {:<8}  {what}", text::one_line(&message.agent, 40)).trim_end().to_owned())
     }
 
     fn event(&self, event: &EventRef<'_>, out: &Out) -> Result<String, Failure> {

@@ -86,6 +86,7 @@ mod state;
 mod status;
 mod stop;
 mod table;
+mod thread;
 mod tools;
 mod tree;
 mod ui;

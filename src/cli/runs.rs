@@ -1,6 +1,7 @@
 //! The list of agents' runs in a session.
 
 use foldspace::reducers::{AgentRun, AgentRuns};
+use foldspace::view;
 use foldspace::{Seq, Session, Timestamp};
 use serde::Serialize;
 
@@ -34,6 +35,12 @@ pub(super) fn show(
     let listed = runs.into_iter().map(|(run, known)| listed(session, run, known));
     let mut listed = listed.collect::<Result<Vec<_>, _>>()?;
     listed.sort_by_key(|run| run.seq);
+    if listed.iter().any(|run| run.prompt.is_empty()) {
+        let mut prompts = view::prompts(session, until)?;
+        for run in listed.iter_mut().filter(|run| run.prompt.is_empty()) {
+            run.prompt = prompts.remove(&run.run).unwrap_or_default();
+        }
+    }
     if let Some(limit) = limit {
         listed.drain(..listed.len().saturating_sub(limit));
     }

@@ -5,7 +5,7 @@ use foldspace::view::{self, Call, ObservedCalls, Position};
 use foldspace::{Event, Recorded, Session, VirtualFileSystem};
 use serde_json::{Map, Value, json};
 
-use super::{BOLD, DIM, Exit, Failure, Globals, NOTED, Out, calls, diffs, events, open, play, text};
+use super::{BOLD, DIM, Exit, Failure, Globals, NOTED, Out, calls, diffs, events, open, play, text, thread};
 
 /// Shows an event, or a call with its parameters, result and changes
 #[derive(Debug, clap::Args)]
@@ -72,7 +72,8 @@ impl ShowTarget {
         let changes: Result<Vec<_>, _> = self.changes.iter().map(|change| view::change(session, change)).collect();
         let event = view::event(session, &self.event.view());
         let by = ObservedCalls::of(session)?.by(self.call.as_ref().map(|(call, _)| call.call), self.event.seq);
-        Ok(json!({ "event": event, "call": call, "by": by, "changes": changes? }))
+        let messages = view::messages(session, &self.event.view(), true);
+        Ok(json!({ "event": event, "call": call, "messages": messages, "by": by, "changes": changes? }))
     }
 
     fn show(&self, session: &Session, out: &mut Out) -> Result<(), Failure> {
@@ -114,6 +115,11 @@ fn show_event(session: &Session, event: &Recorded, out: &mut Out) -> Result<(), 
     let by = if event.call.is_none() { ObservedCalls::of(session)?.by(None, event.seq) } else { Vec::new() };
     for by in by {
         field(out, "by", &format!("#{} {} {}", by.call, text::one_line(&by.agent, 40), text::one_line(&by.run, 100)))?;
+    }
+    let messages = view::messages(session, &event.view(), true);
+    if let Some(first) = messages.first() {
+        field(out, "run", &text::one_line(&first.run, 100))?;
+        return messages.iter().try_for_each(|message| thread::show(message, out));
     }
     out.line("")?;
     let value = view::whole(session, &session.event_json(&event.view()));

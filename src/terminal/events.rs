@@ -8,7 +8,7 @@ use foldspace::event::{
     SessionRewound, SessionStarted, SessionTaken, SliceRestored, TaskObserved, TerminalRecorded, TranscriptRecord,
     WorkspaceTouched, WriteFile, WriteMode,
 };
-use foldspace::view;
+use foldspace::view::{self, RunMessage};
 use foldspace::{Event, Recorded, Session};
 use serde_json::Value;
 
@@ -94,13 +94,32 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
             true => "changed unknown files".to_owned(),
             false => format!("changed {} in an unknown way", e.paths.join(", ")),
         }),
-        TranscriptRecord::KIND => typed(event).map(|e: TranscriptRecord| e.record.to_string()),
+        TranscriptRecord::KIND => recorded(session, event),
+        ChildStarted::KIND => typed(event).map(|e| child(&e)),
         ContainerStopped::KIND => typed(event).map(|e: ContainerStopped| format!("{}: {}", e.name, e.reason)),
         SessionTaken::KIND => typed(event).map(|e: SessionTaken| format!("by {}, owner {}", e.host, e.epoch)),
         EventsLost::KIND => typed(event).map(|e| lost(&e)),
         _ => None,
     };
     text::one_line(&known.unwrap_or_else(|| unknown(session, event)), GIST_MAX * 2)
+}
+
+/// Returns the first message in a record of a transcript, or a description of another record.
+fn recorded(session: &Session, event: &EventRef<'_>) -> Option<String> {
+    match view::messages(session, event, false).first() {
+        Some(message) => Some(said(message)),
+        None => typed(event).map(|e: TranscriptRecord| view::other_record(session, &e.record, GIST_MAX)),
+    }
+}
+
+/// Returns the author and the first line of a message.
+pub(crate) fn said(message: &RunMessage) -> String {
+    format!("{}: {}", message.role.word(), text::one_line(&message.text, GIST_MAX * 2))
+}
+
+fn child(event: &ChildStarted) -> String {
+    let agent = if event.agent.is_empty() { String::new() } else { format!(" for {}", event.agent) };
+    format!("{}, {} from {}{agent}", event.name, event.isolation.name(), event.at)
 }
 
 fn linked(LinkFile { path, to }: &LinkFile) -> String {

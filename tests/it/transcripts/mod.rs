@@ -2,6 +2,7 @@
 
 mod again;
 mod bombs;
+mod conversation;
 mod export;
 mod formats;
 
