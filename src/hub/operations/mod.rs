@@ -20,6 +20,7 @@ mod list_calls;
 mod list_changes;
 mod list_events;
 mod list_files;
+mod list_messages;
 mod list_sessions;
 mod list_tools;
 mod log;
@@ -82,6 +83,7 @@ pub use list_calls::{CallsPage, ListCalls, ListedCall};
 pub use list_changes::{ChangeList, ListChanges, ListedChange};
 pub use list_events::{EventsPage, ListEvents};
 pub use list_files::ListFiles;
+pub use list_messages::{ListMessages, MessagesPage};
 pub use list_sessions::{ListSessions, SessionDocument, listed};
 pub use list_tools::ListTools;
 pub use log::events;
@@ -431,6 +433,7 @@ pub fn operations() -> &'static [OperationEntry] {
             row::<StatEntry>(),
             row::<BlameFile>(),
             row::<ListEvents>(),
+            row::<ListMessages>(),
             row::<Log>(),
             row::<CloneSession>(),
             row::<ForkSession>(),

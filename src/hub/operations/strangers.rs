@@ -21,6 +21,7 @@ const HARMLESS: &[&str] = &[
     "list_changes",
     "list_events",
     "list_files",
+    "list_messages",
     "list_processes",
     "list_sessions",
     "list_tags",

@@ -119,3 +119,41 @@ async fn session_name_follows_its_present_owner() {
     assert_eq!(events["events"][0]["session"], json!(second));
     assert_eq!(served.ask("GET", &format!("/v1/sessions/{first}"), None).await.status, 404);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_are_paged_and_filtered() {
+    let directory = tempfile::tempdir().unwrap();
+    let transcript = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/transcripts/goose.json");
+    let sessions = Sessions::open(directory.path(), Registry::standard()).unwrap();
+    foldspace::tools::import_transcripts(&sessions, &[&transcript], Some("goose")).unwrap();
+    let served = Server::over(directory, sessions, ServerLimits::default(), HttpOptions::default()).await;
+    let page = async |query: &str| served.ask("GET", &format!("/v1/sessions/goose/messages{query}"), None).await;
+    let texts = |page: &Value| -> Vec<String> {
+        page["messages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|message| message["text"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let all = page("").await.json();
+    assert_eq!(
+        (texts(&all), &all["next"]),
+        (vec!["Mend the sum.".into(), "I run the tests.".into(), "Done.".into()], &Value::Null)
+    );
+    let (mut found, mut from) = (Vec::new(), json!(1));
+    while !from.is_null() {
+        let one = page(&format!("?limit=1&from={from}")).await.json();
+        found.extend(one["messages"].as_array().unwrap().clone());
+        from = one["next"].clone();
+    }
+    assert_eq!(json!(found), all["messages"], "pages know the commands before them");
+    let claims = page("?claims=true&run=20261120_3").await.json();
+    assert_eq!((&claims["messages"][0]["text"], texts(&claims).len()), (&json!("Done."), 1));
+    assert_eq!(claims["messages"][0]["claim"]["exit_code"], 1, "{claims}");
+    assert_eq!(texts(&page("?run=other").await.json()).len(), 0);
+    for wrong in ["?limit=0", "?limit=1001", "?claims=1", "?from=soon", "?nope=1"] {
+        let refused = page(wrong).await;
+        assert!([400, 422].contains(&refused.status), "{wrong}: {refused:?}");
+    }
+}
