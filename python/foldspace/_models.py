@@ -296,6 +296,17 @@ class ChildRequest(TypedDict):
     allow_roots: NotRequired[list[str]]
 
 
+class ClaimEvidence(TypedDict):
+    """A claim of success, and the failed command that it follows."""
+
+    sentence: str
+    call: int
+    tool: str
+    command: str
+    ended: str
+    exit_code: int | None
+
+
 class ClientStatus(TypedDict):
     """A client that stays connected."""
 
@@ -542,6 +553,31 @@ class MergeRequest(TypedDict):
     generated: NotRequired[list[str]]
     dry_run: NotRequired[bool]
     agent: NotRequired[str | None]
+
+
+class Message(TypedDict):
+    """A message of a run."""
+
+    seq: int
+    time: str
+    agent: str
+    run: str
+    role: MessageRole
+    text: str
+    cut: bool
+    model: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    cost: float | None
+    claim: ClaimEvidence | None
+
+
+class MessagesPage(TypedDict):
+    """A page of messages."""
+
+    head: int
+    next: int | None
+    messages: list[Message]
 
 
 MoveEntry = TypedDict('MoveEntry', {'from': 'str', 'to': 'str', 'replace': 'NotRequired[bool]', 'agent': 'NotRequired[str | None]'})
@@ -1104,6 +1140,7 @@ class WorkspaceStatus(TypedDict):
 
 Choice = Union[Literal['once'], Literal['session'], Literal['everything'], Literal['refuse']]
 ExternalChange = Union[bool, int]
+MessageRole = Union[Literal['user'], Literal['assistant'], Literal['reasoning'], Literal['system']]
 Position = Union[int, str]
 ProbeCommand = Union[str, 'list[str]']
 PythonPlace = Union[Literal['in-process'], Literal['container']]

@@ -22,7 +22,7 @@ Examples:
   foldspace log --runs                         the runs of agents
   foldspace log --run last --calls             the calls of the latest run
   foldspace log NAME --messages                prompts, answers and reasoning
-  foldspace log NAME --claims                  claims of success after a failed command
+  foldspace log NAME --claims                  success claimed after a failure
   foldspace log NAME --follow --json           new events as they come")]
 pub(super) struct LogArgs {
     /// The session, by name or by the beginning of its id
@@ -125,8 +125,10 @@ impl LogArgs {
                     && self.agent.as_ref().is_none_or(|agent| **agent == *message.agent)
                     && run.is_none_or(|run| run.run == message.run)
             });
-            outcome =
-                wanted.map(|message| view.message(message, out)).collect::<Result<Vec<_>, _>>().and_then(|lines| {
+            outcome = wanted
+                .map(|message| view.message(message, self.claims, out))
+                .collect::<Result<Vec<_>, _>>()
+                .and_then(|lines| {
                     is_any |= !lines.is_empty();
                     lines.into_iter().try_for_each(|line| held.add(line, out))
                 });
@@ -313,12 +315,12 @@ impl<'a> LogView<'a> {
         }
     }
 
-    fn message(&self, message: &RunMessage, out: &Out) -> Result<String, Failure> {
+    fn message(&self, message: &RunMessage, is_claim: bool, out: &Out) -> Result<String, Failure> {
         if out.is_json() {
             return out.json(message);
         }
         let (seq, time) = (format!("{:>1$}", message.seq, self.width), out.paint(DIM, self.time(message.time)));
-        let what = thread::line(message, out);
+        let what = thread::line(message, is_claim, out);
         Ok(format!("{seq}  {time}  {:<8}  {what}", text::one_line(&message.agent, 40)).trim_end().to_owned())
     }
 

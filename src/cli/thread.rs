@@ -5,15 +5,16 @@ use foldspace::view::RunMessage;
 use super::{BOLD, DIM, Failure, Out, events, text};
 use crate::terminal::style::Tone;
 
-/// Returns a message in one line, or its claim with the command that contradicts it.
-pub(super) fn line(message: &RunMessage, out: &Out) -> String {
-    let Some(claim) = &message.claim else {
-        let usage = usage(message).map(|usage| format!("  {}", out.paint(DIM, usage))).unwrap_or_default();
-        return format!("{}{usage}", events::said(message));
+/// Returns a message in one line, with the failed command that contradicts it; or only its claim.
+pub(super) fn line(message: &RunMessage, is_claim: bool, out: &Out) -> String {
+    let usage = usage(message).filter(|_| !is_claim).map(|usage| format!("  {}", out.paint(DIM, usage)));
+    let Some(claim) = &message.claim else { return events::said(message) + &usage.unwrap_or_default() };
+    let said = match is_claim {
+        true => format!("\"{}\"", text::one_line(&claim.sentence, 200)),
+        false => events::said(message) + &usage.unwrap_or_default(),
     };
-    let ended = out.paint(Tone::Bad, &claim.ended);
-    let command = format!("#{} {}", claim.call, text::one_line(&claim.tool, 40));
-    format!("\"{}\"  {ended}  {command}  {}", text::one_line(&claim.sentence, 200), claim.command)
+    let ended = out.paint(Tone::Bad, format!("after {}", claim.ended));
+    format!("{said}  {ended}  #{} {}  {}", claim.call, text::one_line(&claim.tool, 40), claim.command)
 }
 
 /// Shows a whole message.
@@ -31,7 +32,7 @@ pub(super) fn show(message: &RunMessage, out: &mut Out) -> Result<(), Failure> {
 
 fn usage(message: &RunMessage) -> Option<String> {
     let tokens = |count: Option<u64>, way| count.map(|count| format!("{} {way}", text::count(count, "token")));
-    let cost = message.usage.cost.map(|cost| format!("${cost:.4}"));
+    let cost = message.usage.cost.filter(|cost| *cost > 0.0).map(|cost| format!("${cost:.4}"));
     let parts = [tokens(message.usage.input_tokens, "in"), tokens(message.usage.output_tokens, "out"), cost];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(", "))

@@ -190,7 +190,7 @@ impl Conversation {
         self.commands.take(session, event);
         let mut found = read(session, event, self.is_whole);
         for message in &mut found {
-            message.claim = self.commands.contradicted(message);
+            message.claim = self.commands.contradicted(message.role, &message.agent, &message.text);
         }
         if self.is_whole { found } else { found.into_iter().map(RunMessage::fitted).collect() }
     }

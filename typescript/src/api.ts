@@ -590,6 +590,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sessions/{session}/messages": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the messages of agents' runs: prompts, answers and reasoning, in order, page by page. A page may be short or empty before the end; `next` is where to continue. */
+        get: operations["list_messages"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sessions/{session}/mounts": {
         parameters: {
             query?: never;
@@ -1732,6 +1749,27 @@ export interface components {
         };
         /** @description An answer to a question about a command. */
         Choice: "once" | "session" | "everything" | "refuse";
+        /** @description A claim of success, and the failed command that it follows. */
+        ClaimEvidence: {
+            /** @description The sentence. */
+            sentence: string;
+            /**
+             * Format: int64
+             * @description The call of the agent's last command, which failed.
+             */
+            call: number;
+            /** @description Its tool. */
+            tool: string;
+            /** @description Its command, in one line. */
+            command: string;
+            /** @description Its end: `exit 1`, `timed out`, `refused`, or the status of a call without an exit code. */
+            ended: string;
+            /**
+             * Format: int64
+             * @description The exit code; null without one.
+             */
+            exit_code: number | null;
+        };
         /** @description A client that stays connected. */
         ClientStatus: {
             /**
@@ -2250,6 +2288,62 @@ export interface components {
             dry_run: boolean;
             /** @description The agent who merges. */
             agent?: string | null;
+        };
+        /** @description A message of a run. Several messages may have the same position. */
+        Message: {
+            /**
+             * Format: int64
+             * @description The position of its event.
+             */
+            seq: number;
+            /** @description Its time, in UTC. */
+            time: string;
+            /** @description The agent, as in the session. */
+            agent: string;
+            /** @description The agent's id of the run. */
+            run: string;
+            /** @description `user`, `assistant`, `reasoning` or `system`. */
+            role: components["schemas"]["MessageRole"];
+            /** @description The text; in a list, at most its first 2000 characters. */
+            text: string;
+            /** @description True if the text is longer, or was not stored in full. */
+            cut: boolean;
+            /** @description The model. */
+            model: string | null;
+            /**
+             * Format: int64
+             * @description The input tokens, including cached ones.
+             */
+            input_tokens: number | null;
+            /**
+             * Format: int64
+             * @description The output tokens.
+             */
+            output_tokens: number | null;
+            /**
+             * Format: double
+             * @description The cost in US dollars.
+             */
+            cost: number | null;
+            /** @description The claim of success after a failed command; null without one. */
+            claim: components["schemas"]["ClaimEvidence"] | null;
+        };
+        /** @description The author of a message. */
+        MessageRole: "user" | "assistant" | "reasoning" | "system";
+        /** @description A page of messages. */
+        MessagesPage: {
+            /**
+             * Format: int64
+             * @description The position of the session's last event.
+             */
+            head: number;
+            /**
+             * Format: int64
+             * @description The start of the next page; null at the end.
+             */
+            next: number | null;
+            /** @description The messages. */
+            messages: components["schemas"]["Message"][];
         };
         /** @description Moves an entry; a directory with its contents. */
         MoveEntry: {
@@ -4843,6 +4937,47 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Merge"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_messages: {
+        parameters: {
+            query?: {
+                /** @description The start position; 1 by default. */
+                from?: components["schemas"]["Position"];
+                /** @description Limit for the events with messages, from 1 to 1000. Most have one message. */
+                limit?: number;
+                /** @description Only messages of this run, by the agent's id of it. */
+                run?: string;
+                /** @description True for only messages of agents that speak of success after their last command failed. */
+                claims?: boolean;
+                /** @description True to return long texts in full. */
+                whole?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MessagesPage"];
                 };
             };
             "4XX": {

@@ -47,7 +47,7 @@ fn json_of_history_commands_is_stable() {
     assert!(calls.iter().all(|call| fields(call) == CALL));
     assert_eq!((&calls[4]["agent"], &calls[4]["paths"][0]), (&"tidy".into(), &"a.txt".into()));
     let event = program.json(&["show", "story", "3"]);
-    assert_eq!(fields(&event), ["event", "call", "by", "changes"]);
+    assert_eq!(fields(&event), ["event", "call", "messages", "by", "changes"]);
     assert_eq!((fields(&event["event"]), &event["call"]), (EVENT.to_vec(), &Value::Null));
     let call = program.json(&["show", "story", "8"]);
     assert_eq!(fields(&call["call"]), [&CALL[..], &["result"]].concat());

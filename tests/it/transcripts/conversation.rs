@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use foldspace::view::{Conversation, RunMessage};
+use foldspace::view::{Conversation, RunMessage, claim_in};
 use foldspace::{Seq, Session};
 use serde_json::{Value, json};
 
@@ -23,65 +23,62 @@ fn texts(found: &[RunMessage]) -> Vec<String> {
     found.iter().map(|message| format!("{}: {}", message.role.word(), message.text.lines().next().unwrap())).collect()
 }
 
+/// Transcripts with the beginnings of some of their messages, in order.
+const FORMATS: [(&str, &[&str]); 15] = [
+    (
+        CLAUDE,
+        &["user: RUN-MAIN please", "assistant: I write a file.", "assistant: Three at once.", "assistant: All done."],
+    ),
+    ("codex.jsonl", &["user: RUN-MAIN please", "assistant: I write a file.", "assistant: All done."]),
+    ("copilot.jsonl", &["user: RUN-MAIN please", "system: (left out)", "assistant: I write a file."]),
+    ("gemini.jsonl", &["user: RUN-MAIN please", "assistant: I write a file.", "assistant: All done."]),
+    ("opencode.json", &["user: \"RUN-MAIN please\"", "assistant: I write a file.", "assistant: All done."]),
+    (
+        "cursor/3f0d6c1e-52a7-4b7e-9c51-0d3c1f2a6b90/3f0d6c1e-52a7-4b7e-9c51-0d3c1f2a6b90.jsonl",
+        &[
+            "user: Mend the sum.",
+            "assistant: I look first.",
+            "assistant: [REDACTED]",
+            "user: Add a note.",
+            "assistant: Done.",
+        ],
+    ),
+    (
+        "cline/1795852699735_con11.messages.json",
+        &["user: RUN-MAIN please", "assistant: I write a file.", "assistant: All done."],
+    ),
+    ("goose.json", &["user: Mend the sum.", "assistant: I run the tests.", "assistant: Done."]),
+    ("aider.chat.history.md", &["user: RUN-MAIN please", "assistant: I mend the sum and add a file."]),
+    ("openhands", &["user: Mend the greeting.", "assistant: I look."]),
+    (
+        "mini-swe-agent-2.traj.json",
+        &[
+            "system: You are a helpful assistant",
+            "user: Please solve this issue: RUN-MAIN please",
+            "assistant: I write.",
+        ],
+    ),
+    (
+        "swe-agent.traj",
+        &[
+            "assistant: I look around.",
+            "assistant: I think.",
+            "assistant: Done.",
+            "system: SETTING: you work in a shell.",
+            "user: Mend the greeting.",
+        ],
+    ),
+    ("inspect.json", &["assistant: I look.", "user: Mend the greeting."]),
+    (
+        "inspect-messages.json",
+        &["system: Use bash.", "user: Mend the sum.", "assistant: I look.", "assistant: And again."],
+    ),
+    ("atif.json", &["user: Mend the greeting.", "assistant: I look, and ask for help.", "assistant: I mend it."]),
+];
+
 #[test]
 fn each_format_has_its_messages() {
-    let formats: [(&str, &[&str]); 15] = [
-        (
-            CLAUDE,
-            &[
-                "user: RUN-MAIN please",
-                "assistant: I write a file.",
-                "assistant: Three at once.",
-                "assistant: All done.",
-            ],
-        ),
-        ("codex.jsonl", &["user: RUN-MAIN please", "assistant: I write a file.", "assistant: All done."]),
-        ("copilot.jsonl", &["user: RUN-MAIN please", "system: (left out)", "assistant: I write a file."]),
-        ("gemini.jsonl", &["user: RUN-MAIN please", "assistant: I write a file.", "assistant: All done."]),
-        ("opencode.json", &["user: \"RUN-MAIN please\"", "assistant: I write a file.", "assistant: All done."]),
-        (
-            "cursor",
-            &[
-                "user: Mend the sum.",
-                "assistant: I look first.",
-                "assistant: [REDACTED]",
-                "user: Add a note.",
-                "assistant: Done.",
-            ],
-        ),
-        (
-            "cline/1795852699735_con11.messages.json",
-            &["user: RUN-MAIN please", "assistant: I write a file.", "assistant: All done."],
-        ),
-        ("goose.json", &["user: Mend the sum.", "assistant: I run the tests.", "assistant: Done."]),
-        ("aider.chat.history.md", &["user: RUN-MAIN please", "assistant: I mend the sum and add a file."]),
-        ("openhands", &["user: Mend the greeting.", "assistant: I look."]),
-        (
-            "mini-swe-agent-2.traj.json",
-            &[
-                "system: You are a helpful assistant",
-                "user: Please solve this issue: RUN-MAIN please",
-                "assistant: I write.",
-            ],
-        ),
-        (
-            "swe-agent.traj",
-            &[
-                "assistant: I look around.",
-                "assistant: I think.",
-                "assistant: Done.",
-                "system: SETTING: you work in a shell.",
-                "user: Mend the greeting.",
-            ],
-        ),
-        ("inspect.json", &["assistant: I look.", "user: Mend the greeting."]),
-        (
-            "inspect-messages.json",
-            &["system: Use bash.", "user: Mend the sum.", "assistant: I look.", "assistant: And again."],
-        ),
-        ("atif.json", &["user: Mend the greeting.", "assistant: I look, and ask for help.", "assistant: I mend it."]),
-    ];
-    for (name, expected) in formats {
+    for (name, expected) in FORMATS {
         let place = Place::new();
         let (_, session) = place.fixture(name);
         let found = texts(&messages(&session, 1));
@@ -174,13 +171,16 @@ fn claim_after_a_failed_command_names_its_evidence() {
 
 #[test]
 fn program_lists_messages_and_claims() {
-    let program = Program::new();
+    let program = Program::with_story();
+    program.printed(&["clone", "story", "--name", "branch"]);
+    let log = program.printed(&["log", "story", "--kind", "ChildStarted"]);
+    assert!(log.contains("branch, fork from "), "{log}");
     let path = program.path("c1a1.jsonl");
     std::fs::write(&path, claiming().iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
     program.printed(&["import", path.to_str().unwrap(), fixture(CLAUDE).to_str().unwrap()]);
     let session = "claude-c1a1";
-    let log = program.printed(&["log", "claude-e1621bd0-4826-43"]);
-    assert!(!log.contains("{\"") && log.contains("user: RUN-MAIN please") && log.contains(", fork from "), "{log}");
+    let log = program.printed(&["log", "claude-e1621bd0-4826-43", "--kind", "TranscriptRecord"]);
+    assert!(!log.contains("{\"") && log.contains("user: RUN-MAIN please"), "{log}");
     assert!(log.contains("queue-operation: enqueue RUN-MAIN please"), "{log}");
     let runs = program.printed(&["log", session, "--runs"]);
     assert!(runs.trim_end().ends_with("Never mind."), "the latest prompt: {runs}");
@@ -189,10 +189,11 @@ fn program_lists_messages_and_claims() {
 
     let messages = program.printed(&["log", session, "--messages"]);
     assert_eq!(messages.lines().count(), 7, "{messages}");
+    assert!(messages.contains("assistant: I see the cause. All tests pass now.  after exit 1  #"), "{messages}");
     let last = program.printed(&["log", session, "--messages", "--limit", "1"]);
     assert!(last.contains("assistant: Done.") && last.lines().count() == 1, "{last}");
     let claims = program.printed(&["log", session, "--claims"]);
-    assert!(claims.contains("\"All tests pass now.\"  exit 1  #") && claims.lines().count() == 1, "{claims}");
+    assert!(claims.contains("\"All tests pass now.\"  after exit 1  #") && claims.lines().count() == 1, "{claims}");
     assert_eq!(program.printed(&["log", session, "--claims", "--run", "last"]), claims);
     let claim: Value = serde_json::from_str(&program.printed(&["log", session, "--claims", "--json"])).unwrap();
     assert_eq!((&claim["claim"]["exit_code"], &claim["role"]), (&json!(1), &json!("assistant")));
@@ -201,5 +202,53 @@ fn program_lists_messages_and_claims() {
     assert!(shown.contains("assistant\n    I see the cause. All tests pass now."), "{shown}");
     for wrong in [&["log", session, "--claims", "--calls"][..], &["log", session, "--messages", "--follow"]] {
         assert_eq!(program.output(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn claims_of_success_are_found() {
+    let claims = [
+        ("All tests pass.", "All tests pass."),
+        ("I looked into it. All 12 tests pass now with no failures.", "All 12 tests pass now with no failures."),
+        ("Done.", "Done."),
+        ("- **Fixed** the failing test", "Fixed** the failing test"),
+        ("The build is green!", "The build is green!"),
+        ("1. ✅ The import works", "The import works"),
+        ("The test no longer fails; it's done.", "it's done."),
+        ("```\n2 failed\n```\nEverything passes.", "Everything passes."),
+        ("Installed `fail2ban` successfully.", "Installed `fail2ban` successfully."),
+        ("Done: 5 passed, 0 failed", "Done: 5 passed, 0 failed"),
+    ];
+    for (text, sentence) in claims {
+        assert_eq!(claim_in(text).as_deref(), Some(sentence), "{text}");
+    }
+}
+
+#[test]
+fn other_sentences_are_no_claims() {
+    let others = [
+        "Not all tests pass.",
+        "Done. Two tests still fail.",
+        "It still fails, so the fix is not done.",
+        "Do all tests pass?",
+        "If the tests pass, I commit.",
+        "I will run the tests until everything passes.",
+        "Let me check that it works.",
+        "This explains how the parser works.",
+        "The field has a fixed size.",
+        "The bug needs to be fixed.",
+        "Only 2 of 5 tests pass.",
+        "I pass the path to the function.",
+        "`done` ends the loop.",
+        "> All tests pass.",
+        "```\nall tests pass\n```",
+        "5 passed, 2 failed",
+        "The command failed. I fixed the path.",
+        "The tests don’t pass.",
+        "Make sure that it works.",
+        "",
+    ];
+    for text in others {
+        assert_eq!(claim_in(text), None, "{text}");
     }
 }
