@@ -87,7 +87,6 @@ pub use rerun::{
     RerunWorkspace, Scratch, ScriptedCall, WhatIf, subagents_of,
 };
 #[doc(hidden)]
-pub use rewind::check_position;
 #[doc(hidden)]
 pub use rewind::taken_up;
 pub use rewind::{RewindOptions, Rewound, rewind};
