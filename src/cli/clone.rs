@@ -21,7 +21,7 @@ use super::{AtArg, BOLD, Failure, Globals, Out, OwnerClient, did_you_mean, outpu
 #[command(after_help = "\
 Examples:
   foldspace clone NAME                        a fork of the session as it is now
-  foldspace clone NAME --at 42 --name retry   a fork as it was after call or event 42
+  foldspace clone NAME --at 42 --name retry   a fork as it was after call 42
   foldspace clone NAME --before 42            a fork as it was before call 42
   foldspace clone NAME --isolation full       a fresh session, same mounts
   foldspace clone NAME --max-calls 50 --tool read_file --tool grep")]

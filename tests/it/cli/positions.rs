@@ -81,9 +81,9 @@ fn position_for_fork_names_allowed_seqs() {
     ");
     assert_snapshot!(program.run(&["what-if", "story", "--script", "-"]), @"
     error: the following required arguments were not provided:
-      <--at <POSITION>|--replace <CALL>>
+      <--at <POSITION>|--before <CALL>|--replace <CALL>>
 
-    Usage: foldspace what-if --script <FILE> <--at <POSITION>|--replace <CALL>> <SESSION>
+    Usage: foldspace what-if --script <FILE> <--at <POSITION>|--before <CALL>|--replace <CALL>> <SESSION>
 
     For more information, try '--help'.
     [exit 2]
