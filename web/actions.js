@@ -94,15 +94,15 @@ export function Fork({ model, onClose }) {
   const [name, setName] = useState("");
   const [{ busy, problem, done }, send] = useSending();
   const { at, session } = model;
-  const words = `foldspace fork ${quoted(session)} --at ${at}${name ? ` --name ${quoted(name)}` : ""}`;
+  const words = `foldspace fork ${quoted(session)} --at @${at}${name ? ` --name ${quoted(name)}` : ""}`;
   const fork = () => send(async () => {
-    const child = await post(ofSession(session, "/children"), { isolation: "fork", at, ...(name && { name }) });
+    const child = await post(ofSession(session, "/children"), { isolation: "fork", at: `@${at}`, ...(name && { name }) });
     model.loadFamily();
     return child;
   });
   return html`<${Dialog} title=${`Fork at event ${at}`} onClose=${onClose}>
     <p>A new session begins with the history and the files at event <b>${at}</b>. This session does not change, and the fork's changes can be merged back.</p>
-    ${done ? html`<p role="status">The fork is <a href=${`#/s/${encodeURIComponent(done.name)}`}>${visible(done.name)}</a>.${done.asked ? ` Event ${done.asked} is inside a commit, so the fork begins at ${done.at}.` : ""}</p>`
+    ${done ? html`<p role="status">The fork is <a href=${`#/s/${encodeURIComponent(done.name)}`}>${visible(done.name)}</a>.${done.asked ? ` Event ${done.asked} is inside a commit: the fork begins at its end, ${done.at}.` : ""}</p>`
       : html`<label for="fork-name">Name of the fork</label><input id="fork-name" value=${name} placeholder=${`${session}-1`} onInput=${(event) => setName(event.target.value)} autofocus autocomplete="off" />`}
     <${Trouble} problem=${problem} /><${CommandLine} words=${words} />
     <div class="row-buttons">${done ? html`<button class="primary" onClick=${onClose}>Close</button>` : html`<button class="primary" disabled=${busy} onClick=${fork}>Fork</button><button onClick=${onClose}>Cancel</button>`}</div>
@@ -121,7 +121,7 @@ export function Rewind({ model, onClose }) {
   const [force, setForce] = useState(false);
   const [plan, look] = useSending();
   const [{ busy, problem, done }, send] = useSending();
-  const ask = (dryRun) => post(ofSession(session, "/rewind"), { to: at, dry_run: dryRun, ...(force && { force }) });
+  const ask = (dryRun) => post(ofSession(session, "/rewind"), { to: `@${at}`, dry_run: dryRun, ...(force && { force }) });
   useEffect(() => {
     look(() => ask(true));
   }, [force, at]);
@@ -137,7 +137,7 @@ export function Rewind({ model, onClose }) {
       ${isInside && html`<div class="row-buttons"><button onClick=${() => setAt(call.call - 1)}>To ${call.call - 1}, before this call</button><button onClick=${() => setAt(call.finished)}>To ${call.finished}, after it</button></div>`}
       ${(refused || force) && html`<label class="check"><input type="checkbox" checked=${force} onChange=${(event) => setForce(event.target.checked)} /> Rewind anyway</label>`}`}
     ${done && html`<p role="status">The session is as it was at ${done.to}. A rewind to ${done.from} undoes it.</p>`}
-    <${Trouble} problem=${problem} /><${CommandLine} words=${`foldspace rewind ${quoted(session)} --to ${at}${force ? " --force" : ""}`} />
+    <${Trouble} problem=${problem} /><${CommandLine} words=${`foldspace rewind ${quoted(session)} --to @${at}${force ? " --force" : ""}`} />
     <div class="row-buttons">${done ? html`<button class="primary" onClick=${onClose}>Close</button>` : html`<button class="primary danger" disabled=${busy || plan.busy || (Boolean(plan.problem) && !force)} onClick=${() => send(() => ask(false))}>Rewind</button><button onClick=${onClose}>Cancel</button>`}</div>
   </${Dialog}>`;
 }

@@ -50,9 +50,15 @@ export async function mayWrite() {
   return serverDocument.read_only !== true;
 }
 
+// The page steps through events: its positions are exact, and not the ends of calls.
+function exact(path, name, value) {
+  const isPosition = name === "at" || name === "to" || (name === "from" && /\/(changes|until)$/.test(path));
+  return isPosition && typeof value === "number" ? `@${value}` : String(value);
+}
+
 function address(path, params) {
   const given = Object.entries(params ?? {}).filter(([, value]) => value !== undefined && value !== null && value !== "");
-  const query = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
+  const query = new URLSearchParams(given.map(([name, value]) => [name, exact(path, name, value)])).toString();
   return query ? `${path}?${query}` : path;
 }
 

@@ -74,14 +74,14 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
         position = self.position(config)
         assert self.session is not None
         if position < self.session.head():
-            self.session.rewind(position)
+            self.session.rewind(f"@{position}")
         return config
 
     def fork(self, config: RunnableConfig, name: str | None = None) -> foldspace.sync.Session:
         """Forks the agent's session as it was at a checkpoint."""
         position = self.position(config)
         assert self.session is not None
-        return self.session.fork(at=position, name=name)[0]
+        return self.session.fork(at=f"@{position}", name=name)[0]
 
     # -- checkpoints
 

@@ -20,7 +20,6 @@ fn examples() -> Vec<Advice> {
         Advice::ShowHistory,
         Advice::ShowAuthors,
         Advice::RaiseFileBudget,
-        Advice::UsePositions { before: 1, after: 3 },
         Advice::SelectUndo { outside: None },
         Advice::SelectUndo { outside: Some(7) },
         Advice::ForceRewind,

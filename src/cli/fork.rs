@@ -5,6 +5,7 @@ use foldspace::backends::HostPath;
 use foldspace::event::{ChildLimits, Isolation};
 use foldspace::hub::operations::ChildDocument;
 use foldspace::tools::{MountSpec, mounts_of};
+use foldspace::view::Position;
 use serde_json::json;
 
 use super::not_back::tell_not_back;
@@ -22,9 +23,10 @@ use super::{AtArg, BOLD, Failure, Globals, Out, OwnerClient, did_you_mean, outpu
 )]
 #[command(after_help = "\
 Examples:
-  foldspace fork NAME                         a fork of the session as it is now
-  foldspace fork NAME --at 42 --name retry    a fork as it was after event 42
-  foldspace fork NAME --isolation full        a fresh session, same mounts
+  foldspace fork NAME                        a fork of the session as it is now
+  foldspace fork NAME --at 42 --name retry   a fork as it was after call 42
+  foldspace fork NAME --before 42            a fork as it was before call 42
+  foldspace fork NAME --isolation full       a fresh session, same mounts
   foldspace fork NAME --max-calls 50 --tool read_file --tool grep")]
 pub(super) struct ForkArgs {
     /// The session, by name or by the beginning of its id
@@ -114,15 +116,14 @@ impl ForkArgs {
     async fn begin(&self, globals: &Globals, limits: ChildLimits, out: &mut Out) -> Result<ChildDocument, Failure> {
         let owner = OwnerClient::of_existing(globals).await?;
         let parent = owner.sessions()?.find(&self.session)?.session;
-        let at = if self.at.is_given() { Some(self.at.resolve(&parent)?) } else { None };
-        if at == Some(0) {
+        if self.at.resolve(&parent)? == 0 {
             return Err(Failure::missing("a fork has at least the first event of its session")
                 .with_hint("the earliest position is --at 1"));
         }
         let mounts = if self.isolation == Isolation::Full { mounts_of(&parent)? } else { Vec::new() };
         let asked = json!({
             "isolation": self.isolation,
-            "at": at,
+            "at": self.at.position().map(Position::to_string),
             "name": self.name,
             "agent": self.agent,
             "limits": limits,

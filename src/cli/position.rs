@@ -7,7 +7,7 @@ use foldspace::tools::first_position;
 use foldspace::view::Position;
 use foldspace::{Seq, Session, State};
 
-use super::{Failure, text};
+use super::Failure;
 
 /// The options that choose a position of a session. Each command explains them with [`meaning`].
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -15,8 +15,8 @@ pub(super) struct AtArg {
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     at: Option<Position>,
 
-    #[arg(long, value_name = "CALL", conflicts_with = "at", value_parser = call_number)]
-    before: Option<Seq>,
+    #[arg(long, value_name = "CALL", conflicts_with = "at", value_parser = before)]
+    before: Option<Position>,
 }
 
 /// Explains `--at` and `--before` in a command's help.
@@ -30,15 +30,15 @@ pub(super) fn meaning(at: &'static str, before: &'static str) -> impl FnMut(Arg)
 
 impl AtArg {
     pub(super) fn is_given(&self) -> bool {
-        self.at.is_some() || self.before.is_some()
+        self.position().is_some()
+    }
+
+    pub(super) fn position(&self) -> Option<&Position> {
+        self.at.as_ref().or(self.before.as_ref())
     }
 
     pub(super) fn resolve(&self, session: &Session) -> Result<Seq, Failure> {
-        match (&self.at, self.before) {
-            (Some(position), _) => Ok(position.resolve(session)?),
-            (None, Some(call)) => before(session, call),
-            (None, None) => Ok(session.head()?),
-        }
+        Ok(self.position().map_or_else(|| session.head(), |position| position.resolve(session))?)
     }
 
     pub(super) fn state(&self, session: &Session) -> Result<State, Failure> {
@@ -49,19 +49,16 @@ impl AtArg {
     }
 }
 
-pub(super) fn call_number(text: &str) -> Result<Seq, String> {
-    match text.parse() {
-        Ok(Position::Seq(seq)) => Ok(seq),
-        _ => Err("expected the number of a call, as `foldspace log --calls` shows it".to_owned()),
-    }
+/// Parses the CALL of `--before`.
+pub(super) fn before(text: &str) -> Result<Position, String> {
+    call_number(text).map(Position::Before)
 }
 
-fn before(session: &Session, seq: Seq) -> Result<Seq, Failure> {
-    let event = session.event(seq)?;
-    event.call.map(|call| call.saturating_sub(1)).ok_or_else(|| {
-        Failure::missing(format!("event {seq}, a {}, belongs to no call", text::one_line(&event.event.kind, 100)))
-            .with_hint("`foldspace log --calls` shows the calls")
-    })
+pub(super) fn call_number(text: &str) -> Result<Seq, String> {
+    match text.parse() {
+        Ok(Position::Seq(seq) | Position::Exact(seq)) => Ok(seq),
+        _ => Err("expected the number of a call, as `foldspace log --calls` shows it".to_owned()),
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +102,7 @@ mod tests {
     fn position_range_may_be_open() {
         let read = |text: &str| text.parse::<PositionRange>();
         assert_eq!(read(".."), Ok(PositionRange { from: None, until: Position::Back(0) }));
-        assert_eq!(read("@3..-2"), Ok(PositionRange { from: Some(Position::Seq(3)), until: Position::Back(2) }));
+        assert_eq!(read("@3..-2"), Ok(PositionRange { from: Some(Position::Exact(3)), until: Position::Back(2) }));
         assert_eq!(read("-9.."), Ok(PositionRange { from: Some(Position::Back(9)), until: Position::Back(0) }));
         for text in ["", "3", "3...5", "a..b", "1..2..3"] {
             assert!(read(text).is_err(), "{text}");

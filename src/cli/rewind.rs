@@ -1,17 +1,17 @@
 use foldspace::WorkspaceSpec;
 use foldspace::http::{ClientError, RewindRefusal};
 use foldspace::hub::operations::{RewoundDocument, RewoundRange};
-use foldspace::tools::check_position;
 use foldspace::view::Position;
 use serde_json::json;
 
 use super::not_back::{SHOWN, tell_apart, tell_not_back};
+use super::position::before;
 use super::undo::{SubjectArgs, UndoArgs, UndoHow, show_changes};
 use super::{BOLD, Exit, Failure, FoundSession, Globals, Out, OwnerClient, open, output, text};
 
 /// Takes a session back to an earlier position, as new events
 #[derive(Debug, clap::Args)]
-#[command(group(clap::ArgGroup::new("goal").args(["to", "run"]).required(true)))]
+#[command(group(clap::ArgGroup::new("goal").args(["to", "before", "run"]).required(true)))]
 #[command(after_help = "\
 Files and slices go back; the history stays, and rewinding to the position before the rewind undoes it. It is \
 all or nothing. It is refused, with a list, if the workspace was changed outside of foldspace, or if it would \
@@ -19,10 +19,9 @@ remove files that your own directory had before the session began.
 
 In an attached directory it undoes all calls after POSITION, and asks first.
 
-POSITION must be at the end of a commit; for an event inside a commit the error names the nearest two ends.
-
 Examples:
-  foldspace rewind NAME --to 42             as it was after event 42
+  foldspace rewind NAME --to 42             as it was after call or event 42
+  foldspace rewind NAME --before 42         as it was before call 42
   foldspace rewind NAME --to -20 --dry-run  what would change
   foldspace rewind NAME --to 10m --force    records external changes first")]
 pub(super) struct RewindArgs {
@@ -31,6 +30,9 @@ pub(super) struct RewindArgs {
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     #[arg(help = format!("Goes back to POSITION: {}", Position::FORMS))]
     to: Option<Position>,
+    /// Goes back to before CALL: the number of a call or of any of its events
+    #[arg(long, value_name = "CALL", conflicts_with = "to", value_parser = before)]
+    before: Option<Position>,
     /// Takes back the changes of an agent's run, as `undo --run` does: its id, the beginning of it, or `last`
     #[arg(long, value_name = "RUN")]
     run: Option<String>,
@@ -48,13 +50,13 @@ pub(super) struct RewindArgs {
 
 impl RewindArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        let Self { session, to, run, force, dry_run, yes } = self;
+        let Self { session, to, before, run, force, dry_run, yes } = self;
         let undo = |to: Option<Position>| {
             let subject = SubjectArgs { run: run.clone(), to, ..SubjectArgs::default() };
             let how = UndoHow { force: *force, dry_run: *dry_run, yes: *yes, ..UndoHow::default() };
             UndoArgs { session: session.clone(), subject, how }
         };
-        let Some(to) = to else { return undo(None).run(globals, out) };
+        let Some(to) = to.as_ref().or(before.as_ref()) else { return undo(None).run(globals, out) };
         let started = open::session(globals, session)?.session.started().map(WorkspaceSpec::of_session);
         if matches!(started, Some(Ok(spec)) if spec.only_watches()) {
             return undo(Some(to.clone())).run(globals, out);
@@ -63,9 +65,7 @@ impl RewindArgs {
             let owner = OwnerClient::of_existing(globals).await?;
             let opened = owner.sessions()?;
             let found = opened.find(&self.session)?;
-            let to = to.resolve(&found.session)?;
-            check_position(&found.session, to)?;
-            let asked = json!({ "to": to, "force": self.force, "dry_run": self.dry_run });
+            let asked = json!({ "to": to.to_string(), "force": self.force, "dry_run": self.dry_run });
             let path = format!("/v1/sessions/{}/rewind", found.session.id());
             let rewound: Result<RewoundDocument, _> = owner.client.work(&path, &asked, output::progress).await;
             owner.end().await;
@@ -84,6 +84,7 @@ fn show(found: &FoundSession, rewound: &RewoundDocument, globals: &Globals, out:
     if out.is_json() {
         return out.document(rewound);
     }
+    rewound.moved().iter().for_each(|moved| output::note(moved));
     let name = text::one_line(&found.name, 80);
     if rewound.changes.is_empty() && rewound.slices.is_empty() && rewound.recorded.is_none() {
         out.line(format!("nothing to do: session {name} is already as it was at {}", rewound.to))?;

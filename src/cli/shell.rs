@@ -14,6 +14,7 @@ use super::interrupt::minding;
 use super::live::LiveOutput;
 use super::local_terminal::{LocalInput, give_terminal};
 use super::new::IfMissing;
+use super::position::before;
 use super::prompt::{LinePrompt, PromptRun, Typed};
 use super::{
     Exit, Failure, Globals, Out, OwnerClient, RuleArgs, Signals, external_command, open, output, text, workspace,
@@ -35,6 +36,9 @@ pub(super) struct ShellArgs {
     /// Opens a throw-away copy of the workspace as it was at POSITION instead; nothing is recorded there
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     at: Option<Position>,
+    /// Opens a throw-away copy of the workspace as it was before CALL
+    #[arg(long, value_name = "CALL", conflicts_with = "at", value_parser = before)]
+    before: Option<Position>,
     /// Limits the running time of each line: 1 to 86,400 seconds [default: no limit]
     #[arg(long, value_name = "SECS", value_parser = workspace::command_seconds)]
     timeout: Option<f64>,
@@ -53,7 +57,7 @@ const FULL_SCREEN: [&str; 14] =
 
 impl ShellArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        if let Some(at) = &self.at {
+        if let Some(at) = self.at.as_ref().or(self.before.as_ref()) {
             // A prompt may stay open for hours, and must not hold the store.
             if self.tty {
                 return Err(Failure::usage("--tty works on the session itself, not on a copy with --at"));

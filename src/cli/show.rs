@@ -33,7 +33,7 @@ impl ShowArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let found = open::session(globals, &self.session)?;
         let session = &found.session;
-        let seq = self.seq.resolve(session)?;
+        let seq = self.seq.event(session)?;
         let sight = ShowTarget::of(session, session.event(seq)?)?;
         if self.play {
             out.go_live_for_good()?;

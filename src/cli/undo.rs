@@ -6,6 +6,7 @@ use foldspace::{Seq, Timestamp};
 use serde_json::{Value, json};
 
 use super::not_back::{SHOWN, tell_apart};
+use super::position::before;
 use super::{BAD, Exit, Failure, FoundSession, GOOD, Globals, ODD, Out, OwnerClient, open, output, text};
 
 /// The largest number of paths listed for a skipped call.
@@ -63,6 +64,9 @@ pub(super) struct SubjectArgs {
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     #[arg(help = format!("All calls after POSITION: {}", Position::FORMS))]
     pub(super) to: Option<Position>,
+    /// CALL and all calls after it
+    #[arg(long, value_name = "CALL", value_parser = before)]
+    pub(super) before: Option<Position>,
     /// Changes made outside of any call: the latest, or those at position N
     #[arg(long, value_name = "N")]
     pub(super) external: Option<Option<Seq>>,
@@ -86,25 +90,29 @@ pub(super) struct RevertArgs {
     /// Paths in the workspace
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<String>,
-    #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
+    #[arg(long, value_name = "POSITION", allow_hyphen_values = true, required_unless_present = "before")]
     #[arg(help = format!("Restores them as of POSITION: {}", Position::FORMS))]
-    at: Position,
+    at: Option<Position>,
+    /// Restores them as they were before CALL
+    #[arg(long, value_name = "CALL", conflicts_with = "at", value_parser = before)]
+    before: Option<Position>,
     #[command(flatten)]
     how: UndoHow,
 }
 
 impl UndoArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        let SubjectArgs { call, run, to, external, redo } = &self.subject;
+        let SubjectArgs { call, run, to, before, external, redo } = &self.subject;
         let external = external.map(|at| at.map_or(json!(true), |at| json!(at)));
         let asked = json!({ "call": call, "run": run, "external": external, "redo": redo });
-        self.how.run(&self.session, asked, to.as_ref(), globals, out)
+        self.how.run(&self.session, asked, to.as_ref().or(before.as_ref()), globals, out)
     }
 }
 
 impl RevertArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        self.how.run(&self.session, json!({ "paths": self.paths }), Some(&self.at), globals, out)
+        let at = self.at.as_ref().or(self.before.as_ref());
+        self.how.run(&self.session, json!({ "paths": self.paths }), at, globals, out)
     }
 }
 
@@ -121,7 +129,8 @@ impl UndoHow {
             let owner = OwnerClient::of_existing(globals).await?;
             let found = owner.sessions()?.find(session)?;
             let path = format!("/v1/sessions/{}/undo", found.session.id());
-            asked["to"] = json!(to.map(|to| to.resolve(&found.session)).transpose()?);
+            let to = to.map(|to| to.resolve(&found.session)).transpose()?;
+            asked["to"] = json!(to.map(|to| Position::Exact(to).to_string()));
             asked["force"] = self.force.into();
             asked["overwrite"] = self.overwrite.into();
             asked["dry_run"] = true.into();

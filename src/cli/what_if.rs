@@ -8,13 +8,14 @@ use foldspace::view::Position;
 use foldspace::{Seq, Session};
 use serde_json::Value;
 
+use super::position::before;
 use super::rerun::{AgainArgs, RerunTarget};
 use super::run::{CallScript, ScriptStep};
 use super::{BOLD, Exit, Failure, Globals, Out, open, output, workspace};
 
 /// Runs other calls in place of recorded ones, and compares
 #[derive(Debug, clap::Args)]
-#[command(group(clap::ArgGroup::new("start").args(["at", "replace"]).multiple(true).required(true)))]
+#[command(group(clap::ArgGroup::new("start").args(["at", "before", "replace"]).multiple(true).required(true)))]
 #[command(after_help = "\
 The workspace and its commands have the options of `foldspace run`: --help lists them.
 
@@ -24,7 +25,7 @@ recorded calls that followed. Exits with 1 only if a call of the script does not
 
 Examples:
   foldspace what-if NAME --at 42 --script more.jsonl
-                      inserts other calls after event 42
+                      inserts other calls after call or event 42
   foldspace what-if NAME --replace 17 --script other.jsonl
                       makes other calls in place of call 17")]
 #[command(mut_args(workspace::again))]
@@ -34,6 +35,9 @@ pub(super) struct WhatIfArgs {
     /// Starts with the files as they were at POSITION [default: before the first replaced call]
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     at: Option<Position>,
+    /// Starts with the files as they were before CALL
+    #[arg(long, value_name = "CALL", conflicts_with = "at", value_parser = before)]
+    before: Option<Position>,
     /// The calls, one a line; - is standard input
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     script: PathBuf,
@@ -61,11 +65,9 @@ impl WhatIfArgs {
             None => RerunTarget::open(globals, store, &found.session, asked, None)?,
             Some(name) => {
                 // A fork has at least the first event of its parent.
-                let asked_at = at.max(1);
-                at = found.session.commit_end_before(asked_at)?;
-                if at != asked_at {
-                    let inside = format!("event {asked_at} is inside a commit");
-                    output::note(&format!("{inside}, so the fork starts before it, after event {at}"));
+                at = found.session.commit_end(at.max(1))?;
+                if let Some(asked) = self.start().map_or(Ok(None), |start| start.inside(&found.session))? {
+                    output::note(&format!("event {asked} is inside a commit; this goes to its end, {at}"));
                 }
                 RerunTarget::fork(globals, store, &found.session, asked, (name, at))?
             }
@@ -89,8 +91,12 @@ impl WhatIfArgs {
         })
     }
 
+    fn start(&self) -> Option<&Position> {
+        self.at.as_ref().or(self.before.as_ref())
+    }
+
     fn at(&self, session: &Session) -> Result<Seq, Failure> {
-        match (&self.at, self.replace.iter().min()) {
+        match (self.start(), self.replace.iter().min()) {
             (Some(at), _) => Ok(at.resolve(session)?),
             (None, Some(first)) => {
                 // The event must exist.

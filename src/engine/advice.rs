@@ -46,13 +46,6 @@ pub enum Advice {
     ShowAuthors,
     /// Show which changes wrote the path; a larger budget stores the contents.
     RaiseFileBudget,
-    /// Use one of the positions next to the commit.
-    UsePositions {
-        /// Last position before the commit.
-        before: u64,
-        /// Last position of the commit.
-        after: u64,
-    },
     /// Select the changes to undo.
     SelectUndo {
         /// Position of the latest change from outside of any call.
@@ -133,7 +126,6 @@ impl fmt::Display for Advice {
             Self::RaiseFileBudget => {
                 "the history of the path shows who changed it; a larger budget stores its contents"
             }
-            Self::UsePositions { before, after } => return write!(f, "{before} is before it, {after} after it"),
             Self::SelectUndo { outside: None } => "an undo of one call undoes what that call left",
             Self::SelectUndo { outside: Some(seq) } => {
                 return write!(

@@ -35,7 +35,6 @@ pub(super) fn hint(advice: &Advice) -> String {
         Advice::Text { .. }
         | Advice::ListPositions
         | Advice::ShowAuthors
-        | Advice::UsePositions { .. }
         | Advice::ImportUnderOtherName
         | Advice::ReplaceSession
         | Advice::CheckMachine

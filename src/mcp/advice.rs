@@ -25,7 +25,6 @@ pub(super) fn for_model(advice: &Advice) -> Option<String> {
         | Advice::ListSessions { nearest: Some(_) }
         | Advice::ShowHistory
         | Advice::ShowAuthors
-        | Advice::UsePositions { .. }
         | Advice::NameDirectory
         | Advice::WriteAllFiles
         | Advice::RemoveChild { .. }

@@ -18,9 +18,6 @@ pub(crate) fn hint(advice: &Advice) -> String {
         Advice::ShowHistory => "`foldspace history` shows its changes; --at selects another position",
         Advice::ShowAuthors => "`foldspace history` shows who changed it",
         Advice::RaiseFileBudget => "`foldspace history` shows who changed it; --keep-file-bytes raises the budget",
-        Advice::UsePositions { before, after } => {
-            return format!("--to {before} is before it, --to {after} after it; `--at` shows files there, too");
-        }
         Advice::SelectUndo { outside } => {
             let rest = outside.map_or_else(String::new, |seq| {
                 format!("; `foldspace undo --external` reverts changes from outside of calls, the last at {seq}")

@@ -43,16 +43,6 @@ pub enum WorkspaceError {
     #[error("{} can't be restored (contents never stored, or not files): {}",
         counted(.0.len(), "entry"), listed(.0))]
     NotKept(Vec<EntryPath>),
-    /// The position is inside a commit, so the files never had that state.
-    #[error("position {to} is inside a commit; use {before} or {after}")]
-    InsideCommit {
-        /// Requested position.
-        to: Seq,
-        /// Last position before the commit.
-        before: Seq,
-        /// Last position of the commit.
-        after: Seq,
-    },
     /// Entries of the user's directory that predate the session would be removed.
     #[error("{} that {} the session would be removed: {}",
         counted(*count, "entry"), if *count == 1 { "predates" } else { "predate" }, listed(paths))]
@@ -204,7 +194,7 @@ impl Diagnostic for WorkspaceError {
             Self::Tool(error) => error.kind(),
             Self::Mounts { source, .. } => source.kind(),
             Self::NotCopied(error) => error.kind(),
-            Self::NoCall { .. } | Self::InsideCommit { .. } => ErrorKind::NotFound,
+            Self::NoCall { .. } => ErrorKind::NotFound,
             Self::NothingToUndo { .. } | Self::NothingToRedo => ErrorKind::NotFound,
             Self::NotThere { .. } | Self::UnknownRun(_) => ErrorKind::NotFound,
             Self::SecondContainer(_) => ErrorKind::Busy,
@@ -221,7 +211,6 @@ impl Diagnostic for WorkspaceError {
 
     fn advice(&self) -> Option<Advice> {
         match self {
-            Self::InsideCommit { before, after, .. } => Some(Advice::UsePositions { before: *before, after: *after }),
             Self::Drifted(_) | Self::NotKept(_) => Some(Advice::ForceRewind),
             Self::Earlier { .. } => Some(Advice::RemoveEarlier),
             Self::NothingToUndo { outside } => Some(Advice::SelectUndo { outside: *outside }),

@@ -89,8 +89,6 @@ pub use rerun::{
 #[doc(hidden)]
 pub use rerun::{roots_of, runs_commands};
 #[doc(hidden)]
-pub use rewind::check_position;
-#[doc(hidden)]
 pub use rewind::taken_up;
 pub use rewind::{RewindOptions, Rewound, rewind};
 pub use secret_mask::SecretMask;

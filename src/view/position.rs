@@ -1,7 +1,8 @@
-//! Positions as people and models write them: `12`, `@12`, `-5`, a moment, an age, or a tag.
+//! Positions as people, models and programs write them: `12`, `@12`, `before:12`, `-5`, a moment, an age, or a tag.
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -10,12 +11,13 @@ use serde_json::Value;
 
 use crate::engine::clock::Timestamp;
 use crate::engine::error::ValueError;
+use crate::engine::event::{CallFinished, CallStarted, Event, SessionStarted};
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::reducers::Annotations;
 
-/// A position in a session, as it was written.
+/// A position in a session, as it was written. Every form but [`Exact`](Position::Exact) stands for the end of a commit.
 ///
 /// ```
 /// # use foldspace_view as foldspace;
@@ -26,11 +28,15 @@ use crate::reducers::Annotations;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Position {
-    /// The event with this number; 0 is before the first.
+    /// The end of the call with this number, or the commit of the event with this number; 0 is before the first event.
     Seq(Seq),
+    /// Exactly the event with this number.
+    Exact(Seq),
+    /// Before the call with this number, or before the call of the event with this number.
+    Before(Seq),
     /// This many events before the last one.
     Back(u64),
-    /// The last event at or before this moment.
+    /// The last event at or before this moment, which is not before the first event.
     Moment(Timestamp),
     /// The last event this many milliseconds ago or earlier.
     Ago(i64),
@@ -50,9 +56,10 @@ impl FromStr for Position {
             true => digits.parse::<u64>().ok(),
             false => None,
         };
-        let digits = text.strip_prefix('@').unwrap_or(text);
-        let known = number(digits).map(Self::Seq);
-        let known = known.or_else(|| text.strip_prefix('-').and_then(number).map(Self::Back));
+        let after = |prefix: &str| text.strip_prefix(prefix).and_then(number);
+        let known = number(text).map(Self::Seq).or_else(|| after("@").map(Self::Exact));
+        let known = known.or_else(|| after("before:").map(Self::Before));
+        let known = known.or_else(|| after("-").map(Self::Back));
         let known = known.or_else(|| milliseconds(text).map(Self::Ago));
         known
             .or_else(|| moment(text).map(Self::Moment))
@@ -87,20 +94,41 @@ fn milliseconds(text: &str) -> Option<i64> {
 
 impl Position {
     /// A description of the valid forms.
-    pub const FORMS: &str = "an event's number (12 or @12), so many events ago (-5), a moment \
-                             (2025-01-31T12:00:00Z), how long ago (10m, 2h, 1h30m), or a name (tag:NAME)";
+    pub const FORMS: &str = "a call's or an event's number (12), exactly an event (@12), before a call (before:12), \
+                             so many events ago (-5), a moment (2025-01-31T12:00:00Z), how long ago (10m, 2h, 1h30m), \
+                             or a name (tag:NAME)";
 
-    /// Resolves the position in a session.
+    /// Resolves the position in a session: a call's number to the end of the call, or to the head while it runs, and
+    /// an event inside a commit to the end of the commit, except for [`Position::Exact`].
     pub fn resolve(&self, session: &Session) -> Result<Seq, SessionError> {
+        let seq = self.event(session)?;
+        match *self {
+            Self::Exact(_) => Ok(seq),
+            Self::Seq(_) => session.commit_end(call_end(session, seq)?.unwrap_or(seq)),
+            _ => session.commit_end(seq),
+        }
+    }
+
+    /// Returns the event with this number, or the one that another form names.
+    pub fn event(&self, session: &Session) -> Result<Seq, SessionError> {
         let head = session.head()?;
         match *self {
-            Self::Seq(seq) if seq > head => Err(SessionError::NoPosition { seq, head }),
-            Self::Seq(seq) => Ok(seq),
+            Self::Seq(seq) | Self::Exact(seq) if seq > head => Err(SessionError::NoPosition { seq, head }),
+            Self::Seq(seq) | Self::Exact(seq) => Ok(seq),
+            Self::Before(seq) => call_of(session, seq).map(|call| call - 1),
             Self::Back(count) => head.checked_sub(count).ok_or(SessionError::NothingBack { count, head }),
-            Self::Moment(time) => Ok(last_at(session, head, time)?),
-            Self::Ago(millis) => Ok(last_at(session, head, ago(session, millis))?),
+            Self::Moment(time) => begun(session, last_at(session, head, time)?),
+            Self::Ago(millis) => begun(session, last_at(session, head, ago(session, millis))?),
             Self::Tag(ref name) => tagged(session, name),
         }
+    }
+
+    /// Returns the event that the position names if it is inside a commit, so that a rewind or a fork goes to the
+    /// commit's end.
+    pub fn inside(&self, session: &Session) -> Result<Option<Seq>, SessionError> {
+        let seq = self.event(session)?;
+        let is_call = matches!(self, Self::Seq(_)) && call_end(session, seq)?.is_some();
+        Ok((!is_call && session.commit_end(seq)? != seq).then_some(seq))
     }
 
     /// Returns the first event for a reader of the log: for a moment the first event at or after it, and for a position
@@ -111,7 +139,8 @@ impl Position {
             Ok::<_, SessionError>(last_at(session, session.head()?, before)? + 1)
         };
         let first = match *self {
-            Self::Seq(seq) => seq,
+            Self::Seq(seq) | Self::Exact(seq) => seq,
+            Self::Before(seq) => call_of(session, seq)?,
             Self::Back(count) => session.head()?.saturating_sub(count),
             Self::Moment(time) => since(time)?,
             Self::Ago(millis) => since(ago(session, millis))?,
@@ -125,6 +154,33 @@ impl Position {
 pub fn first_read(session: &Session, from: &Position) -> Result<Seq, SessionError> {
     let (first, head) = (from.first_read(session)?, session.head()?);
     if first > head + 1 { Err(SessionError::NoPosition { seq: first, head }) } else { Ok(first) }
+}
+
+/// Returns the end of the call that begins at a position: its outcome, the last event of the parent if it was under way
+/// there when the fork began, or else the head. `None` if no call begins there.
+fn call_end(session: &Session, call: Seq) -> Result<Option<Seq>, SessionError> {
+    if call == 0 || *session.event(call)?.event.kind != *CallStarted::KIND {
+        return Ok(None);
+    }
+    let mut end = session.head()?;
+    session.visit_between(call + 1, end, &mut |event| {
+        end = match event.kind {
+            CallFinished::KIND if event.call == Some(call) => event.seq,
+            SessionStarted::KIND => event.seq - 1,
+            _ => return ControlFlow::Continue(()),
+        };
+        ControlFlow::Break(())
+    })?;
+    Ok(Some(end))
+}
+
+fn call_of(session: &Session, seq: Seq) -> Result<Seq, SessionError> {
+    let event = session.event(seq)?;
+    event.call.ok_or_else(|| SessionError::NotInCall { seq, kind: event.event.kind.to_string() })
+}
+
+fn begun(session: &Session, seq: Seq) -> Result<Seq, SessionError> {
+    if seq > 0 { Ok(seq) } else { Err(SessionError::NotBegun { began: session.event(1)?.time }) }
 }
 
 fn tagged(session: &Session, name: &str) -> Result<Seq, SessionError> {
@@ -167,7 +223,10 @@ impl Position {
     pub fn meaning() -> String {
         let forms = Self::FORMS;
         format!(
-            "A position: {forms}. 0 is before the first event; a moment without an offset is in the machine's time zone."
+            "A position: {forms}. A call's number stands for the whole call: the position is after its end, or the \
+             present while it runs. Another number, and every other form but `@12`, stands for the end of the commit \
+             of its event. 0 is before the first event. A moment without an offset is in the machine's time zone; one \
+             before the session began is an error."
         )
     }
 }
@@ -187,6 +246,8 @@ impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Seq(seq) => write!(f, "{seq}"),
+            Self::Exact(seq) => write!(f, "@{seq}"),
+            Self::Before(seq) => write!(f, "before:{seq}"),
             Self::Back(count) => write!(f, "-{count}"),
             Self::Moment(time) => write!(f, "{time}"),
             Self::Ago(millis) => write!(f, "{millis}ms"),
@@ -214,7 +275,7 @@ mod tests {
     fn texts() -> impl Strategy<Value = String> {
         prop_oneof![
             any::<String>(),
-            "[ @-]{0,2}[0-9]{0,21} ?",
+            "(before:|[ @-]{0,2})[0-9]{0,21} ?",
             "([0-9]{1,20}(ms|s|m|min|h|d|w|x)){0,4}( ago)?",
             "[+-]?[0-9]{4,6}-[0-9]{2}-[0-9]{2}[T ]?([0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,12})?)?)?(Z|[+-][0-9]{2}:?[0-9]{0,2})?",
             "[0-9]{4}-(0[1-9]|1[0-2])-[0-2][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9]([.][0-9]{3})?(Z|\\[[A-Za-z/]{1,12}\\])",
@@ -236,7 +297,8 @@ mod tests {
     fn position_parses_every_form() {
         let read = |text: &str| text.parse::<Position>();
         assert_eq!(read("12"), Ok(Position::Seq(12)));
-        assert_eq!(read("@0"), Ok(Position::Seq(0)));
+        assert_eq!(read("@0"), Ok(Position::Exact(0)));
+        assert_eq!(read("before:7"), Ok(Position::Before(7)));
         assert_eq!(read("-5"), Ok(Position::Back(5)));
         assert_eq!(read("10m"), Ok(Position::Ago(600_000)));
         assert_eq!(read("1h30m ago"), Ok(Position::Ago(5_400_000)));
@@ -277,6 +339,9 @@ mod tests {
             "0x10",
             "1.5",
             "@@1",
+            "before:",
+            "before:-1",
+            "before:@1",
             "2023-11-14T12:00[x]",
             &huge,
         ] {
@@ -309,7 +374,8 @@ mod tests {
         let times: Vec<_> = session.events(1, 9).unwrap().iter().map(|event| event.time).collect();
         for (seq, time) in (1..).zip(&times) {
             assert_eq!(Position::Moment(*time).resolve(&session).ok(), Some(seq));
-            assert_eq!(Position::Moment(Timestamp(time.0 - 1)).resolve(&session).ok(), Some(seq - 1));
+            let earlier = Position::Moment(Timestamp(time.0 - 1)).resolve(&session).ok();
+            assert_eq!(earlier, Some(seq - 1).filter(|seq| *seq > 0));
         }
         let first = |text: &str| text.parse::<Position>().unwrap().first_read(&session).unwrap();
         assert_eq!(["0", "1", "9", "-0", "-4", "-99", "1w", "0s"].map(first), [1, 1, 9, 5, 1, 1, 1, 6]);
@@ -317,9 +383,10 @@ mod tests {
             assert_eq!(Position::Moment(*time).first_read(&session).unwrap(), seq);
             assert_eq!(Position::Moment(Timestamp(time.0 + 1)).first_read(&session).unwrap(), seq + 1);
         }
-        assert_eq!(found("1w"), Some(0));
         assert_eq!(found("0s"), Some(5));
         let error = "-6".parse::<Position>().unwrap().resolve(&session).unwrap_err().to_string();
         assert_eq!(error, "6 events ago is before the first event: the session has 5 events");
+        let error = "1w".parse::<Position>().unwrap().resolve(&session).unwrap_err().to_string();
+        assert_eq!(error, "the session began at 1970-01-01T00:00:01.010Z, after the requested time");
     }
 }

@@ -1669,7 +1669,7 @@ export interface components {
             at: number | null;
             /**
              * Format: int64
-             * @description The requested position, if it is inside a commit, so that the fork begins before that commit; otherwise null.
+             * @description The requested event, if it is inside a commit, so that the fork is at the commit's end; otherwise null.
              */
             asked: number | null;
             /** @description The parent. */
@@ -2592,7 +2592,7 @@ export interface components {
                 [key: string]: unknown;
             }[];
         };
-        /** @description A position: an event's number (12 or @12), so many events ago (-5), a moment (2025-01-31T12:00:00Z), how long ago (10m, 2h, 1h30m), or a name (tag:NAME). 0 is before the first event; a moment without an offset is in the machine's time zone. */
+        /** @description A position: a call's or an event's number (12), exactly an event (@12), before a call (before:12), so many events ago (-5), a moment (2025-01-31T12:00:00Z), how long ago (10m, 2h, 1h30m), or a name (tag:NAME). A call's number stands for the whole call: the position is after its end, or the present while it runs. Another number, and every other form but `@12`, stands for the end of the commit of its event. 0 is before the first event. A moment without an offset is in the machine's time zone; one before the session began is an error. */
         Position: number | string;
         /** @description A range of positions, both ends included. */
         PositionRange: {
@@ -2917,6 +2917,12 @@ export interface components {
              * @description The position of the restored files and slices.
              */
             to: number;
+            /**
+             * Format: int64
+             * @description The requested event, if it is inside a commit, so that the rewind goes to the commit's end; otherwise null.
+             * @default null
+             */
+            asked: number | null;
             /**
              * Format: int64
              * @description The position before the rewind.
@@ -5759,7 +5765,7 @@ export interface operations {
                  *     `/REGEX/`, or a predicate over slices, such as `Usage.calls > 5`, which is met where it becomes true.
                  */
                 conditions?: string;
-                /** @description The start position, exclusive; by default before the first event, or with `backward` after the last. */
+                /** @description The event to start from, exclusive; by default before the first event, or with `backward` after the last. */
                 from?: components["schemas"]["Position"];
                 /** @description True to run towards earlier events. */
                 backward?: boolean;

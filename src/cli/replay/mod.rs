@@ -150,7 +150,7 @@ impl ReplayArgs {
     }
 
     fn position(&self, session: &Session, head: u64) -> Result<u64, Failure> {
-        let at = if self.at.is_given() { self.at.resolve(session)? } else { head };
+        let at = self.at.position().map_or(Ok(head), |at| at.event(session))?;
         if at == 0 {
             return Err(
                 Failure::missing("no event at position 0").with_hint("a step is an event: the first event is --at 1")

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use foldspace::view::Position;
 use foldspace::{Seq, Sessions};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -43,9 +44,9 @@ impl PagerProgram<'_> {
         let name = session.name();
         let is_harmless = open::named(&session) == name;
         let name = if is_harmless { name.to_owned() } else { session.id().to_string() };
-        let at = command.at.to_string();
+        let at = Position::Exact(command.at).to_string();
         let words = match &command.verb {
-            OutsideVerb::Show => vec!["show".to_owned(), name, at],
+            OutsideVerb::Show => vec!["show".to_owned(), name, command.at.to_string()],
             OutsideVerb::Rewind => vec!["rewind".to_owned(), name, "--to".to_owned(), at],
             OutsideVerb::Fork { name: None } => vec!["fork".to_owned(), name, "--at".to_owned(), at],
             OutsideVerb::Fork { name: Some(fork) } => {

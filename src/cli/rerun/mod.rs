@@ -14,6 +14,7 @@ use foldspace::view::Position;
 use foldspace::{ForkOptions, NewSession, Registry, Seq, Session, Tools, WorkspaceSpec};
 use tokio_util::sync::CancellationToken;
 
+use super::position::before;
 use super::{
     Exit, Failure, Globals, OpenedStore, Out, OwnerClient, RuleArgs, WorkspaceArgs, files, interrupt, open, text,
     workspace,
@@ -59,6 +60,9 @@ pub(super) struct RerunArgs {
     /// Runs only calls that started at POSITION or before
     #[arg(long, alias = "at", value_name = "POSITION", allow_hyphen_values = true)]
     until: Option<Position>,
+    /// Runs only calls that started before CALL
+    #[arg(long, value_name = "CALL", conflicts_with = "until", value_parser = before)]
+    before: Option<Position>,
     #[command(flatten)]
     base: BaseArgs,
     #[command(flatten)]
@@ -152,9 +156,9 @@ impl RuleFileArgs {
 
 impl RerunArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        let Self { session, until, base, options } = self;
+        let Self { session, until, before, base, options } = self;
         let keep = options.keep.as_deref();
-        RunAgain { session, until: until.as_ref(), base, options, keep }.run(globals, out)
+        RunAgain { session, until: until.as_ref().or(before.as_ref()), base, options, keep }.run(globals, out)
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) fn export(
     let directory = open::existing(globals)?;
     let opened = open::reading(globals)?;
     let session = opened.find(wanted)?.session;
-    let from = from.map_or(Ok(1), |from| from.resolve(&session))?.max(1);
+    let from = from.map_or(Ok(1), |from| from.first_read(&session))?;
     let to = to.map_or_else(|| session.head(), |to| to.resolve(&session))?;
     let hub = Hub::new(opened.sessions.clone(), HubOptions::new(&directory));
     let client = HttpClient::within(HttpFace::new(hub).router(HttpOptions::default()));
@@ -118,7 +118,7 @@ async fn collected(
     }
     let calls = calls(client, &place, from, to).await?;
     let base = calls.first().map_or(from, |call| number(call, "call")).saturating_sub(1);
-    let entries: Value = client.get(&format!("{place}/files?at={base}")).await?;
+    let entries: Value = client.get(&format!("{place}/files?at=@{base}")).await?;
     let mut contents: BTreeMap<String, (u64, String)> = BTreeMap::new();
     entries.as_array().into_iter().flatten().for_each(|entry| note_content(entry, &entry["path"], &mut contents));
     page.room -= CONTENTS;
@@ -126,14 +126,14 @@ async fn collected(
     for call in &calls {
         let (call, end) = (number(call, "call"), call["finished"].as_u64().unwrap_or(to));
         if call > seen + 1 {
-            let between: Value = client.get(&format!("{place}/changes?from={seen}&to={}", call - 1)).await?;
+            let between: Value = client.get(&format!("{place}/changes?from=@{seen}&to=@{}", call - 1)).await?;
             changed(&between, &mut contents, &mut touched);
             if between["changes"].as_array().is_some_and(|changes| !changes.is_empty()) {
                 let between = page.changes(between)?;
                 page.between.push(between);
             }
         }
-        let changes: Value = client.get(&format!("{place}/changes?from={}&to={end}", call - 1)).await?;
+        let changes: Value = client.get(&format!("{place}/changes?from=@{}&to=@{end}", call - 1)).await?;
         changed(&changes, &mut contents, &mut touched);
         let changes = page.changes(changes)?;
         page.answer(&place, &format!("/changes/{call}"), changes);

@@ -16,7 +16,7 @@ pub struct ForkOptions {
     /// Isolation of the child.
     pub isolation: Isolation,
     /// Last position of the parent's history that a fork has; the parent's head by default. A position inside a commit
-    /// is rounded down to the end of the previous commit.
+    /// stands for the commit's end.
     pub at: Option<Seq>,
     /// Name of the child; `parent-1`, `parent-2`, ... by default. A shared child has the parent's name.
     pub name: Option<String>,
@@ -86,7 +86,7 @@ impl Sessions {
         if at == 0 || at > head {
             return Err(SessionError::NoPosition { seq: at, head });
         }
-        let at = parent.commit_end_before(at)?;
+        let at = parent.commit_end(at)?;
         if parent.limits().depth == Some(0) {
             return Err(SessionError::TooDeep { name: parent.name().to_owned() });
         }

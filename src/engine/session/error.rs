@@ -1,5 +1,5 @@
 use crate::engine::store::StoreError;
-use crate::engine::{Advice, Diagnostic, ErrorKind, Seq, SliceError};
+use crate::engine::{Advice, Diagnostic, ErrorKind, Seq, SliceError, Timestamp};
 
 /// Maximum characters of a session's name.
 pub const MAX_NAME_CHARS: usize = 80;
@@ -76,6 +76,20 @@ pub enum SessionError {
         /// Number of events.
         head: Seq,
     },
+    /// The moment is before the first event.
+    #[error("the session began at {began}, after the requested time")]
+    NotBegun {
+        /// Time of the first event.
+        began: Timestamp,
+    },
+    /// The event belongs to no call.
+    #[error("event {seq}, a {}, belongs to no call", kind.escape_debug())]
+    NotInCall {
+        /// Position of the event.
+        seq: Seq,
+        /// Kind of the event.
+        kind: String,
+    },
     /// The tag was not found.
     #[error("the session has no tag {name:?}{}", listed(.known))]
     NoTag {
@@ -105,7 +119,8 @@ impl Diagnostic for SessionError {
             Self::Slice(error) => error.kind(),
             Self::Ambiguous { .. } => ErrorKind::Ambiguous,
             Self::NotFound { .. } => ErrorKind::NotFound,
-            Self::NothingBack { .. } | Self::NoTag { .. } | Self::NoPosition { .. } => ErrorKind::NotFound,
+            Self::NothingBack { .. } | Self::NotBegun { .. } | Self::NotInCall { .. } => ErrorKind::NotFound,
+            Self::NoTag { .. } | Self::NoPosition { .. } => ErrorKind::NotFound,
             Self::NameTaken { .. } => ErrorKind::Conflict,
             Self::BadName { .. } | Self::NoAgent { .. } => ErrorKind::Invalid,
             Self::TooDeep { .. } => ErrorKind::Refused,
@@ -120,7 +135,8 @@ impl Diagnostic for SessionError {
             Self::Ambiguous { .. } => Some(Advice::text("give more of the id, or the whole name")),
             Self::NameTaken { .. } => Some(Advice::text("open that session, or choose another name")),
             Self::Unreadable { .. } => Some(Advice::text("a newer foldspace may have created it: use that version")),
-            Self::NoPosition { .. } => Some(Advice::ListPositions),
+            Self::NoPosition { .. } | Self::NotBegun { .. } => Some(Advice::ListPositions),
+            Self::NotInCall { .. } => Some(Advice::ListCalls),
             _ => self.inner()?.advice(),
         }
     }

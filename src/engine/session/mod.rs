@@ -204,7 +204,13 @@ impl Session {
         }
     }
 
-    /// Returns the last end of a commit up to `seq`, where a fork may begin. In the session's first commit it is `seq`
+    /// Returns the end of the commit of the event at `seq`, where a rewind and a fork go; 0 for 0. Fails with
+    /// [`SessionError::NoPosition`] if the event does not exist.
+    pub fn commit_end(&self, seq: Seq) -> SessionResult<Seq> {
+        if seq == 0 || seq == self.head()? { Ok(seq) } else { Ok(self.commit_of(seq)?.1) }
+    }
+
+    /// Returns the last end of a commit up to `seq`. In the session's first commit it is `seq`
     /// itself.
     pub fn commit_end_before(&self, seq: Seq) -> SessionResult<Seq> {
         let (first, last) = self.commit_of(seq)?;

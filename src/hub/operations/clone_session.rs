@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong};
-use super::{check_agent, reading};
+use super::{check_agent, moved, reading};
 use crate::backends::HostPath;
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::event::{ChildLimits, Isolation};
@@ -85,7 +85,7 @@ impl Operation for CloneSession {
         }
         let parent = context.session().await?;
         let (looked, at, isolation) = (parent.clone(), self.at.take(), self.isolation);
-        let at = reading(move || Ok(at.map(|at| at.resolve(&looked)).transpose()?)).await?;
+        let (at, asked) = reading(move || Ok(landing(at.as_ref(), &looked)?)).await?;
         let new = self.options(at);
         let (child, is_open) = match hub.start_child(parent.id(), new.clone()).await {
             Ok(open) => (open.session().clone(), true),
@@ -99,7 +99,7 @@ impl Operation for CloneSession {
             }
             Err(error) => return Err(error.into()),
         };
-        reading(move || Ok(self::child((&parent, &child), isolation, at, is_open)?)).await
+        reading(move || Ok(self::child((&parent, &child), isolation, asked, is_open)?)).await
     }
 
     fn text(clone: &ChildDocument) -> String {
@@ -162,7 +162,7 @@ pub struct ChildDocument {
     pub isolation: Isolation,
     /// The last position of the parent's history that it contains.
     pub at: Option<Seq>,
-    /// The requested position, if it is inside a commit, so that the fork begins before that commit; otherwise null.
+    /// The requested event, if it is inside a commit, so that the fork is at the commit's end; otherwise null.
     pub asked: Option<Seq>,
     /// The parent.
     #[schemars(with = "String")]
@@ -186,25 +186,30 @@ pub struct ChildDocument {
 impl ChildDocument {
     /// Explains why a fork begins elsewhere than requested. `None` if it begins where requested.
     pub fn moved(&self) -> Option<String> {
-        let (asked, at) = (self.asked?, self.at?);
-        Some(format!("event {asked} is inside a commit, so the fork starts before it, after event {at}"))
+        moved(self.asked?, self.at?)
     }
 }
 
-/// Returns a child as a document. For a shared child, `at` is the requested position.
+/// Returns the position of a fork, and the requested event if that is inside a commit.
+pub(super) fn landing(at: Option<&Position>, session: &Session) -> Result<(Option<Seq>, Option<Seq>), SessionError> {
+    let Some(at) = at else { return Ok((None, None)) };
+    Ok((Some(at.resolve(session)?), at.inside(session)?))
+}
+
+/// Returns a child as a document.
 pub(super) fn child(
     (parent, child): (&Session, &Session),
     isolation: Isolation,
     asked: Option<Seq>,
     is_open: bool,
 ) -> Result<ChildDocument, SessionError> {
-    let at = child.origin().filter(|_| isolation != Isolation::Shared).map_or(asked, |origin| Some(origin.at));
+    let at = child.origin().filter(|_| isolation != Isolation::Shared).map(|origin| origin.at);
     Ok(ChildDocument {
         session: child.id(),
         name: child.name().to_owned(),
         isolation,
         at,
-        asked: asked.filter(|_| isolation == Isolation::Fork && asked != at),
+        asked,
         parent: parent.id(),
         parent_name: parent.name().to_owned(),
         agent: Arc::clone(child.agent()),

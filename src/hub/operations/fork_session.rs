@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::clone_session::{ChildDocument, child};
+use super::clone_session::{ChildDocument, child, landing};
 use super::create_session::check_create_id;
 use super::{Operation, OperationContext, OperationError, OperationRoute, check_agent, reading};
 use crate::engine::event::{ChildLimits, Isolation};
@@ -63,12 +63,12 @@ impl Operation for ForkSession {
         self.create_id.as_deref().map_or(Ok(()), check_create_id)?;
         let parent = context.session().await?;
         let (looked, at) = (parent.clone(), self.at.clone());
-        let asked = reading(move || Ok(at.map(|at| at.resolve(&looked)).transpose()?)).await?;
+        let (at, asked) = reading(move || Ok(landing(at.as_ref(), &looked)?)).await?;
         let mut begun: Vec<(Session, bool)> = Vec::new();
         for number in 1..=self.count {
             let new = ForkOptions {
                 // All forks are at the first fork's position.
-                at: asked.or_else(|| Some(begun.first()?.0.origin()?.at)),
+                at: at.or_else(|| Some(begun.first()?.0.origin()?.at)),
                 name: self.name.as_ref().map(|name| format!("{name}-{number}")),
                 agent: self.agent.clone().unwrap_or_default(),
                 limits: self.limits.clone(),

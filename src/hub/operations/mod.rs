@@ -308,6 +308,11 @@ fn position(session: &Session, given: Option<Position>, otherwise: Seq) -> Resul
     given.map_or(Ok(otherwise), |given| given.resolve(session))
 }
 
+/// Explains an act at the end of the commit of the requested event.
+fn moved(asked: Seq, to: Seq) -> Option<String> {
+    (asked != to).then(|| format!("event {asked} is inside a commit; this goes to its end, {to}"))
+}
+
 pub fn check_agent(agent: &str) -> Result<(), OperationError> {
     match agent.len() <= MAX_AGENT_BYTES {
         true => Ok(()),

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::reading;
 use super::{Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong};
+use super::{moved, reading};
 use crate::backends::WorkspaceSpec;
 use crate::engine::advice::Advice;
 use crate::engine::id::{Seq, SessionId};
@@ -57,25 +57,25 @@ impl Operation for Rewind {
             return Err(OperationError::refused(detail).with_advice(advice));
         }
         let looked = session.clone();
-        let to = reading(move || Ok(to.resolve(&looked)?)).await?;
+        let (to, asked) = reading(move || Ok((to.resolve(&looked)?, to.inside(&looked)?))).await?;
         let options = RewindOptions { force, keep_earlier, dry_run };
         let rewound = match context.caller.is_model() {
             true => context.open().await?.rewind(to, options).await?,
             false => context.hub.rewind(&session, to, options).await?,
         };
-        Ok(self::rewound(&session, rewound, dry_run))
+        Ok(self::rewound(&session, rewound, asked, dry_run))
     }
 
     fn text(rewound: &RewoundDocument) -> String {
         let RewoundDocument { name, to, from, .. } = rewound;
         let count = rewound.changes.len();
+        let moved = rewound.moved().map(|moved| format!("; {moved}")).unwrap_or_default();
         match rewound.dry_run {
-            true => format!("session {name} would be as it was at {to}, with {count} entries changed"),
-            false => {
-                format!(
-                    "session {name} is as it was at {to}, with {count} entries changed; a rewind to {from} undoes that"
-                )
-            }
+            true => format!("session {name} would be as it was at {to}, with {count} entries changed{moved}"),
+            false => format!(
+                "session {name} is as it was at {to}, with {count} entries changed; a rewind to {from} undoes \
+                 that{moved}"
+            ),
         }
     }
 }
@@ -92,6 +92,9 @@ pub struct RewoundDocument {
     pub name: String,
     /// The position of the restored files and slices.
     pub to: Seq,
+    /// The requested event, if it is inside a commit, so that the rewind goes to the commit's end; otherwise null.
+    #[serde(default)]
+    pub asked: Option<Seq>,
     /// The position before the rewind.
     pub from: Seq,
     /// True if it was a dry run.
@@ -121,6 +124,13 @@ pub struct RewoundDocument {
     pub apart: Vec<EntryPath>,
 }
 
+impl RewoundDocument {
+    /// Explains why the rewind goes elsewhere than requested. `None` if it goes where requested.
+    pub fn moved(&self) -> Option<String> {
+        moved(self.asked?, self.to)
+    }
+}
+
 /// A range of positions, both ends included.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "PositionRange")]
@@ -132,7 +142,7 @@ pub struct RewoundRange {
 }
 
 /// Returns a rewind as a document.
-fn rewound(session: &Session, rewound: Rewound, dry_run: bool) -> RewoundDocument {
+fn rewound(session: &Session, rewound: Rewound, asked: Option<Seq>, dry_run: bool) -> RewoundDocument {
     let Rewound { to, from, recorded, changes, slices, drift, left, lost, apart } = rewound;
     let recorded = recorded.map(|(first, last)| RewoundRange { first, last });
     let (session, name) = (session.id(), session.name().to_owned());
@@ -140,6 +150,7 @@ fn rewound(session: &Session, rewound: Rewound, dry_run: bool) -> RewoundDocumen
         session,
         name,
         to,
+        asked,
         from,
         dry_run,
         refused: None,

@@ -27,7 +27,7 @@ pub struct RunUntil {
     /// The conditions, one a line, at most 50: `path GLOB`, `kind KIND`, `agent NAME`, `tool NAME`, `failed`,
     /// `/REGEX/`, or a predicate over slices, such as `Usage.calls > 5`, which is met where it becomes true.
     pub conditions: String,
-    /// The start position, exclusive; by default before the first event, or with `backward` after the last.
+    /// The event to start from, exclusive; by default before the first event, or with `backward` after the last.
     pub from: Option<Position>,
     /// True to run towards earlier events.
     #[serde(default)]
@@ -78,7 +78,7 @@ impl RunUntil {
         conditions: &[Arc<StopCondition>],
         cancel: &CancellationToken,
     ) -> Result<StopDocument, OperationError> {
-        let from = self.from.map(|from| from.resolve(session)).transpose()?;
+        let from = self.from.map(|from| from.event(session)).transpose()?;
         // Read last, since the head of a running session advances.
         let head = session.head()?;
         let from = from.unwrap_or(if self.backward { head.saturating_add(1) } else { 0 });

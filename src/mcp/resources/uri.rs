@@ -88,9 +88,10 @@ impl ResourceUri {
             What::Log { .. } => None,
         };
         match at {
-            Some(Position::Seq(_)) => true,
+            Some(Position::Exact(_) | Position::Before(_)) => true,
             Some(Position::Moment(time)) => *time < now,
-            Some(Position::Back(_) | Position::Ago(_) | Position::Tag(_)) | None => false,
+            // The number of a running call stands for the present.
+            Some(Position::Seq(_) | Position::Back(_) | Position::Ago(_) | Position::Tag(_)) | None => false,
         }
     }
 }

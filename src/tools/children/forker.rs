@@ -85,8 +85,7 @@ impl Forker {
         }
         let looking = if turn.is_some() { parent.runtime().try_lock_scan() } else { None };
         let at = session.aside(|| match new.at {
-            Some(at) if (1..=session.head()?).contains(&at) => session.commit_end_before(at),
-            Some(at) => Ok(at),
+            Some(at) => session.commit_end(at),
             None => session.head(),
         })?;
         let (new, spec) = with_workspace(session, ForkOptions { at: Some(at), ..new }, &self.home)?;

@@ -73,8 +73,8 @@ impl ToolRunner {
 /// Rewinds a session to the state after the event at `to`, without a tool runner.
 ///
 /// Log and files change together, and no history is lost: one commit holds a [`SessionRewound`], the file events that
-/// lead back, and a [`SliceRestored`] for each other slice that differs. Slices that are logs stay. The position must
-/// be the end of a commit. It may be inside a call; then the call's earlier commits count. Waits for a call in flight.
+/// lead back, and a [`SliceRestored`] for each other slice that differs. Slices that are logs stay. A
+/// position inside a commit stands for the commit's end. It may be inside a call; then the call's earlier commits count. Waits for a call in flight.
 ///
 /// A rewind happens completely or not at all. An error leaves files and log unchanged. If the process dies halfway, the
 /// next opening of the workspace restores the files from the log. Dropping the future does not stop a started rewind.
@@ -92,19 +92,9 @@ pub async fn rewind(
     let runtime = SessionRuntime::of(session);
     let turn = runtime.lock_workspace().await;
     let looking = runtime.lock_scan().await;
-    session.aside(|| session.check_own())?;
+    let to = session.aside(|| session.check_own().and_then(|()| session.commit_end(to)))?;
     let work = RewindWork { session: session.clone(), workspace: Arc::clone(workspace), budget, to, options };
     off_thread((turn, looking), WorkspaceError::Stopped, move || work.run()).await
-}
-
-/// Checks that a position is the end of a commit, as a rewind requires.
-#[doc(hidden)]
-pub fn check_position(session: &Session, to: Seq) -> Result<(), WorkspaceError> {
-    let (first, last) = if to == 0 { (0, 0) } else { session.commit_of(to)? };
-    match to == last {
-        true => Ok(()),
-        false => Err(WorkspaceError::InsideCommit { to, before: first - 1, after: last }),
-    }
 }
 
 struct RewindWork {
@@ -118,7 +108,6 @@ struct RewindWork {
 impl RewindWork {
     fn run(&self) -> Result<Rewound, WorkspaceError> {
         let then = self.session.state_at(self.to)?;
-        check_position(&self.session, self.to)?;
         let (now, drift) = self.present()?;
         let state = self.session.state()?;
         let from = state.seq();

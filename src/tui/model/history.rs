@@ -156,7 +156,7 @@ impl SessionHistory {
 
     pub(crate) fn position(&self, text: &str) -> Result<Seq, Failure> {
         self.refresh()?;
-        Ok(text.parse::<Position>()?.resolve(&self.session)?)
+        Ok(text.parse::<Position>()?.event(&self.session)?)
     }
 
     pub(crate) fn state(&self, seq: Seq, leash: &Leash) -> Result<State, Failure> {

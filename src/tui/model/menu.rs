@@ -105,8 +105,8 @@ impl Model {
             let words = format!("show only calls of {}", text::one_line(&started.tool, 40));
             menu.add('t', words, DebuggerAction::Answer(Ask::Filter, tool));
         }
-        menu.add('f', format!("fork here: foldspace fork {name} --at {end}"), DebuggerAction::Ask(Ask::Fork));
-        let words = format!("rewind to here: foldspace rewind {name} --to {end}");
+        menu.add('f', format!("fork here: foldspace fork {name} --at @{end}"), DebuggerAction::Ask(Ask::Fork));
+        let words = format!("rewind to here: foldspace rewind {name} --to @{end}");
         menu.add('w', words, DebuggerAction::Rewind);
         menu.add('!', "a shell in a throw-away copy of the files here", DebuggerAction::Shell);
         Ok(menu)

@@ -76,7 +76,7 @@ fn blame_after_rewind_names_the_first_writer() {
         program.printed(&["rewind", "w", "--to", "32"]);
         assert_eq!(program.run(&["blame", "w", "d/b.txt"]), now, "{undone}");
     }
-    program.printed(&["rewind", "w", "--to", "11"]);
+    program.printed(&["rewind", "w", "--before", "11"]);
     assert_eq!(program.run(&["blame", "w", "a.txt"]), then);
     let history = program.json(&["history", "w", "a.txt"]);
     let last = history.as_array().unwrap().last().unwrap();

@@ -114,7 +114,7 @@ fn bisect_probe_lacks_files_never_kept() {
     let budget = ["--keep-file-bytes", "1000"];
     program.printed(&[&["run", &script, "--backend", "host", "--yes", "--session", "bug"][..], &budget].concat());
     let big = program.json(&["history", "bug", "out"])[1]["seq"].as_u64().unwrap();
-    let good = (big - 4).to_string();
+    let good = format!("before:{big}");
     // What was small is not there any more where something larger stood.
     let found = program.bisected(&["--good", &good], &["--", "test", "-e", "out"]);
     assert_eq!((&found["first_bad"], &found["left_out"]), (&json!(big), &json!(["out"])), "{found}");
@@ -190,12 +190,12 @@ fn bisect_wrong_arguments_are_refused() {
       why
     [exit 1]
     ");
-    assert_snapshot!(told(&["--good", "9", "--bad", "9", "--", "true"]), @"
+    assert_snapshot!(told(&["--good", "@9", "--bad", "@9", "--", "true"]), @"
     error: the good position, 9, must be before the bad one, 9
     hint: --good and --bad set the range
     [exit 2]
     ");
-    assert_snapshot!(told(&["--good", "9", "--bad", "10", "--", "true"]), @"
+    assert_snapshot!(told(&["--good", "@9", "--bad", "10", "--", "true"]), @"
     error: no file changed between 9 and 10, so the command fails for another reason
     hint: `foldspace log --path '**'` shows what changed when
     [exit 2]
@@ -269,7 +269,7 @@ fn bisect_of_predicate_needs_no_workspace() {
     [exit 1]
     ");
     assert_snapshot!(program.run(&["bisect", "bug", "--slice", "Usage.events > 0", "--good", "5"]), @"
-    error: the predicate already holds at position 5
+    error: the predicate already holds at position 7
     hint: it must hold at the bad position and not at the good one; set them with --good and --bad
     [exit 1]
     ");

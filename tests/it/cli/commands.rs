@@ -252,7 +252,7 @@ fn materialise_writes_files_of_any_moment() {
     let program = Program::with_story();
     let target = program.path("out").to_string_lossy().into_owned();
     assert_snapshot!(program.run(&["materialise", "story", &target, "--at", "9"]), @"
-    wrote 3 entries, 28 B, as of position 9, to [dir]/out
+    wrote 3 entries, 28 B, as of position 10, to [dir]/out
     [exit 0]
     ");
     assert_eq!(std::fs::read(program.path("out/a.txt")).unwrap(), b"one\nzwei\nthree\n");
@@ -268,7 +268,7 @@ fn materialise_tar_is_the_same_in_a_file_and_a_pipe() {
     let program = Program::with_story();
     let file = program.path("out.tar").to_string_lossy().into_owned();
     assert_snapshot!(program.run(&["materialise", "story", "--at", "9", "--tar", &file]), @"
-    wrote an archive as of position 9 to [dir]/out.tar
+    wrote an archive as of position 10 to [dir]/out.tar
     [exit 0]
     ");
     let archive = std::fs::read(&file).unwrap();

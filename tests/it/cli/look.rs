@@ -57,7 +57,7 @@ fn log_shows_events() {
        6  [time]  WriteFile       #5     -         create /src/main.rs  13 B
     [exit 0]
     ");
-    assert_snapshot!(program.run(&["log", "story", "--at", "3", "--limit", "1"]), @"
+    assert_snapshot!(program.run(&["log", "story", "--at", "@3", "--limit", "1"]), @"
        3  [time]  WriteFile       #2     -         create /a.txt  14 B
     [exit 0]
     ");

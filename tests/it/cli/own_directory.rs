@@ -39,24 +39,22 @@ fn held(program: &Program) -> Vec<String> {
 const TAKEN_UP: [&str; 5] = [".git", ".git/HEAD", "a.txt", "src", "src/b.txt"];
 
 #[test]
-fn rewind_into_a_commit_names_nearest_positions() {
+fn rewind_into_a_commit_goes_to_its_end() {
     let program = with_files();
     let before = held(&program);
-    for arguments in [&["--to", "4"][..], &["--to", "4", "--force"], &["--to", "4", "--force", "--dry-run"]] {
-        allow_duplicates!(assert_snapshot!(program.run(&[&["rewind", "own"], arguments].concat()), @"
-        error: position 4 is inside a commit; use 1 or 5
-        hint: --to 1 is before it, --to 5 after it; `--at` shows files there, too
-        [exit 3]
-        "));
-    }
+    let note = "note: event 4 is inside a commit; this goes to its end, 5";
+    assert!(program.run(&["rewind", "own", "--to", "4", "--dry-run"]).contains(note));
+    let told = program.json(&["rewind", "own", "--to", "4", "--dry-run"]);
+    assert_eq!((told["to"].as_u64(), told["asked"].as_u64()), (Some(5), Some(4)));
     assert_eq!((held(&program), program.json(&["sessions"])[0]["events"].as_u64()), (before, Some(11)));
-    // Looking, and writing out, go anywhere.
-    assert_eq!(program.printed(&["ls", "own", "-R", "--at", "4"]), ".git/\n.git/HEAD\na.txt\n");
+    let files = |at: &str| program.printed(&["ls", "own", "-R", "--at", at]);
+    assert_eq!((files("4"), files("-7")), (files("5"), files("5")));
+    assert_eq!(files("@4"), ".git/\n.git/HEAD\na.txt\n");
     assert!(
         program.run(&["materialise", "own", "--at", "4", &program.path("out").to_string_lossy()]).ends_with("[exit 0]")
     );
     // What the directory held comes back without being asked for twice.
-    assert!(program.run(&["rewind", "own", "--to", "5"]).ends_with("[exit 0]"));
+    assert!(program.run(&["rewind", "own", "--to", "4"]).ends_with("[exit 0]"));
     assert_eq!(held(&program), TAKEN_UP);
 }
 
@@ -97,16 +95,16 @@ fn rewind_over_removed_own_file_needs_force() {
 }
 
 #[test]
-fn clone_into_a_commit_begins_before_it() {
+fn clone_into_a_commit_begins_at_its_end() {
     let program = with_files();
     assert_snapshot!(program.run(&["clone", "own", "--at", "4", "--name", "kid"]), @"
-    session kid ([id]) is own as of event 1
-    note: event 4 is inside a commit, so the fork starts before it, after event 1
+    session kid ([id]) is own as of event 5
+    note: event 4 is inside a commit; this goes to its end, 5
     [exit 0]
     ");
-    assert_eq!(program.printed(&["ls", "kid", "-R"]), "");
+    assert_eq!(program.printed(&["ls", "kid", "-R"]), program.printed(&["ls", "own", "-R", "--at", "5"]));
     let told = program.json(&["clone", "own", "--at", "4"]);
-    assert_eq!((told["at"].as_u64(), told["asked"].as_u64()), (Some(1), Some(4)));
+    assert_eq!((told["at"].as_u64(), told["asked"].as_u64()), (Some(5), Some(4)));
     let told = program.json(&["clone", "own", "--at", "5"]);
     assert_eq!((told["at"].as_u64(), told["asked"].is_null()), (Some(5), true));
 }

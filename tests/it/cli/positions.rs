@@ -43,12 +43,32 @@ fn position_accepts_every_form() {
     assert_eq!(files(&["--at=-15"]), "");
     assert_eq!(files(&["--before", "5"]), "a.txt ");
     assert_eq!(files(&["--before", "@6"]), "a.txt ");
-    assert_eq!(files(&["--at", "1h"]), "");
     assert_eq!(files(&["--at", "0s"]), "src/ src/main.rs ");
-    assert_eq!(files(&["--at", "2020-01-01T00:00:00Z"]), "");
     assert_eq!(files(&["--at", "2999-12-31"]), "src/ src/main.rs ");
     let written = program.json(&["stat", "story", "src/main.rs"])["updated_at"].as_str().unwrap().to_owned();
     assert!(files(&["--at", &written]).contains("src/main.rs"));
+}
+
+/// The call 5 ends at 7, and its commit begins at 6.
+#[test]
+fn position_of_a_call_is_its_end_for_all_verbs() {
+    let program = Program::with_story();
+    let files = |at: &str| program.printed(&["ls", "story", "-R", "--at", at]);
+    assert_eq!([files("5"), files("6"), files("-9")], [files("7"), files("7"), files("7")]);
+    assert_eq!([files("@5"), files("before:5"), files("before:7")], [files("4"), files("4"), files("4")]);
+    let diff = |range: &str| program.printed(&["diff", "story", range, "--name-only"]);
+    assert_eq!([diff("2..5"), diff("before:5..5")], [diff("4..7"), diff("4..7")]);
+    let rewound = |arguments: &[&str]| {
+        let told = program.json(&[&["rewind", "story", "--dry-run"], arguments].concat());
+        (told["to"].as_u64(), told["asked"].as_u64())
+    };
+    assert_eq!(rewound(&["--to", "5"]), (Some(7), None));
+    assert_eq!(rewound(&["--to", "6"]), (Some(7), Some(6)));
+    assert_eq!(rewound(&["--before", "5"]), (Some(4), None));
+    let cloned = |arguments: &[&str]| program.json(&[&["clone", "story"], arguments].concat())["at"].as_u64();
+    assert_eq!([cloned(&["--at", "5"]), cloned(&["--before", "5"]), cloned(&["--at", "@5"])], [7, 4, 5].map(Some));
+    let tried = program.printed(&["undo", "story", "--before", "5", "--dry-run"]);
+    assert_eq!(tried, program.printed(&["undo", "story", "--to", "4", "--dry-run"]));
 }
 
 #[test]
@@ -61,9 +81,9 @@ fn position_for_fork_names_allowed_seqs() {
     ");
     assert_snapshot!(program.run(&["what-if", "story", "--script", "-"]), @"
     error: the following required arguments were not provided:
-      <--at <POSITION>|--replace <CALL>>
+      <--at <POSITION>|--before <CALL>|--replace <CALL>>
 
-    Usage: foldspace what-if --script <FILE> <--at <POSITION>|--replace <CALL>> <SESSION>
+    Usage: foldspace what-if --script <FILE> <--at <POSITION>|--before <CALL>|--replace <CALL>> <SESSION>
 
     For more information, try '--help'.
     [exit 2]
@@ -74,7 +94,7 @@ fn position_for_fork_names_allowed_seqs() {
 fn position_that_is_none_is_refused() {
     let program = Program::with_story();
     assert_snapshot!(program.run(&["ls", "story", "--at", "yesterday"]), @"
-    error: invalid value 'yesterday' for '--at <POSITION>': a position is an event's number (12 or @12), so many events ago (-5), a moment (2025-01-31T[time]Z), how long ago (10m, 2h, 1h30m), or a name (tag:NAME)
+    error: invalid value 'yesterday' for '--at <POSITION>': a position is a call's or an event's number (12), exactly an event (@12), before a call (before:12), so many events ago (-5), a moment (2025-01-31T[time]Z), how long ago (10m, 2h, 1h30m), or a name (tag:NAME)
 
     For more information, try '--help'.
     [exit 2]
@@ -90,7 +110,7 @@ fn position_that_is_none_is_refused() {
     ");
     assert_snapshot!(program.run(&["ls", "story", "--before", "1"]), @"
     error: event 1, a SessionStarted, belongs to no call
-    hint: `foldspace log --calls` shows the calls
+    hint: `foldspace log --calls` lists the calls
     [exit 3]
     ");
     assert_snapshot!(program.run(&["ls", "story", "--before", "99"]), @"
@@ -99,11 +119,18 @@ fn position_that_is_none_is_refused() {
     [exit 3]
     ");
     assert_snapshot!(program.run(&["diff", "story", "1..x"]), @"
-    error: invalid value '1..x' for '[A..B]': a position is an event's number (12 or @12), so many events ago (-5), a moment (2025-01-31T[time]Z), how long ago (10m, 2h, 1h30m), or a name (tag:NAME)
+    error: invalid value '1..x' for '[A..B]': a position is a call's or an event's number (12), exactly an event (@12), before a call (before:12), so many events ago (-5), a moment (2025-01-31T[time]Z), how long ago (10m, 2h, 1h30m), or a name (tag:NAME)
 
     For more information, try '--help'.
     [exit 2]
     ");
+    for at in ["1h", "2020-01-01"] {
+        insta::allow_duplicates!(assert_snapshot!(program.run(&["rewind", "story", "--to", at]), @"
+        error: the session began at [time], after the requested time
+        hint: `foldspace log` shows the positions
+        [exit 3]
+        "));
+    }
     for both in [&["--at", "1", "--before", "2"][..], &["--at"], &["--before", "-1"]] {
         assert!(program.run(&[&["ls", "story"], both].concat()).ends_with("[exit 2]"), "{both:?}");
     }

@@ -250,7 +250,7 @@ fn replay_asks_before_it_forks_or_rewinds() {
     let mut debugger = Terminal::of(command);
     see(&debugger, "event 8 of 15");
     debugger.type_in("Fkid\r");
-    debugger.wait_for("fork story --at 10 --name=kid", 1);
+    debugger.wait_for("fork story --at @10 --name=kid", 1);
     debugger.wait_for("run this? [y/N]", 1);
     assert!(!debugger.is_raw());
     debugger.type_in("y\n");

@@ -53,7 +53,7 @@ async fn uploaded_bytes_are_a_recorded_call() {
         let kept = upload(&server, "/v1/sessions/box/files/a/logo%20%C3%A9.png", b"new").await;
         assert_eq!(kept.json()["result"]["version"], 2);
         assert_eq!(get(&server, "stat/a/logo%20%C3%A9.png").await.json()["executable"], true, "it keeps its bit");
-        assert_eq!(get(&server, &format!("files/a/logo%20%C3%A9.png?at={call}")).await.status, 404);
+        assert_eq!(get(&server, &format!("files/a/logo%20%C3%A9.png?at=@{call}")).await.status, 404);
     }
 }
 

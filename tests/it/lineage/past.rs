@@ -26,8 +26,8 @@ fn fork_at_every_seq_has_its_files() {
         let step = if matches!(family.spec, WorkspaceSpec::Podman(_)) && rounds(1) == 1 { 3 } else { 1 };
         for at in (1..=head).step_by(step) {
             let child = family.fork_at(&parent, at);
-            // Inside a commit it begins before that.
-            let at = parent.session().commit_end_before(at).unwrap();
+            // Inside a commit it is at its end.
+            let at = parent.session().commit_end(at).unwrap();
             assert_eq!(family.texts(&child), texts_at(parent.session(), at), "{at} of {}", family.spec.backend_name());
             // What was before it is the same, and so is what is folded from it.
             for seq in 1..=at {

@@ -155,7 +155,7 @@ fn run(spec: WorkspaceSpec, operations: &[Operation]) {
             Operation::Fork { back, .. } => {
                 let head = member.moments.len() as u64;
                 let seq = head.saturating_sub(back).max(1);
-                let seq = member.tool_runner().session().commit_end_before(seq).unwrap();
+                let seq = member.tool_runner().session().commit_end(seq).unwrap();
                 let child = family.fork_at(member.tool_runner(), seq);
                 let past = member.moments[..usize::try_from(seq).unwrap()].to_vec();
                 member.went_on(&files);
