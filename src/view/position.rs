@@ -387,6 +387,6 @@ mod tests {
         let error = "-6".parse::<Position>().unwrap().resolve(&session).unwrap_err().to_string();
         assert_eq!(error, "6 events ago is before the first event: the session has 5 events");
         let error = "1w".parse::<Position>().unwrap().resolve(&session).unwrap_err().to_string();
-        assert_eq!(error, "the session began at 1970-01-01T00:00:01.010Z, after the requested time");
+        assert_eq!(error, "the session began at 1970-01-01T00:00:01.000Z, after the requested time");
     }
 }

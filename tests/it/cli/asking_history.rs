@@ -80,7 +80,7 @@ fn blame_after_rewind_names_the_first_writer() {
     assert_eq!(program.run(&["blame", "w", "a.txt"]), then);
     let history = program.json(&["history", "w", "a.txt"]);
     let last = history.as_array().unwrap().last().unwrap();
-    assert_eq!((&last["cause"], &last["to"]), (&json!("rewind"), &json!(11)));
+    assert_eq!((&last["cause"], &last["to"]), (&json!("rewind"), &json!(10)));
 }
 
 /// A project with changes that a child and its child made, merged.
