@@ -18,7 +18,7 @@ use super::{Exit, Failure, Globals, Out, RuleArgs, interrupt, output, workspace}
 #[command(after_help = "\
 Examples:
   foldspace exec NAME cargo test
-  foldspace exec -- cargo test                   in the session of this directory
+  foldspace exec -- cargo test      in the session of this directory
   foldspace exec NAME --sh 'ls | wc -l'
   generate | foldspace exec NAME -i sort
   foldspace exec NAME -t git rebase -i HEAD~3")]

@@ -174,7 +174,7 @@ mod tests {
             assert_eq!(ResourceUri::parse(uri).unwrap().to_string(), uri);
         }
         let decoded = ResourceUri::parse("foldspace://demo/files/%C3%A9/x?at=@7").unwrap();
-        assert_eq!(decoded.to_string(), "foldspace://demo/files/%C3%A9/x?at=7");
+        assert_eq!(decoded.to_string(), "foldspace://demo/files/%C3%A9/x?at=@7");
         let is_settled = |at: &str| {
             ResourceUri::parse(&format!("foldspace://demo/files/x?at={at}"))
                 .unwrap()

@@ -108,15 +108,15 @@ impl Typist {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Starts what serves until it is interrupted, waits until it has printed something, and interrupts it.
-    fn interrupt(&self, line: &str) {
+    /// Starts what serves until it is stopped, waits until it has printed something, and stops it.
+    fn stop(&self, line: &str) {
         let printed = self.program.path("printed");
         let file = std::fs::File::create(&printed).unwrap();
         let mut shell = self.shell(&format!("exec {line}"));
         let mut child = shell.stdout(file.try_clone().unwrap()).stderr(file).process_group(0).spawn().unwrap();
         eventually(line, || printed.metadata().unwrap().len() > 0);
         let process = rustix::process::Pid::from_child(&child);
-        rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+        rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
         let ended = child.wait().unwrap();
         let said = std::fs::read_to_string(&printed).unwrap();
         // An early signal ends it before it listens.
@@ -134,7 +134,7 @@ impl Typist {
                 continue;
             }
             if serves(line) {
-                self.interrupt(line);
+                self.stop(line);
                 continue;
             }
             let output = self.output(line);
@@ -156,7 +156,7 @@ impl Typist {
     }
 }
 
-/// Returns true for commands that run until they are interrupted.
+/// Returns true for commands that run until they are stopped.
 fn serves(line: &str) -> bool {
     let words: Vec<&str> = line.split_whitespace().collect();
     let is = |name| words.get(1) == Some(&name);
