@@ -58,7 +58,7 @@ async fn answer(question: &CommandQuestion, lines: &mut StdinLines) -> ApprovalA
     );
     for _ in 0..TRIES {
         output::ask(&words, "[y/n/a/A]");
-        let line = match lines.next("").await {
+        let line = match lines.next().await {
             Ok(line) => String::from_utf8_lossy(&line).into_owned(),
             Err(error) => return ApprovalAnswer::Refuse(format!("failed to read the answer: {error}")),
         };

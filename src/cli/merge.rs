@@ -22,7 +22,7 @@ use super::{
 #[command(after_help = "\
 Examples:
   foldspace merge worker-1 --dry-run          what would be merged
-  foldspace merge worker-1 --dry-run --patch  the lines in conflict, of three sides
+  foldspace merge worker-1 --dry-run --patch  the lines in conflict
   foldspace merge worker-1
   foldspace merge worker-1 --theirs src --ours src/config.toml
   foldspace merge worker-1 --ours '*.lock' --generated 'reports/**'")]

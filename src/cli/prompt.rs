@@ -1,17 +1,12 @@
 //! A prompt that runs each line that a person types as a separate command.
 
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
 
 use foldspace::EntryPath;
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use super::interrupt::Interruption;
 use super::lines::StdinLines;
 use super::{BOLD, Exit, Failure, Signals, output, text};
-
-/// The name of the history, a file in the data directory.
-const HISTORY: &str = "shell-history";
 
 pub(super) struct Typed<'a> {
     pub(super) command: String,
@@ -36,26 +31,12 @@ pub(super) struct LinePrompt {
     /// The directory of the workspace, as its commands see it.
     root: Option<String>,
     cwd: EntryPath,
-    history: PathBuf,
     last: u8,
 }
 
-/// The terminal as it was, restored on drop: the line editor may still read then.
-struct TerminalBefore(Option<Termios>);
-
-impl Drop for TerminalBefore {
-    fn drop(&mut self) {
-        if let Some(before) = &self.0 {
-            // The terminal may be gone.
-            let _ = tcsetattr(io::stdin(), OptionalActions::Drain, before);
-        }
-    }
-}
-
 impl LinePrompt {
-    /// Creates a prompt, which adds each line to a history in the data directory.
-    pub(super) fn new(title: String, root: Option<String>, cwd: EntryPath, data: &Path) -> Self {
-        Self { title, root, cwd, history: data.join(HISTORY), last: 0 }
+    pub(super) fn new(title: String, root: Option<String>, cwd: EntryPath) -> Self {
+        Self { title, root, cwd, last: 0 }
     }
 
     /// Reads lines, and runs each as a command. `run` streams the output, or returns it if the command is quiet. A
@@ -65,18 +46,14 @@ impl LinePrompt {
         mut run: impl AsyncFnMut(Typed<'_>, &mut Signals) -> Result<PromptRun, Failure>,
     ) -> Result<Exit, Failure> {
         let interactive = output::can_ask();
-        let edited = if interactive { StdinLines::edited(self.history.clone()) } else { None };
-        let _before = TerminalBefore(edited.as_ref().and_then(|_| tcgetattr(io::stdin()).ok()));
-        let is_edited = edited.is_some();
-        let (mut lines, mut signals) = (edited.unwrap_or_default(), Signals::listen());
+        let (mut lines, mut signals) = (StdinLines::default(), Signals::listen());
         while !signals.is_to_end() {
-            let (title, cwd) = (&self.title, text::one_line(&self.cwd.rooted(), 200));
-            let prompt = format!("{title} {cwd} $ ");
-            if interactive && !is_edited {
+            if interactive {
+                let (title, cwd) = (&self.title, text::one_line(&self.cwd.rooted(), 200));
                 drop(write!(anstream::stderr(), "{BOLD}{title}{BOLD:#} {cwd} $ "));
             }
             let line = tokio::select! {
-                line = lines.next(&prompt) => line.map_err(|error| Failure::io("read", "the line", &error))?,
+                line = lines.next() => line.map_err(|error| Failure::io("read", "the line", &error))?,
                 wish = signals.next() => match wish {
                     Interruption::Stop if interactive => {
                         output::end_question();

@@ -23,8 +23,7 @@ use super::{
 /// Opens a prompt in a session's workspace, and records each line
 ///
 /// /bin/sh runs each line as a call. `cd` moves the prompt; other shell state, such as variables, lasts for one
-/// line. `exit` or Ctrl-D ends the prompt; Ctrl-C cancels the command, and a second Ctrl-C ends the prompt. Lines can
-/// be edited and recalled, also those of earlier prompts, except for lines that begin with a space.
+/// line. `exit` or Ctrl-D ends the prompt; Ctrl-C cancels the command, and a second Ctrl-C ends the prompt.
 #[derive(Debug, clap::Args)]
 #[command(mut_args(workspace::unasked))]
 pub(super) struct ShellArgs {
@@ -110,8 +109,7 @@ impl SessionPrompt<'_> {
         let section: SectionDocument = self.owner.client.get(&path).await?;
         let workdir = workspace::spec_of(self.session)?.commands().map(|commands| commands.workdir.clone());
         let workdir = workdir.unwrap_or_else(EntryPath::root);
-        let title = text::one_line(self.session.name(), 80);
-        let prompt = LinePrompt::new(title, section.root, workdir.clone(), self.owner.directory());
+        let prompt = LinePrompt::new(text::one_line(self.session.name(), 80), section.root, workdir.clone());
         prompt.read_lines(async |typed, signals| self.run(typed, &workdir, signals).await).await
     }
 

@@ -1,6 +1,6 @@
 //! The owner of the store as this program uses it: another process, or this one.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,11 +70,6 @@ impl OwnerClient {
         let others = axum::Router::new();
         let client = HttpClient::within(face.router_with(HttpOptions::default(), others));
         Ok(Self { client, directory, place: OwnerPlace::Here { hub, opened } })
-    }
-
-    /// Returns the data directory.
-    pub(in crate::cli) fn directory(&self) -> &Path {
-        &self.directory
     }
 
     /// Returns true if this process is the owner.

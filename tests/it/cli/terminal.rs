@@ -19,15 +19,11 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    pub(super) fn of(command: Command) -> Self {
-        Self::sized(command, 24, 100)
-    }
-
-    pub(super) fn sized(mut command: Command, ws_row: u16, ws_col: u16) -> Self {
+    pub(super) fn of(mut command: Command) -> Self {
         let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&keys).unwrap();
         unlockpt(&keys).unwrap();
-        tcsetwinsize(&keys, Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        tcsetwinsize(&keys, Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
         let path = ptsname(&keys, Vec::new()).unwrap().into_string().unwrap();
         let side = || Stdio::from(File::options().read(true).write(true).open(&path).unwrap());
         command.env("TERM", "xterm").stdin(side()).stdout(side()).stderr(side());
@@ -229,87 +225,4 @@ fn shell_survives_one_interrupt_not_two() {
     std::thread::sleep(Duration::from_millis(200));
     shell.signal("-INT");
     assert_eq!(shell.end(), 130);
-}
-
-#[test]
-fn shell_recalls_and_edits_lines() {
-    use std::os::unix::fs::PermissionsExt;
-    let program = Program::new();
-    program.printed(&["run", &program.file("work.jsonl", ""), "--backend", "host", "--session", "work"]);
-    let mut shell = Terminal::of(program.command(&["shell", "work"]));
-    shell.wait_for("$ ", 1);
-    shell.type_in("echo o''ne\r");
-    shell.wait_for("one\r\n", 1);
-    // Up, to the beginning of the line, and back over the first word.
-    shell.type_in("\u{1b}[A tw''o\u{1}\u{b}\u{19}\r");
-    shell.wait_for("one two\r\n", 1);
-    shell.type_in(" echo sec''ret\r");
-    shell.wait_for("secret\r\n", 1);
-    shell.type_in("\u{4}");
-    assert_eq!(shell.end(), 0);
-    let history = program.data().join("shell-history");
-    assert_eq!(history.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    let history = std::fs::read_to_string(history).unwrap();
-    assert!(history.ends_with("echo o''ne\necho o''ne tw''o\n") && !history.contains("sec"), "{history}");
-    let mut again = Terminal::of(program.command(&["shell", "work"]));
-    again.wait_for("$ ", 1);
-    again.type_in("\u{1b}[A\r");
-    again.wait_for("one two\r\n", 1);
-    assert!(again.is_raw(), "the editor reads the next line");
-    again.signal("-TERM");
-    assert_eq!(again.end(), 130);
-}
-
-/// Returns a command whose pager marks what goes through it.
-fn paged(program: &Program, arguments: &[&str]) -> Command {
-    let mut command = program.command(arguments);
-    command.env("FOLDSPACE_PAGER", "sed 's/^/paged: /'").env_remove("PAGER");
-    command
-}
-
-#[test]
-fn log_follow_shows_new_events_on_any_screen() {
-    let program = Program::with_story();
-    let following = Terminal::sized(paged(&program, &["log", "story", "--follow"]), 4, 100);
-    following.wait_for("CallFinished", 4);
-    let script =
-        program.file("more.jsonl", r#"{"tool": "write_file", "params": {"file_path": "later", "content": ""}}"#);
-    program.printed(&["run", &script, "--session", "story"]);
-    let shown = following.wait_for("create /later", 1);
-    assert!(!shown.contains("paged: "), "{shown}");
-    following.signal("-INT");
-}
-
-#[test]
-fn pager_shows_only_what_fills_the_screen() {
-    let program = Program::with_story();
-    let shown = |rows, columns| {
-        let terminal = Terminal::sized(paged(&program, &["log", "story"]), rows, columns);
-        terminal.wait_for("CallFinished", 4);
-        let shown = terminal.shown();
-        assert_eq!(terminal.end(), 0);
-        shown
-    };
-    assert!(!shown(40, 100).contains("paged: "));
-    assert!(shown(8, 100).contains("paged: "));
-}
-
-#[test]
-fn narrow_terminal_cuts_columns() {
-    let program = Program::with_story();
-    let lines = |arguments: &[&str], last: &str| {
-        let terminal = Terminal::sized(program.command(arguments), 40, 44);
-        terminal.wait_for(last, 1);
-        let shown = terminal.shown();
-        assert_eq!(terminal.end(), 0);
-        let plain = anstream::adapter::strip_str(&shown).to_string();
-        plain.lines().map(str::to_owned).collect::<Vec<_>>()
-    };
-    for (arguments, last) in
-        [(&["sessions"][..], "story"), (&["log", "story"], "15"), (&["log", "story", "--calls"], "13")]
-    {
-        let lines = lines(arguments, last);
-        assert!(lines.iter().all(|line| line.chars().count() <= 44), "{lines:#?}");
-        assert!(lines.iter().any(|line| line.contains('…')), "{lines:#?}");
-    }
 }
