@@ -62,6 +62,22 @@ class SessionPast:
             at = page["next"]
         return found
 
+    async def messages(
+        self, start: int = 1, *, run: str | None = None, claims: bool = False, whole: bool = False
+    ) -> list[_models.Message]:
+        """Returns the prompts, answers and reasoning of agents' runs from a position on. ``claims`` keeps only messages
+        that speak of success after their agent's last command failed. Without ``whole`` long texts are cut."""
+        found: list[_models.Message] = []
+        wanted = {"run": run, "claims": claims or None, "whole": whole or None, "limit": _PAGE}
+        at: int | None = start
+        while at is not None:
+            page: _models.MessagesPage = await self._connection.document(
+                "GET", _SESSION + "/messages", query=wanted | {"from": at}, session=self._session
+            )
+            found += page["messages"]
+            at = page["next"]
+        return found
+
     async def show_call(self, call: int) -> _models.WholeCall:
         """Describes a call, with its result."""
         return await self._connection.document("GET", _SESSION + "/calls/{call}", session=self._session, call=call)

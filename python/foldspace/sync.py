@@ -65,6 +65,11 @@ class SessionPast:
         glob of changed paths; ``text`` occurs in the tool, the parameters, the result or the error."""
         return LOOP.wait(self._core.calls(start, limit=limit, tool=tool, agent=agent, failed=failed, changed=changed, path=path, text=text))
 
+    def messages(self, start: int=1, *, run: str | None=None, claims: bool=False, whole: bool=False) -> list[_models.Message]:
+        """Returns the prompts, answers and reasoning of agents' runs from a position on. ``claims`` keeps only messages
+        that speak of success after their agent's last command failed. Without ``whole`` long texts are cut."""
+        return LOOP.wait(self._core.messages(start, run=run, claims=claims, whole=whole))
+
     def show_call(self, call: int) -> _models.WholeCall:
         """Describes a call, with its result."""
         return LOOP.wait(self._core.show_call(call))
