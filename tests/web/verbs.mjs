@@ -35,7 +35,7 @@ async function fork(rig, origin) {
   await page.keyboard.press("F");
   const shown = dialog(page, /Fork at event/);
   await shown.getByLabel("Name of the fork").fill("steps-again");
-  await shown.getByText(/foldspace fork steps --at \d+ --name steps-again/).waitFor();
+  await shown.getByText(/foldspace fork steps --at @\d+ --name steps-again/).waitFor();
   await shown.getByRole("button", { name: "Fork" }).click();
   await shown.getByRole("link", { name: "steps-again" }).waitFor();
   const child = await rig.api(origin, "/v1/sessions/steps-again");
