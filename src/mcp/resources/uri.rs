@@ -180,8 +180,9 @@ mod tests {
                 .unwrap()
                 .is_settled(Timestamp(1_700_000_000_000))
         };
-        let settled = ["7", "-1", "10m", "2023-11-14T00:00:00Z", "2023-11-15T00:00:00Z"].map(is_settled);
-        assert_eq!(settled, [true, false, false, true, false]);
+        let settled = ["@7", "before:7", "7", "-1", "10m"].map(is_settled);
+        assert_eq!(settled, [true, true, false, false, false]);
+        assert_eq!(["2023-11-14T00:00:00Z", "2023-11-15T00:00:00Z"].map(is_settled), [true, false]);
     }
 
     #[test]
