@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Says what a release is made of.
+"""Lists the contents of a release.
 
 release/about.py version                         prints the version, which all packages must have
 release/about.py contents TARGET DIRECTORY       writes foldspace.cdx.json (an SBOM) and LICENSES-THIRD-PARTY.txt

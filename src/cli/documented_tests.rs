@@ -32,7 +32,7 @@ fn documents() -> Vec<PathBuf> {
     let others = ["README.md", "CONTRIBUTING.md", "python/README.md", "typescript/README.md", "integrations/README.md"];
     let mut found: Vec<PathBuf> = others.iter().map(|name| root().join(name)).collect();
     files(&root().join("docs"), "md", &mut found);
-    // Decisions tell of what once was, and a file of the format begins with the program's name.
+    // Decisions describe earlier states, and a file of the format begins with the program's name.
     found.retain(|path| !path.ends_with("FORMAT.md") && !path.components().any(|part| part.as_os_str() == "decisions"));
     found
 }
@@ -103,7 +103,7 @@ fn problem(line: &str, place: &str) -> Option<String> {
     (!is_right).then(|| format!("{place}: {line}\n  {}", reason.lines().next().unwrap_or_default()))
 }
 
-/// Checks command lines with their places, of which there are more than `least`.
+/// Checks that command lines parse, and that there are more than `least` of them.
 fn assert_parse(lines: &[(String, String)], least: usize) {
     let wrong: Vec<String> = lines.iter().filter_map(|(line, place)| problem(line, place)).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

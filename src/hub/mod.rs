@@ -445,7 +445,7 @@ impl Hub {
     }
 }
 
-/// Checks that the commands of a new session can run, so that a session is not made in vain.
+/// Checks that the commands of a new session can run.
 async fn check_engine(spec: &WorkspaceSpec) -> Result<(), HubError> {
     let spec = spec.clone();
     Ok(blocking(move || spec.check_engine()).await??)

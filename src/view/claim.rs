@@ -98,7 +98,7 @@ impl CommandEnds {
         self.failed.insert(agent.into(), evidence);
     }
 
-    /// Returns the claim in a message after a failed command. A prompt begins anew.
+    /// Returns the claim in a message after a failed command. A prompt clears the failure.
     pub(super) fn contradicted(&mut self, role: MessageRole, agent: &str, text: &str) -> Option<ClaimEvidence> {
         match role {
             MessageRole::User => self.failed.remove(agent).and(None),

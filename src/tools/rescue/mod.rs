@@ -86,7 +86,7 @@ pub(crate) struct RescueScan<'t> {
 }
 
 impl<'t> RescueScan<'t> {
-    /// Passes on every candidate with its content, in no particular order, and returns notes about what was skipped.
+    /// Passes every candidate with its content to `take`, unordered. Returns notes about skipped sources.
     /// Two scans return the same, unless a source changes.
     pub(crate) fn run(places: &'t RescuePlaces, take: &'t mut dyn FnMut(RescueCandidate, Bytes)) -> BTreeSet<String> {
         let mut scan = Self { places, take, named: BTreeSet::new(), notes: BTreeSet::new() };

@@ -1,4 +1,4 @@
-//! How a session begins: `new`, `exec --new`, and a script that is checked before it.
+//! Sessions begin with `new`, `exec --new` or a script, which is checked first.
 
 use insta::assert_snapshot;
 

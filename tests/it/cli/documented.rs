@@ -1,7 +1,7 @@
 //! The blocks of commands in the documents, typed in order.
 //!
 //! A block is marked by a comment before it: `typed: empty` in an empty directory and store, `typed: demo` with a session
-//! `demo` as in [`demo`], and `typed by` the module of another test. What a block for
+//! `demo` as in [`demo`], and `covered by` the module of another test. What a block for
 //! a console prints is compared, apart from times and ids; `...` stands for any lines.
 
 use std::os::unix::process::CommandExt;
@@ -65,7 +65,7 @@ fn blocks() -> Vec<Block> {
 fn documented_blocks_are_marked() {
     for block in blocks() {
         let module =
-            block.mark.strip_prefix("typed by ").map(|name| root().join("tests/it").join(name.replace("::", "/")));
+            block.mark.strip_prefix("covered by ").map(|name| root().join("tests/it").join(name.replace("::", "/")));
         let is_there = module.is_some_and(|path| path.is_dir() || path.with_extension("rs").is_file());
         let is_marked = is_there || ["typed: empty", "typed: demo"].contains(&block.mark.as_str());
         assert!(is_marked, "{}: no comment says how the block is tested", block.place);
