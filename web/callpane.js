@@ -6,6 +6,7 @@ import { Copy } from "./dialog.js";
 import { JsonTree } from "./json.js";
 import { useLoaded } from "./loaded.js";
 import { Changed } from "./patch.js";
+import { MessagePane } from "./messagepane.js";
 import { Kept, Player } from "./recorded.js";
 import { get, getKept, ofSession } from "./source.js";
 import { bytes, clock, commandOf, count, duration, failed, kind, quoted, sign, SIGN_WORDS, summary, verdict, visible } from "./text.js";
@@ -21,6 +22,7 @@ export function CallPane({ model }) {
   const { call } = model;
   const path = call && ofSession(model.session, `/calls/${call.call}`);
   const { value: whole, error } = useLoaded(() => call && (call.finished === null ? get(path) : getKept(path)), [call?.call, call?.finished, call?.events?.length]);
+  if (model.message) return html`<${MessagePane} key=${`${model.message.seq} ${model.message.number}`} model=${model} message=${model.message} />`;
   if (!call) return html`<${Beginning} model=${model} />`;
   const shown = whole?.call === call.call ? whole : null;
   return html`<article class="call">
@@ -53,8 +55,8 @@ function Ran({ call, params }) {
 }
 
 function Beginning({ model }) {
-  if (model.list.total > 0) return html`<div class="empty"><p>Before the first call.</p>
-    <p class="quiet">The session has ${count(model.head, "event")}. <button onClick=${() => model.select(0)}>Go to the first call</button></p></div>`;
+  if (model.list.calls.total > 0) return html`<div class="empty"><p>Before the first call.</p>
+    <p class="quiet">The session has ${count(model.head, "event")}. <button onClick=${async () => model.select(await model.firstRow())}>Go to the first call</button></p></div>`;
   if (model.whole.total > 0) return html`<p class="empty quiet">No call matches the filters.</p>`;
   const words = `foldspace exec ${quoted(model.session)} -- make test`;
   return html`<div class="empty first-steps"><h2>No calls yet</h2><p>Run a command in this session, and it is here:</p>

@@ -132,7 +132,7 @@ export class CallList {
 }
 
 // Returns the number of sorted values that are at most `value`.
-function upper(values, value) {
+export function upper(values, value) {
   let [low, high] = [0, values.length];
   while (low < high) {
     const middle = (low + high) >> 1;

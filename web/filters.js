@@ -1,4 +1,4 @@
-// The filters of the timeline's calls.
+// The filters of the timeline.
 
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 import { count, visible } from "./text.js";
@@ -9,16 +9,38 @@ export function Filters({ model }) {
   const { filters, whole, list } = model;
   const tools = Object.entries(whole?.timeline?.tools ?? {}).sort((a, b) => b[1] - a[1]);
   const agents = Object.entries(whole?.timeline?.agents ?? {}).filter(([name]) => name !== "");
-  return html`<div class="filters" role="search" aria-label="Filter the calls">
-    <${Field} label="Text in calls" hint="Text (/)" value=${filters.text} onValue=${(text) => model.filter({ text })} />
+  return html`<div class="filters" role="search" aria-label="Filter the timeline">
+    <${Field} label="Text in calls and messages" hint="Text (/)" value=${filters.text} onValue=${(text) => model.filter({ text })} />
     <${Field} label="Path of changed files, a glob" hint="src/**" value=${filters.path} onValue=${(path) => model.filter({ path })} />
     <${Choice} label="Tool" all="All tools" value=${filters.tool} entries=${tools} onValue=${(tool) => model.filter({ tool })} />
     ${agents.length > 0 && html`<${Choice} label="Agent" all="All agents" value=${filters.agent} entries=${agents} onValue=${(agent) => model.filter({ agent })} />`}
     <button aria-pressed=${filters.failed} title="Only calls that failed (f)" onClick=${() => model.filter({ failed: !filters.failed })}>Failed</button>
     <button aria-pressed=${filters.changed} title="Only calls that changed files" onClick=${() => model.filter({ changed: !filters.changed })}>Changed</button>
-    <span class="quiet found" role="status">${list?.isFiltered ? `${list.total.toLocaleString("en")} of ${count(whole?.total ?? 0, "call")}` : ""}
+    <${Shown} model=${model} />
+    <span class="quiet found" role="status">${found(model)}
       ${list?.isFiltered && html` <button class="small" onClick=${() => model.clearFilters()}>All</button>`}</span>
   </div>`;
+}
+
+const SHOWS = [["", "All", "Calls, with the messages between them"], ["calls", "Calls", "Only calls"], ["messages", "Messages", "Only messages: prompts, answers and reasoning"]];
+
+// Which rows there are, in a session with messages.
+function Shown({ model }) {
+  const { conversation, filters } = model;
+  if (conversation.problem) return html`<span class="quiet">Messages can't be read: ${visible(conversation.problem.message)}</span>`;
+  if (!conversation.list.length) return null;
+  return html`<div class="segments" role="group" aria-label="Rows">${SHOWS.map(([show, title, hint]) => html`<button key=${show} title=${hint}
+      aria-pressed=${filters.show === show} onClick=${() => model.filter({ show })}>${title}</button>`)}</div>
+    ${filters.show !== "calls" && html`<button aria-pressed=${filters.reasoning === ""} title="Show or hide the reasoning of agents" onClick=${() => model.filter({ reasoning: filters.reasoning ? "" : "off" })}>Reasoning</button>`}
+    ${conversation.isCut && html`<span class="quiet">The first ${count(conversation.list.length, "message")} are here.</span>`}`;
+}
+
+function found({ list, whole, conversation }) {
+  if (!list?.isFiltered) return "";
+  const ofAll = (number, all, noun) => `${number === all ? "" : `${number.toLocaleString("en")} of `}${count(all, noun)}`;
+  const parts = [!list.hidesCalls && ofAll(list.calls.total, whole?.total ?? 0, "call"),
+    (list.hidesCalls || list.messages.length > 0) && ofAll(list.messages.length, conversation.list.length, "message")];
+  return parts.filter(Boolean).join(", ");
 }
 
 function Field({ label, hint, value, onValue }) {

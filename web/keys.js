@@ -4,6 +4,7 @@ import { html } from "./vendor/preact.js";
 import { Fork, Jump, obstacles, Rewind, runUntil, Search, toBreakpoint, Until } from "./actions.js";
 import { Bisect } from "./bisect.js";
 import { copy, Dialog } from "./dialog.js";
+import { RoleIcon, ROLES } from "./messagerow.js";
 
 const PAGE = 20;
 
@@ -26,7 +27,7 @@ export const KEYS = [
     ["1 2 3 4 5", "call, files, slices, family, compare"],
     ["Tab, Shift-Tab", "next, previous control"],
     ["Enter, Space", "open or close a call: its events"],
-    ["/", "find calls by text"],
+    ["/", "find calls and messages by text"],
     ["w", "the whole file, or only its changes"],
     ["f", "show only failed calls, or all again"],
     ["s", "the difference side by side, or inline"],
@@ -48,8 +49,10 @@ export const KEYS = [
 
 const LEGEND = [
   ["$ > * ·", "a call that ran a command, ran code, wrote files, only read"],
+  [Object.keys(ROLES).map((role) => html`<${RoleIcon} key=${role} role=${role} /> `), "a prompt, an agent's message, its reasoning, a system message"],
   ["teal", "files changed"],
   ["red", "the call failed, or its command did"],
+  ["but exit 1", "a message that claims success after this end of a command"],
   ["+1 ~2 -1", "entries added, changed, removed"],
   ["~2?", "changes that another call or program may have made"],
   ["A M D •", "added, changed, removed; changes inside of a directory"],
@@ -160,7 +163,7 @@ export function typed(event, model) {
 
 export function KeyHelp({ onClose }) {
   const list = (title, rows) => html`<section key=${title}><h3>${title}</h3><dl class="keys">
-    ${rows.map(([key, what]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}</dl></section>`;
+    ${rows.map(([key, what]) => html`<div key=${what}><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}</dl></section>`;
   return html`<${Dialog} title="Keys and signs" onClose=${onClose} wide><div class="key-columns">
     ${KEYS.map(([title, keys]) => list(title, keys))}${list("Signs", LEGEND)}</div></${Dialog}>`;
 }

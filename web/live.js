@@ -43,6 +43,7 @@ export class LiveRun {
     if (event === "end") return this.become("ended");
     if (!data?.seq) return;
     this.head = data.seq;
+    this.spoke ||= /^(RunPrompted|TranscriptRecord)$/.test(data.kind);
     if (/^Child|^Merge/.test(data.kind)) this.model.loadFamily();
     this.isStale = true;
     this.refreshing ??= setTimeout(() => this.refresh(), REFRESH);
@@ -53,8 +54,13 @@ export class LiveRun {
     const started = performance.now();
     this.isStale = false;
     try {
-      await model.list.refresh();
-      if (model.whole !== model.list) await model.whole.refresh();
+      const { spoke } = this;
+      this.spoke = false;
+      if (spoke) await model.conversation.load();
+      await model.list.calls.refresh();
+      if (model.whole !== model.list.calls) await model.whole.refresh();
+      // A filter may have made another list since.
+      model.list.take(model.messages());
       if (model.follows) await model.select(model.list.total - 1);
       else if (model.call?.status === "running") await model.select(model.index);
       model.emit();

@@ -2,26 +2,33 @@
 
 import { CallList } from "./calls.js";
 import { LiveRun } from "./live.js";
+import { Conversation, isMessage } from "./messages.js";
 import * as route from "./route.js";
 import { get, getKept, isExport, mayWrite, ofSession } from "./source.js";
-import { asGlob, failed } from "./text.js";
+import { asGlob } from "./text.js";
+import { Thread } from "./thread.js";
 
 const ADDRESS_PAUSE = 200;
 const CHANGES_MOST = 1000;
+const SOON = 400;
 const NO_FILTERS = { tool: "", agent: "", failed: false, changed: false, path: "", text: "" };
+const SHOWS_ALL = { show: "", reasoning: "" };
 
 export class Model {
   constructor(session) {
     this.session = session;
     this.listeners = new Set();
     this.document = null;
-    this.filters = { ...NO_FILTERS };
+    this.filters = { ...NO_FILTERS, ...SHOWS_ALL };
+    this.conversation = new Conversation(session);
     this.list = null;
     this.whole = null;
     this.family = null;
     this.at = 0;
     this.index = -1;
     this.call = null;
+    this.message = null;
+    this.wantedMessage = 0;
     this.tab = "call";
     this.path = null;
     this.slice = null;
@@ -64,6 +71,7 @@ export class Model {
   get before() {
     if (this.since === "start") return Math.min(this.start, this.at);
     if (this.since === "mark" && this.mark !== null) return Math.min(this.mark, this.at);
+    if (this.message) return this.conversation.before(this.message, ["user", "assistant"])?.seq ?? this.at - 1;
     if (this.call && this.at >= (this.call.finished ?? this.at)) return this.call.call - 1;
     return Math.max(0, this.at - 1);
   }
@@ -71,8 +79,11 @@ export class Model {
   async load(wanted) {
     try {
       this.takeOptions(wanted.options);
+      const said = this.loadMessages();
       const [document, writable] = await Promise.all([get(ofSession(this.session)), mayWrite(), this.loadList()]);
       this.set({ document, writable });
+      // Of a short run, the messages are there at once. Those of a long one join later.
+      await Promise.race([said, new Promise((done) => setTimeout(done, SOON))]);
       await this.begin(wanted);
       this.set({ ready: true });
       this.loadFamily();
@@ -94,10 +105,10 @@ export class Model {
     const { tab, path, slice, other } = wanted;
     this.set({ tab, path, slice, other });
     if (wanted.at !== null) return this.goTo(wanted.at, { replace: true, isLink: true });
-    const last = await this.list.ensure(this.list.total - 1);
-    const runs = last?.status === "running";
-    this.follows = runs;
-    await this.select(runs ? this.list.total - 1 : Math.min(0, this.list.total - 1), { replace: true });
+    const { calls } = this.list;
+    const last = await calls.ensure(calls.total - 1);
+    this.follows = last?.status === "running";
+    await this.select(this.follows ? this.list.total - 1 : await this.firstRow(), { replace: true });
   }
 
   close() {
@@ -106,11 +117,36 @@ export class Model {
   }
 
   async loadList() {
-    const list = await new CallList(this.session, { ...this.filters }, this.emit).load();
-    this.list = list;
-    if (!list.isFiltered) this.whole = list;
+    const filters = Object.fromEntries(Object.keys(NO_FILTERS).map((name) => [name, this.filters[name]]));
+    const isKnown = JSON.stringify(filters) === JSON.stringify(this.list?.calls.filters);
+    const calls = isKnown ? this.list.calls : await new CallList(this.session, filters, this.emit).load();
+    if (!calls.isFiltered) this.whole = calls;
     else this.whole ??= await new CallList(this.session, { ...NO_FILTERS }, this.emit).load();
-    this.emit();
+    this.thread(calls);
+  }
+
+  thread(calls) {
+    this.set({ list: new Thread(calls, this.messages(), { hidesCalls: this.filters.show === "messages", told: this.emit }) });
+  }
+
+  messages() {
+    return this.conversation.matching(this.filters);
+  }
+
+  async loadMessages() {
+    await this.conversation.load();
+    if (!this.list || this.closed) return;
+    this.thread(this.list.calls);
+    if (!this.ready || !this.conversation.list.length) return;
+    const row = this.message || !this.call ? await this.list.messageAt(this.at, this.wantedMessage) : null;
+    if (row !== null) await this.select(row, { at: this.at });
+    else this.set({ index: await this.list.indexOf(this.at), open: null });
+  }
+
+  // The row of the first call, or else the first one.
+  async firstRow() {
+    const { list } = this;
+    return Math.min(list.hidesCalls || !list.calls.total ? 0 : await list.rowOfCall(0), list.total - 1);
   }
 
   loadFamily() {
@@ -121,6 +157,7 @@ export class Model {
   remember({ replace = false, soon = false } = {}) {
     const options = { stops: this.stops.join("\n"), mark: this.mark ?? "", since: this.since === "step" ? "" : this.since, view: this.fileView === "diff" ? "" : this.fileView };
     for (const [name, value] of Object.entries(this.filters)) options[name] = value || "";
+    options.message = this.message?.number || "";
     const { session, at, tab, path, slice, other } = this;
     const hash = route.format({ session, at, tab, path, slice, other, options });
     clearTimeout(this.remembering);
@@ -137,8 +174,11 @@ export class Model {
     this.since = ["mark", "start"].includes(options.since) ? options.since : "step";
     this.fileView = options.view || "diff";
     this.stops = options.stops?.split("\n") ?? [];
+    this.wantedMessage = Number(options.message) || 0;
     const text = (name) => options[name] ?? "";
-    this.filters = { tool: text("tool"), agent: text("agent"), path: text("path"), text: text("text"), failed: options.failed === "true", changed: options.changed === "true" };
+    const one = (name, ...known) => (known.includes(options[name]) ? options[name] : "");
+    this.filters = { tool: text("tool"), agent: text("agent"), path: text("path"), text: text("text"), failed: options.failed === "true", changed: options.changed === "true",
+      show: one("show", "calls", "messages"), reasoning: one("reasoning", "off") };
   }
 
   // Takes a place from the address, after Back or a link.
@@ -148,17 +188,17 @@ export class Model {
     if (JSON.stringify(this.filters) !== before) await this.loadList();
     const { tab, path, slice, other } = wanted;
     this.set({ tab, path, slice, other });
-    if (wanted.at !== null && wanted.at !== this.at) await this.goTo(wanted.at, { replace: true, quiet: true, isLink: true });
+    if (wanted.at !== null && (wanted.at !== this.at || this.wantedMessage !== (this.message?.number ?? 0))) await this.goTo(wanted.at, { replace: true, quiet: true, isLink: true });
   }
 
   async select(index, { replace = true, at = null, quiet = false } = {}) {
     const most = this.list.total - 1;
     const wanted = Math.max(Math.min(index, most), Math.min(0, most));
     this.wanted = wanted;
-    this.set({ index: wanted, call: this.list.rows.get(wanted) ?? null });
-    const call = await this.list.ensure(wanted);
+    this.set({ index: wanted, ...chosen(this.list.known(wanted)) });
+    const item = await this.list.ensure(wanted);
     if (this.wanted !== wanted || this.closed) return;
-    this.set({ call, at: at ?? (call ? call.finished ?? this.head : this.head) });
+    this.set({ ...chosen(item), at: at ?? (item ? item.seq ?? item.finished ?? this.head : this.head) });
     if (!quiet) this.remember({ replace, soon: replace });
   }
 
@@ -167,11 +207,13 @@ export class Model {
     const wanted = Math.max(0, Math.min(seq, this.head || seq));
     const call = await this.whole.ensure(await this.whole.indexOf(wanted));
     const at = isLink && call?.call === wanted ? call.finished ?? wanted : wanted;
+    const row = await this.list.messageAt(at, isLink ? this.wantedMessage : 0);
+    if (row !== null) return this.select(row, { replace, at, quiet });
     const index = await this.list.indexOf(at);
     if (index >= 0 && !this.list.isFiltered) return this.select(index, { replace, at, quiet });
     // A call that the filters hide is still shown, with the row before it.
     this.wanted = index;
-    this.set({ index, call, at });
+    this.set({ index, call, message: null, at });
     if (!quiet) this.remember({ replace, soon: replace });
   }
 
@@ -190,8 +232,8 @@ export class Model {
 
   async nextFailure(direction) {
     this.follows = false;
-    const found = await this.list.search(this.index, direction, "failed", failed);
-    if (found === null) return this.say(direction > 0 ? "No later call failed." : "No earlier call failed.");
+    const found = await this.list.nextFailure(this.index, direction);
+    if (found === null) return this.say(`No ${direction > 0 ? "later" : "earlier"} ${this.list.hidesCalls ? "message claims success after a failure" : "call failed"}.`);
     return this.select(found, { replace: false });
   }
 
@@ -214,7 +256,7 @@ export class Model {
   async nextChange(direction) {
     if (!this.path) return this.say("Open a file first: [ and ] move between its changes.");
     const calls = await this.changesOfFile(this.path);
-    const now = this.call?.call ?? 0;
+    const now = this.call?.call ?? this.at;
     const found = direction > 0 ? calls.find(({ call }) => call > now) : calls.findLast(({ call }) => call < now);
     if (!found) return this.say(direction > 0 ? "No later call changed this file." : "No earlier call changed this file.");
     return this.goTo(found.finished ?? this.head);
@@ -223,16 +265,21 @@ export class Model {
   async filter(changes) {
     this.filters = { ...this.filters, ...changes };
     this.remember({ replace: true });
-    const at = this.at;
+    const { at, message } = this;
     await this.loadList();
     this.open = null;
     if (this.closed) return;
-    const index = await this.list.indexOf(at);
-    await this.select(index, { replace: true });
+    const row = message && await this.list.messageAt(message.seq, message.number);
+    await this.select(row ?? await this.list.indexOf(at), { replace: true });
   }
 
   clearFilters() {
-    return this.filter({ ...NO_FILTERS });
+    return this.filter({ ...NO_FILTERS, ...SHOWS_ALL });
+  }
+
+  // The time at the cursor.
+  get moment() {
+    return this.call?.started_at ?? this.message?.time;
   }
 
   show(tab, more = {}) {
@@ -261,3 +308,5 @@ export class Model {
     return getKept(ofSession(this.session, "/changes"), { from, to });
   }
 }
+
+const chosen = (item) => (isMessage(item) ? { call: null, message: item } : { call: item, message: null });

@@ -13,12 +13,13 @@ const TEXT_MOST = 1 << 20;
 const ROWS = 300;
 const LINE_MOST = 2000;
 
-export function Changed({ model, call }) {
+// A range of events is shown like a call, with the changes of some paths only.
+export function Changed({ model, call, only = null }) {
   const [from, to] = [call.call - 1, call.finished ?? call.events?.at(-1) ?? call.call];
   const { value, error } = useLoaded(() => (call.paths?.length ? getKept(ofSession(model.session, "/changes"), { from, to }) : null), [call.call, to]);
   if (!call.paths?.length) return null;
   if (error) return html`<p class="problem">${visible(error.message)}</p>`;
-  const files = (value?.changes ?? []).filter(({ kind: node }) => node !== "directory");
+  const files = (value?.changes ?? []).filter(({ kind: node, path }) => node !== "directory" && (!only || only.includes(path)));
   if (!files.length || value.to !== to) return null;
   return html`<section class="changes-of-call"><h3>Changes <span class="counts">${changesOf(call)}</span></h3>
     ${files.slice(0, LISTED).map((change, number) => html`<${FileChange} key=${`${to}${change.path}`} model=${model} change=${change} from=${from} to=${to} isFirst=${number < OPEN} />`)}

@@ -79,7 +79,7 @@ function Failed({ session, problem }) {
 }
 
 function Head({ model }) {
-  const { document: known, live, call } = model;
+  const { document: known, live, moment } = model;
   return html`<header class="head">
     <a class="brand" href=${isExport ? location.hash : "#/"} aria-label="All sessions"><span class="brand-mark" aria-hidden="true"></span></a>
     <h1 title=${known?.session ?? ""}>${visible(known?.name ?? model.session)}</h1>
@@ -89,7 +89,7 @@ function Head({ model }) {
     <span class="grow"></span>
     <span class="where" aria-live="polite">
       <span class="quiet">event</span> <b>${model.at.toLocaleString("en")}</b> <span class="quiet">of ${model.head.toLocaleString("en")}</span>
-      ${call && html` <time class="quiet narrow-hide" dateTime=${call.started_at}>${clock(call.started_at)}</time>`}
+      ${moment && html` <time class="quiet narrow-hide" dateTime=${moment}>${clock(moment)}</time>`}
     </span>
     <span class="buttons" role="group" aria-label="Moving">
       <${Move} model=${model} verb="previous" label="Previous call (k)" sign="‹" />
@@ -131,7 +131,7 @@ function Tabs({ model }) {
   return html`<div class="tabs-bar"><button class="plain hide-list" aria-pressed=${model.hidesList} aria-label="Hide the timeline" title="Hide or show the timeline (t)" onClick=${() => act("list", model)}>${model.hidesList ? "⇥" : "⇤"}</button>
     <div class="tabs" role="tablist" aria-label="Views" onKeyDown=${choose}>
       ${TABS.map(([name, title], number) => html`<button key=${name} id=${`tab-${name}`} role="tab" aria-selected=${model.tab === name} aria-controls="pane"
-        tabindex=${model.tab === name ? 0 : -1} title=${`${title} (${number + 1})`} onClick=${() => model.show(name)}>${title}</button>`)}
+        tabindex=${model.tab === name ? 0 : -1} title=${`${title} (${number + 1})`} onClick=${() => model.show(name)}>${name === "call" && model.message ? "Message" : title}</button>`)}
     </div></div>
     <div id="pane" class="pane" role="tabpanel" aria-labelledby=${`tab-${model.tab}`}>
       ${model.ready && html`<${Pane} model=${model} />`}

@@ -30,12 +30,13 @@ export function Strip({ model }) {
   const [tip, setTip] = useState(null);
   const scale = scaleOf(model, axis, zoom, width);
   const scheme = useScheme();
-  const { list, whole } = model;
+  const { whole } = model;
+  const list = model.list?.calls;
   useEffect(() => {
     if (width && whole) draw(canvas.current, model, scale, laneRows, width, height);
   }, [list, list?.timeline, whole?.timeline, laneRows, width, height, axis, zoom, scheme, model.head]);
   const { brush, ...drag } = useScrubber(model, canvas, scale, setZoom, setTip);
-  const nearer = (factor) => setZoom(zoomed(zoom, factor, scale.share(model.at, model.call?.started_at)));
+  const nearer = (factor) => setZoom(zoomed(zoom, factor, scale.share(model.at, model.moment)));
   const wheel = (event) => {
     event.preventDefault();
     const box = canvas.current.getBoundingClientRect();
@@ -53,7 +54,7 @@ export function Strip({ model }) {
       aria-valuemax=${model.head} aria-valuenow=${model.at} aria-valuetext=${`event ${model.at} of ${model.head}`} ...${drag}></canvas>
       ${model.mark !== null && html`<i class="mark" style=${placed(scale.x(model.mark, null), width)}></i>`}
       ${brush && html`<i class="brush" style=${{ transform: `translateX(${Math.min(...brush)}px)`, width: `${Math.abs(brush[1] - brush[0])}px` }}></i>`}
-      <i class="cursor" style=${placed(scale.x(model.at, model.call?.started_at), width)}></i></div>
+      <i class="cursor" style=${placed(scale.x(model.at, model.moment), width)}></i></div>
     ${tip && html`<div class="strip-tip" role="presentation" style=${{ left: `${Math.max(0, Math.min(tip.x, width - 180))}px`, top: `${height + 10}px` }}>${tip.text}</div>`}
     <div class="strip-tools" role="group" aria-label="The strip">
       <select aria-label="Lanes" title="A lane below the strip for each agent, tool or child" value=${lanes} onChange=${(event) => setLanes(event.target.value)}>
@@ -213,8 +214,8 @@ function draw(canvas, model, scale, lanes, width, height) {
   context.clearRect(0, 0, width, height);
   const pen = { context, colour, width, scale };
   drawAxis(pen);
-  drawBuckets(pen, model.whole, model.list.isFiltered ? 0.25 : 1);
-  if (model.list.isFiltered) drawBuckets(pen, model.list, 1);
+  drawBuckets(pen, model.whole, model.list.calls.isFiltered ? 0.25 : 1);
+  if (model.list.calls.isFiltered) drawBuckets(pen, model.list.calls, 1);
   lanes.forEach((lane, number) => drawLane(pen, lane, STRIP + number * LANE, model));
 }
 

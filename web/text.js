@@ -40,6 +40,12 @@ export function bytes(count) {
   return `${tidy(value)} ${units[unit]}`;
 }
 
+// A number in at most four signs: 950, 1.2k, 17k, 1.5M.
+export function compact(number) {
+  const [size, unit] = number < 1e3 ? [1, ""] : number < 999_500 ? [1e3, "k"] : [1e6, "M"];
+  return number < 1e3 ? String(number) : `${tidy(number / size)}${unit}`;
+}
+
 export function count(number, noun) {
   return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : noun.endsWith("ss") ? "es" : "s"}`;
 }

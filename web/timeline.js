@@ -1,6 +1,8 @@
-// The list of calls. Only visible rows are rendered.
+// The list of calls and messages. Only visible rows are rendered.
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
+import { isMessage } from "./messages.js";
+import { MessageRow } from "./messagerow.js";
 import { get, getKept, ofSession } from "./source.js";
 import { changesOf, clock, count, duration, failed, kind, oneLine, sign, SIGN_WORDS, SIGNS, summary, verdict, visible } from "./text.js";
 
@@ -30,19 +32,21 @@ export function Timeline({ model }) {
   const last = Math.min(total, Math.ceil((view.top + view.height) / ROW) + MORE);
   const rows = [];
   for (let index = first; index < last; index++) {
-    rows.push(html`<${CallRow} key=${index} model=${model} index=${index} top=${(index + shift(index)) * ROW} />`);
+    const [item, top] = [list.row(index), (index + shift(index)) * ROW];
+    rows.push(isMessage(item) ? html`<${MessageRow} key=${index} model=${model} message=${item} index=${index} top=${top} />` : html`<${CallRow} key=${index} model=${model} call=${item} index=${index} top=${top} />`);
     if (index === model.open) rows.push(...events.map((event, number) => html`<${EventRow} key=${`e${event.seq}`} model=${model} event=${event} top=${(index + 1 + number) * ROW} />`));
   }
   const id = model.index >= first && model.index < last ? `row-${model.index}` : undefined;
   return html`<div class="timeline" ref=${box} onScroll=${(event) => setView({ top: event.target.scrollTop, height: event.target.clientHeight })}>
     ${total === 0 && list && html`<${Nothing} model=${model} />`}
-    <div class="rows" role="listbox" tabindex="0" aria-label=${`Calls, ${total} of them`} aria-activedescendant=${id} style=${{ height: `${(total + events.length) * ROW}px` }}>${rows}</div>
+    <div class="rows" role="listbox" tabindex="0" aria-label=${`${list?.hidesCalls ? "Messages" : list?.messages.length ? "Calls and messages" : "Calls"}, ${total} of them`} aria-activedescendant=${id} style=${{ height: `${(total + events.length) * ROW}px` }}>${rows}</div>
   </div>`;
 }
 
 function Nothing({ model }) {
-  if (!model.list.isFiltered) return html`<p class="empty quiet">This session has no calls yet.</p>`;
-  return html`<p class="empty">No call matches. <button class="small" onClick=${() => model.clearFilters()}>Show all calls</button></p>`;
+  const { isFiltered, hidesCalls } = model.list;
+  if (!isFiltered) return html`<p class="empty quiet">This session has no calls yet.</p>`;
+  return html`<p class="empty">No ${hidesCalls ? "message" : "call"} matches. <button class="small" onClick=${() => model.clearFilters()}>Show all calls</button></p>`;
 }
 
 function reveal(box, index, open, events) {
@@ -54,7 +58,8 @@ function reveal(box, index, open, events) {
 
 function useEvents(model) {
   const [events, setEvents] = useState([]);
-  const call = model.open === null ? null : model.list?.row(model.open);
+  const item = model.open === null ? null : model.list?.row(model.open);
+  const call = isMessage(item) ? null : item;
   useEffect(() => {
     let current = true;
     if (!call) return setEvents([]);
@@ -69,8 +74,7 @@ function useEvents(model) {
   return events;
 }
 
-function CallRow({ model, index, top }) {
-  const call = model.list.row(index);
+function CallRow({ model, call, index, top }) {
   const selected = index === model.index;
   const place = { transform: `translateY(${top}px)` };
   const choose = () => model.set({ follows: false }) ?? model.select(index, { replace: false });
@@ -116,7 +120,7 @@ export function share(micros) {
 function Forks({ model, call, index }) {
   const { family, document } = model;
   if (!family || family.sessions.length < 2) return null;
-  const next = model.list.isFiltered ? (call.finished ?? call.call) + 1 : model.list.rows.get(index + 1)?.call ?? Infinity;
+  const next = model.list.isFiltered ? (call.finished ?? call.call) + 1 : model.list.nextCall(index);
   const here = (at) => at >= call.call && at < next;
   const names = new Map(family.sessions.map(({ session, name }) => [session, name]));
   const left = family.sessions.filter(({ parent, at }) => parent === document?.session && here(at));

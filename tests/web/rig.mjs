@@ -49,10 +49,15 @@ export class Rig {
     return execFileSync(this.program, ["--data", this.data, ...words], { encoding: "utf8", stdio: ["ignore", "pipe", "pipe"], maxBuffer: 1 << 28 });
   }
 
+  // Runs the program through the server that runs.
+  byOwner(...words) {
+    const { FOLDSPACE_IN_PROCESS: _, ...env } = process.env;
+    return execFileSync(this.program, ["--data", this.data, ...words], { encoding: "utf8", env, stdio: ["ignore", "pipe", "pipe"] });
+  }
+
   // Asks the server that runs for a page's address, with a code in it.
   ui(...words) {
-    const { FOLDSPACE_IN_PROCESS: _, ...env } = process.env;
-    const said = execFileSync(this.program, ["--data", this.data, "ui", "--no-open", ...words], { encoding: "utf8", env, stdio: ["ignore", "pipe", "pipe"] });
+    const said = this.byOwner("ui", "--no-open", ...words);
     const address = said.match(/http:\/\/127\.0\.0\.1:\S+/)?.[0];
     assert(address, `no address in ${said}`);
     return address;
