@@ -88,7 +88,7 @@ pub use list_sessions::{ListSessions, SessionDocument, listed};
 pub use list_tools::ListTools;
 pub use log::events;
 pub use log::{Log, LogDocument};
-pub use merge::{Merge, MergeDocument, merged};
+pub use merge::{HunkDocument, HunkSide, Merge, MergeDocument, hunks_in_conflict, merged};
 pub use processes::no_process;
 pub use processes::{ListProcesses, SendInput, ShowProcess, SignalProcess, WaitProcess};
 pub use remove_session::RemoveSession;
