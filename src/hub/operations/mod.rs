@@ -30,6 +30,7 @@ mod remove_session;
 mod rerun;
 mod rewind;
 mod run_until;
+mod search;
 mod section;
 mod show_call;
 mod show_session;
@@ -95,6 +96,7 @@ pub use remove_session::RemoveSession;
 pub use rerun::{RerunCalls, RerunDocument};
 pub use rewind::{Rewind, RewoundDocument, RewoundRange};
 pub use run_until::{RunUntil, StopDocument};
+pub use search::{SearchMatch, SearchPage, SearchPlace, SearchSession};
 pub use section::{Section, SectionDocument};
 pub use show_call::{ShowCall, WholeCall};
 pub use show_session::ShowSession;
@@ -439,6 +441,7 @@ pub fn operations() -> &'static [OperationEntry] {
             row::<BlameFile>(),
             row::<ListEvents>(),
             row::<ListMessages>(),
+            row::<SearchSession>(),
             row::<Log>(),
             row::<CloneSession>(),
             row::<ForkSession>(),
