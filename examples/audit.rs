@@ -120,6 +120,7 @@ fn child_event(event: &EventRef<'_>) -> Option<Result<String, CodecError>> {
         let line = |MergeConflict { path, kind, resolved, .. }: &MergeConflict| match (kind, resolved) {
             (_, Some(MergeSide::Ours)) => format!("{path} (ours)"),
             (_, Some(MergeSide::Theirs)) => format!("{path} (theirs)"),
+            (_, Some(MergeSide::Mixed)) => format!("{path} (some lines of each)"),
             (ConflictKind::Text, None) => format!("{path} (the same lines)"),
             (kind, None) => format!("{path} ({})", kind.words()),
         };

@@ -145,7 +145,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 
     // Every line that ever existed.
-    let search = HistorySearch { until: child.head()?, wanted: &|_| true, events: false };
+    let search = HistorySearch { until: child.head()?, ..HistorySearch::default() };
     let mut matching = |text: &[u8]| -> Matches {
         let text = String::from_utf8_lossy(text);
         let lines = (1..).zip(text.lines()).filter(|(_, line)| line.contains('o'));

@@ -108,7 +108,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from foldspace import _absolute, _client, _files, _models, _past, _process, _session
 from foldspace._background import LOOP

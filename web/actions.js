@@ -7,6 +7,7 @@ import { CommandLine, copy, Dialog, Trouble, useSending } from "./dialog.js";
 import { Merge } from "./merge.js";
 import { Told, useForm, useStream } from "./progress.js";
 import { Question } from "./questions.js";
+import { openSearch } from "./search.js";
 import { get, isExport, ofSession, post } from "./source.js";
 import { Terminal } from "./terminal.js";
 import { count, duration, quoted, visible } from "./text.js";
@@ -56,7 +57,8 @@ function itemsOf(model) {
   const open = (view) => () => model.dialog({ view });
   const reading = [
     ["Copy a link to here", "y", () => copy(location.href).then(() => model.say("The link is copied."))],
-    ["Pin this position", "m", () => model.setMark()],
+    ["Mark this position", "m", () => model.setMark("a")],
+    ["Search…", "/", () => openSearch(model)],
     ["Go to an event…", ":", open(Jump)],
     ["Compare with…", "d", () => model.show("compare")],
     ["Continue until…", "u", open(Until)],
@@ -80,14 +82,10 @@ function Ask({ title, label, word, begins = "", take, onClose }) {
 export function Jump({ model, onClose }) {
   const take = (text) => {
     const number = Number(text);
-    const seq = text === "'" ? model.mark : text !== "" && Number.isSafeInteger(number) ? (number < 0 ? model.head + number : number) : null;
+    const seq = text.startsWith("'") ? model.marks.get(text.slice(1)) ?? (text === "'" ? model.mark : null) : text !== "" && Number.isSafeInteger(number) ? (number < 0 ? model.head + number : number) : null;
     return seq === null ? null : void model.goTo(seq, { isLink: true });
   };
   return html`<${Ask} title="Go to an event" label=${`A position from 1 to ${model.head}, or the number of a call; -3 is three before the last`} word="Go" take=${take} onClose=${onClose} />`;
-}
-
-export function Search({ model, onClose }) {
-  return html`<${Ask} title="Find calls" label="Text in a call: its tool, parameters, or message" word="Find" begins=${model.filters.text} take=${(text) => void model.filter({ text })} onClose=${onClose} />`;
 }
 
 export function Fork({ model, onClose }) {

@@ -3,7 +3,7 @@
 
 import { html, useEffect, useRef } from "./vendor/preact.js";
 import {
-  EditorState, EditorView, getChunks, GutterMarker, gutter, HighlightStyle, highlightSpecialChars, lineNumbers, MergeView,
+  Decoration, EditorState, EditorView, getChunks, GutterMarker, gutter, HighlightStyle, highlightSpecialChars, lineNumbers, MergeView,
   syntaxHighlighting, tags, unifiedMergeView,
 } from "./vendor/codemirror.js";
 import { languageOf } from "./languages.js";
@@ -45,6 +45,7 @@ const look = EditorView.theme({
   ".cm-deletedLine del": { textDecoration: "none" },
   ".cm-changedLineGutter": { background: "var(--good) !important" },
   ".cm-deletedLineGutter, &.cm-merge-a .cm-changedLineGutter": { background: "var(--bad) !important" },
+  ".cm-spot": { backgroundColor: "var(--found)" },
   ".cm-collapsedLines:before, .cm-collapsedLines:after": { content: '"⋯"', margin: "0 6px" },
   ".cm-collapsedLines": { background: "var(--soft)", color: "var(--quiet)", padding: "2px 12px" },
   ".cm-blame": { padding: "0 10px 0 6px", cursor: "pointer", whiteSpace: "pre", fontFamily: "var(--sans)", fontSize: "11.5px" },
@@ -83,12 +84,17 @@ function useShadow(make, keys) {
   return host;
 }
 
-export function TextView({ path, text, label = path, blame = null, onLine = null }) {
+// `spot` is the number of a line to show and mark.
+export function TextView({ path, text, label = path, blame = null, onLine = null, spot = null }) {
   const host = useShadow((parent, root) => {
     const extensions = base(path, text, label);
     if (blame) extensions.push(blameGutter(blame, onLine));
-    return new EditorView({ parent, root, state: EditorState.create({ doc: text, extensions }) });
-  }, [path, text, blame]);
+    const state = EditorState.create({ doc: text, extensions });
+    if (spot === null || spot > state.doc.lines) return new EditorView({ parent, root, state });
+    const { from } = state.doc.line(spot);
+    extensions.push(EditorView.decorations.of(Decoration.set(Decoration.line({ class: "cm-spot" }).range(from))));
+    return new EditorView({ parent, root, state: EditorState.create({ doc: text, extensions }), scrollTo: EditorView.scrollIntoView(from, { y: "center" }) });
+  }, [path, text, blame, spot]);
   return html`<div class="editor" ref=${host} data-scrolls></div>`;
 }
 

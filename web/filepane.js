@@ -80,9 +80,14 @@ function FileBody({ model, before, after }) {
   const [was, is] = [fitting(before?.text ?? ""), fitting(after?.text ?? "")];
   const note = notice(model, before, after, isSame, was.isCut || is.isCut);
   return html`${note && html`<p class="note quiet">${note}</p>`}
-    ${fileView === "file" || isSame || !before || !after ? html`<${TextView} path=${path} text=${after ? is.text : was.text} />`
+    ${fileView === "file" || isSame || !before || !after ? html`<${TextView} path=${path} text=${after ? is.text : was.text} spot=${spotOf(model)} />`
       : fileView === "split" ? html`<${SplitDiff} path=${path} before=${was.text} after=${is.text} />`
       : html`<${InlineDiff} path=${path} before=${was.text} after=${is.text} />`}`;
+}
+
+// The line that a search found, at this position.
+function spotOf({ spot, path, at }) {
+  return spot?.path === path && spot.at === at ? spot.line : null;
 }
 
 function notice(model, before, after, isSame, isCut) {

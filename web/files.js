@@ -35,11 +35,11 @@ export function Files({ model }) {
 
 export function Since({ model }) {
   const choose = (since) => {
-    if (since === "mark" && model.mark === null) return model.say("No position is pinned: go to one and press m.");
+    if (since === "mark" && model.mark === null) return model.say("There is no mark: go to a position, and press m and a letter.");
     model.set({ since });
     model.remember({ replace: true });
   };
-  const ways = [["step", "This step", "Changes by this call, or by this event within a call"], ["mark", model.mark === null ? "Since pin" : `Since ${model.mark}`, "Changes since the pinned position (m pins one)"], ["start", "Since start", "Changes since before the first call"]];
+  const ways = [["step", "This step", "Changes by this call, or by this event within a call"], ["mark", model.mark === null ? "Since mark" : `Since ${model.mark}`, "Changes since the last mark (m and a letter set one)"], ["start", "Since start", "Changes since before the first call"]];
   return html`<div class="segments" role="group" aria-label="Compare since">${ways.map(([name, title, hint]) => html`<button key=${name} title=${hint}
     aria-pressed=${model.since === name} onClick=${() => choose(name)}>${title}</button>`)}</div>`;
 }

@@ -10,12 +10,12 @@ export function Filters({ model }) {
   const tools = Object.entries(whole?.timeline?.tools ?? {}).sort((a, b) => b[1] - a[1]);
   const agents = Object.entries(whole?.timeline?.agents ?? {}).filter(([name]) => name !== "");
   return html`<div class="filters" role="search" aria-label="Filter the timeline">
-    <${Field} label="Text in calls and messages" hint="Text (/)" value=${filters.text} onValue=${(text) => model.filter({ text })} />
+    <${Field} label="Text in calls and messages" hint="Text" value=${filters.text} onValue=${(text) => model.filter({ text })} />
     <${Field} label="Path of changed files, a glob" hint="src/**" value=${filters.path} onValue=${(path) => model.filter({ path })} />
     <${Choice} label="Tool" all="All tools" value=${filters.tool} entries=${tools} onValue=${(tool) => model.filter({ tool })} />
     ${agents.length > 0 && html`<${Choice} label="Agent" all="All agents" value=${filters.agent} entries=${agents} onValue=${(agent) => model.filter({ agent })} />`}
-    <button aria-pressed=${filters.failed} title="Only calls that failed (f)" onClick=${() => model.filter({ failed: !filters.failed })}>Failed</button>
-    <button aria-pressed=${filters.changed} title="Only calls that changed files" onClick=${() => model.filter({ changed: !filters.changed })}>Changed</button>
+    <button aria-pressed=${filters.failed} title="Only calls that failed (f f)" onClick=${() => model.filter({ failed: !filters.failed })}>Failed</button>
+    <button aria-pressed=${filters.changed} title="Only calls that changed files (f w)" onClick=${() => model.filter({ changed: !filters.changed })}>Changed</button>
     <${Shown} model=${model} />
     <span class="quiet found" role="status">${found(model)}
       ${list?.isFiltered && html` <button class="small" onClick=${() => model.clearFilters()}>All</button>`}</span>

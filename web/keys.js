@@ -1,49 +1,50 @@
 // The keys and the signs.
 
 import { html } from "./vendor/preact.js";
-import { Fork, Jump, obstacles, Rewind, runUntil, Search, toBreakpoint, Until } from "./actions.js";
+import { Fork, Jump, obstacles, Rewind, runUntil, toBreakpoint, Until } from "./actions.js";
 import { Bisect } from "./bisect.js";
 import { copy, Dialog } from "./dialog.js";
 import { RoleIcon, ROLES } from "./messagerow.js";
+import { openSearch } from "./search.js";
 
 const PAGE = 20;
 
-// Keys of the terminal's debugger mean the same here, as far as both have the action.
+// A key of the terminal's debugger means the same here. The words before `:` or `;` are the same there, as a test checks.
 export const KEYS = [
   ["Moving", [
-    ["j k, ↓ ↑", "next, previous call"],
-    ["l h, → ←", "one event forward, back"],
+    ["j k, Down Up", "next, previous row: a call"],
+    ["l h, Right Left", "one event forward, back"],
+    ["J K", "next, previous call"],
     ["PgDn PgUp", "by a page"],
-    ["g G, Home End", "first, last"],
-    [":", "go to an event or call: 12, -3 (before the last)"],
+    ["g G, Home End", "first, last; the last follows a running session"],
+    [":", "go to an event: 12, -3 (before the last), 'a, or a call"],
     ["] [", "next, previous change of the file"],
-    ["u U", "forward, back until a condition is met"],
-    ["n N", "the last condition again, or the next failure"],
-    ["b B", "set a breakpoint, clear all"],
-    ["c C", "forward, back to the next breakpoint"],
-    ["m, '", "pin this position, go to the pinned one"],
+    ["/", "search: text in commands, output and files; also Ctrl+Shift+F"],
+    ["n N", "next, previous match; without a search, of the last condition, or failure"],
+    ["u U", "run until, run back until a condition"],
+    ["b B", "set a breakpoint, remove all"],
+    ["c C", "continue forward, back to the next breakpoint"],
+    ["m '", "set a mark, go to a mark; a letter names it"],
   ]],
   ["Panes", [
-    ["1 2 3 4 5", "call, files, slices, family, compare"],
-    ["Tab, Shift-Tab", "next, previous control"],
-    ["Enter, Space", "open or close a call: its events"],
-    ["/", "find calls and messages by text"],
+    ["1 2 3 4 5", "the pane with this number: call, files, slices, family, compare"],
+    ["Enter, Space", "open or close: the events of a call"],
     ["w", "the whole file, or only its changes"],
-    ["f", "show only failed calls, or all again"],
+    ["f", "show only some rows; then f failed, w changed files, / text, p path, t tool, a agent, x all"],
     ["s", "the difference side by side, or inline"],
     ["o", "who wrote each line of the file"],
     ["t", "hide or show the timeline"],
   ]],
   ["Doing", [
-    ["a", "the menu of actions"],
-    ["d", "compare with another session or position"],
-    ["F", "fork the session at this position"],
-    ["R", "rewind the session to this position; both ask first"],
+    ["a", "a menu of actions"],
+    ["d", "compare: with another session or position"],
+    ["F", "fork the session as it was here"],
+    ["R", "rewind the session to here; both ask first"],
     ["x", "bisect: find the change after which a command fails"],
-    ["y", "copy a link to this place"],
-    ["r", "follow the last call of a running session"],
-    ["?", "these keys"],
-    ["Esc", "close, stop, leave a field, all calls again"],
+    ["y", "copy the position: as a link"],
+    ["r", "check for new events"],
+    ["?", "this help"],
+    ["Esc", "close, stop, show all rows; leave a field"],
   ]],
 ];
 
@@ -65,8 +66,9 @@ function change(model, view, name) {
   if (model.writable) return why ? model.say(why) : model.dialog({ view });
 }
 
-// Runs to the next event that meets the last condition of `u`; without one, to the next failure.
+// Goes to the next match of a search; without one, to the next event that meets the last condition of `u`, or failure.
 function again(model, way) {
+  if (model.isSearching && model.search.form.pattern) return model.search.step(way);
   return model.lastUntil ? runUntil(model, model.lastUntil, way).catch((problem) => model.say(problem.message)) : model.nextFailure(way);
 }
 
@@ -77,12 +79,54 @@ function clearBreakpoints(model) {
   model.say("All breakpoints are cleared.");
 }
 
+// Takes the next key as a letter.
+let waiting = null;
+
+const letter = (words, take) => (model) => {
+  model.say(words);
+  waiting = take;
+};
+
+const FILTERS = {
+  f: (model) => model.filter({ failed: !model.filters.failed }),
+  w: (model) => model.filter({ changed: !model.filters.changed }),
+  x: (model) => model.clearFilters(),
+  "/": () => inFilters("[aria-label^=Text]"), p: () => inFilters("[aria-label^=Path]"),
+  t: () => inFilters("[aria-label=Tool]"), a: () => inFilters("[aria-label=Agent]"),
+};
+
+const inFilters = (field) => document.querySelector(`.filters ${field}`)?.focus();
+
+function filterBy(model, key) {
+  if (!FILTERS[key]) return model.say(`${key} filters nothing.`);
+  model.set({ hidesList: false, notice: "" });
+  // The timeline may only now be shown.
+  requestAnimationFrame(() => FILTERS[key](model));
+}
+
+function goToMark(model, name) {
+  const at = name === "'" ? model.mark : model.marks.get(name) ?? null;
+  return at === null ? model.say(`There is no mark ${name}: m and a letter set one.`) : model.goTo(at);
+}
+
+function last(model) {
+  model.set({ follows: Boolean(model.live?.running) });
+  return model.select(model.list.total - 1, { replace: false });
+}
+
+async function refresh(model) {
+  await model.list.refresh();
+  if (model.whole !== model.list) await model.whole.refresh();
+  model.say(`The last event is ${model.head.toLocaleString("en")}.`);
+}
+
 const until = (way) => (model) => model.dialog({ view: Until, given: { way } });
 
 const VERBS = {
   next: (model) => model.move(1),
   previous: (model) => model.move(-1),
   failure: (model) => model.nextFailure(1),
+  search: openSearch,
   event: (model) => model.stepEvent(1),
   eventBack: (model) => model.stepEvent(-1),
   list: (model) => model.set({ hidesList: !model.hidesList }),
@@ -100,7 +144,7 @@ const BY_KEY = {
   PageDown: (model) => model.move(PAGE),
   PageUp: (model) => model.move(-PAGE),
   g: (model) => model.select(0, { replace: false }), Home: (model) => model.select(0, { replace: false }),
-  G: (model) => model.select(model.list.total - 1, { replace: false }), End: (model) => model.select(model.list.total - 1, { replace: false }),
+  G: last, End: last,
   n: (model) => again(model, 1),
   N: (model) => again(model, -1),
   "]": (model) => model.nextChange(1),
@@ -109,14 +153,14 @@ const BY_KEY = {
   B: (model) => clearBreakpoints(model),
   c: (model) => toBreakpoint(model, 1),
   C: (model) => toBreakpoint(model, -1),
-  m: (model) => model.setMark(),
-  "'": (model) => (model.mark === null ? model.say("No position is pinned: m pins this one.") : model.goTo(model.mark)),
+  m: letter("Mark this position: press a letter.", (model, name) => model.setMark(name)),
+  "'": letter("Go to a mark: press its letter, or ' for the last one.", goToMark),
   ":": (model) => model.dialog({ view: Jump }),
-  "/": (model) => model.dialog({ view: Search }),
+  "/": VERBS.search,
   Enter: (model) => model.set({ open: model.open === model.index ? null : model.index }),
   " ": (model) => model.set({ open: model.open === model.index ? null : model.index }),
   t: VERBS.list,
-  f: (model) => model.filter({ failed: !model.filters.failed }),
+  f: letter("Show only: f failed, w changed files, / text, p path, t tool, a agent, x all.", filterBy),
   w: (model) => view(model, model.fileView === "file" ? "diff" : "file"),
   s: (model) => view(model, model.fileView === "split" ? "diff" : "split"),
   o: (model) => view(model, model.fileView === "blame" ? "diff" : "blame"),
@@ -126,10 +170,7 @@ const BY_KEY = {
   R: (model) => change(model, Rewind, "rewind"),
   x: (model) => change(model, Bisect, "bisect"),
   y: (model) => copy(location.href).then(() => model.say("The link is copied.")),
-  r: (model) => {
-    model.set({ follows: !model.follows });
-    if (model.follows) model.select(model.list.total - 1);
-  },
+  r: (model) => refresh(model).catch((problem) => model.say(problem.message)),
   "?": (model) => model.dialog({ kind: "keys" }),
   1: (model) => model.show("call"), 2: (model) => model.show("files"), 3: (model) => model.show("slices"),
   4: (model) => model.show("family"), 5: (model) => model.show("compare"),
@@ -153,7 +194,18 @@ function isTaken(event) {
 }
 
 export function typed(event, model) {
+  if (event.key.toLowerCase() === "f" && event.shiftKey && (event.ctrlKey || event.metaKey) && !document.querySelector("dialog[open]") && model.ready) {
+    event.preventDefault();
+    return openSearch(model);
+  }
   if (event.defaultPrevented || isTaken(event) || !model.list) return;
+  if (waiting && event.key !== "Shift") {
+    const take = waiting;
+    waiting = null;
+    if (event.key.length !== 1) return model.set({ notice: "" });
+    event.preventDefault();
+    return take(model, event.key);
+  }
   if (event.key === "Escape" && event.target.closest?.("input, select")) return event.target.blur();
   const verb = BY_KEY[event.key];
   if (!verb) return;

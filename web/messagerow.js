@@ -1,6 +1,7 @@
 // A message in the timeline: who speaks, one line, and what contradicts it.
 
 import { html } from "./vendor/preact.js";
+import { markedText } from "./search.js";
 import { clock, compact, oneLine, visible } from "./text.js";
 
 export const ROLES = {
@@ -33,7 +34,7 @@ export function MessageRow({ model, message, index, top }) {
   return html`<div id=${`row-${index}`} role="option" aria-selected=${index === model.index} aria-setsize=${model.list.total} aria-posinset=${index + 1}
     class="row message ${role} ${claim ? "claims" : ""}" style=${{ transform: `translateY(${top}px)` }} onClick=${choose}>
     <span class="position">${seq}</span><span class="sign"><${RoleIcon} role=${role} /></span>
-    <span class="what">${oneLine(message.text.trim(), 300)}</span>
+    <span class="what">${markedText(oneLine(message.text.trim(), 300), model.filters.text)}</span>
     ${agents && html`<span class="agent" title=${visible(message.agent || "no agent")}>${visible(message.agent)}</span>`}
     ${claim && html`<span class="fork conflicted claim" title=${`Claims success, but call ${claim.call} ended with ${claim.ended}: ${oneLine(claim.command, 200)}`} onClick=${blame}>but ${oneLine(claim.ended, 20)}</span>`}
     <span class="took" title=${[...usageOf(message), clock(message.time)].join(", ")}>${tokens === null ? "" : `${compact(tokens)} tok`}</span></div>`;

@@ -34,6 +34,10 @@ export class Model {
     this.slice = null;
     this.other = null;
     this.mark = null;
+    this.marks = new Map();
+    this.search = null;
+    this.isSearching = false;
+    this.spot = null;
     this.since = "step";
     this.fileView = "diff";
     this.open = null;
@@ -155,7 +159,7 @@ export class Model {
 
   // The address holds the whole state, so that a link leads to the same place.
   remember({ replace = false, soon = false } = {}) {
-    const options = { stops: this.stops.join("\n"), mark: this.mark ?? "", since: this.since === "step" ? "" : this.since, view: this.fileView === "diff" ? "" : this.fileView };
+    const options = { stops: this.stops.join("\n"), mark: this.mark ?? "", marks: [...this.marks].flat().join(" "), since: this.since === "step" ? "" : this.since, view: this.fileView === "diff" ? "" : this.fileView };
     for (const [name, value] of Object.entries(this.filters)) options[name] = value || "";
     options.message = this.message?.number || "";
     const { session, at, tab, path, slice, other } = this;
@@ -171,6 +175,8 @@ export class Model {
   takeOptions(options) {
     const number = options.mark ? Number(options.mark) : null;
     this.mark = Number.isSafeInteger(number) ? number : null;
+    const marks = (options.marks ?? "").split(" ");
+    this.marks = new Map(marks.flatMap((name, index) => (index % 2 === 0 && Number(marks[index + 1]) > 0 ? [[name, Number(marks[index + 1])]] : [])));
     this.since = ["mark", "start"].includes(options.since) ? options.since : "step";
     this.fileView = options.view || "diff";
     this.stops = options.stops?.split("\n") ?? [];
@@ -291,10 +297,10 @@ export class Model {
     this.show("files", { path });
   }
 
-  setMark() {
-    this.set({ mark: this.at });
+  setMark(name) {
+    this.set({ mark: this.at, marks: new Map([...this.marks, [name, this.at]]) });
     this.remember({ replace: true });
-    this.say(`Position ${this.at} is pinned. Files can show the changes since then.`);
+    this.say(`Position ${this.at} is the mark ${name}. Files can show the changes since then.`);
   }
 
   say(notice) {

@@ -11,6 +11,7 @@ import { Filters } from "./filters.js";
 import { act, KeyHelp, typed } from "./keys.js";
 import { Model } from "./model.js";
 import { Questions } from "./questions.js";
+import { SearchPanel } from "./search.js";
 import { Slices } from "./slices.js";
 import { isExport } from "./source.js";
 import { Splitter, useWidth } from "./splitter.js";
@@ -65,6 +66,7 @@ export function SessionView({ route }) {
       <${Splitter} label="Width of the timeline" width=${width} onWidth=${setWidth} />
       <section class="right" aria-label="At the cursor"><${Tabs} model=${model} /><${Questions} model=${model} /></section>
     </div>
+    ${model.isSearching && html`<${SearchPanel} model=${model} />`}
     <div class="notice" role="status">${model.notice}</div>
     ${dialog?.kind === "keys" && html`<${KeyHelp} onClose=${close} />`}
     ${dialog?.view && html`<${dialog.view} model=${model} ...${dialog.given} onClose=${close} />`}
@@ -88,7 +90,7 @@ function Head({ model }) {
     ${live && html`<${LiveBadge} model=${model} />`}
     <span class="grow"></span>
     <span class="where" aria-live="polite">
-      <span class="quiet">event</span> <b>${model.at.toLocaleString("en")}</b> <span class="quiet">of ${model.head.toLocaleString("en")}</span>
+      <span class="quiet narrow-hide">event</span> <b>${model.at.toLocaleString("en")}</b> <span class="quiet">of ${model.head.toLocaleString("en")}</span>
       ${moment && html` <time class="quiet narrow-hide" dateTime=${moment}>${clock(moment)}</time>`}
     </span>
     <span class="buttons" role="group" aria-label="Moving">
@@ -96,6 +98,7 @@ function Head({ model }) {
       <${Move} model=${model} verb="next" label="Next call (j)" sign="›" />
       <${Move} model=${model} verb="failure" label="Next failure" sign="!›" />
     </span>
+    <button aria-pressed=${model.isSearching} title="Search the whole history (/)" onClick=${() => act("search", model)}>Search</button>
     <${ActionMenu} model=${model} />
     <button class="plain" aria-label="Keys and signs (?)" title="Keys and signs (?)" onClick=${() => model.dialog({ kind: "keys" })}>?</button>
   </header>`;

@@ -2,9 +2,9 @@
 
 import { html, useEffect, useMemo, useState } from "./vendor/preact.js";
 import { connectionIsLost, Lost, useConnection } from "./connection.js";
-import { Copy } from "./dialog.js";
-import { get, ofSession } from "./source.js";
-import { ago, count, day, duration, visible } from "./text.js";
+import { CommandLine, Copy, Dialog, Trouble, useSending } from "./dialog.js";
+import { get, mayWrite, ofSession, remove } from "./source.js";
+import { ago, count, day, duration, quoted, visible } from "./text.js";
 
 const FAMILIES = 60;
 const AGAIN = 30_000;
@@ -86,6 +86,8 @@ export function SessionList() {
   const [wanted, setWanted] = useState("");
   const [problem, setProblem] = useState("");
   const [turn, setTurn] = useState(0);
+  const [writable, setWritable] = useState(false);
+  const [leaving, setLeaving] = useState(null);
   useEffect(() => {
     document.title = "foldspace";
     const load = () => allSessions().then((all) => {
@@ -96,6 +98,7 @@ export function SessionList() {
       loadFigures(all, () => setTurn((turn) => turn + 1));
     }, (error) => setProblem(error.message));
     load();
+    mayWrite().then(setWritable, () => {});
     // Polling also keeps the server running.
     const timer = setInterval(() => connectionIsLost() || load(), AGAIN);
     const changed = () => connectionIsLost() || load();
@@ -124,12 +127,14 @@ export function SessionList() {
       <input type="search" placeholder="Find a session (/)" aria-label="Find a session" value=${wanted} autofocus
         onInput=${(event) => setWanted(event.target.value)} /></header>
     ${problem && !lost && html`<p class="problem" role="alert">${problem}</p>`}
-    ${sessions?.length > 0 && html`<p class="quiet">${count(sessions.length, "session")}${wanted ? `, ${rows.length} found` : ""}. <span class="narrow-hide">j and k move, Enter opens.</span></p>`}
+    ${sessions?.length > 0 && html`<p class="quiet">${count(sessions.length, "session")}${wanted ? `, ${rows.length} found` : ""}. <span class="narrow-hide">j and k move, Enter opens${writable ? ", Delete removes" : ""}.</span></p>`}
     ${sessions?.length === 0 && html`<${FirstSteps} />`}
     ${rows.length > 0 && html`<div class="table" role="treegrid" aria-label="Sessions" aria-rowcount=${rows.length} onKeyDown=${moveFocus}>
       <div role="row" class="head">${COLUMNS.map((column) => html`<${Head} key=${column.name} column=${column} sort=${sort} onSort=${setSort} />`)}</div>
-      ${rows.slice(0, 2000).map((row) => html`<${Row} key=${row.session} row=${row} />`)}
+      ${rows.slice(0, 2000).map((row) => html`<${Row} key=${row.session} row=${row} onRemove=${writable ? () => setLeaving(row) : null} />`)}
     </div>`}
+    ${leaving && html`<${Remove} row=${leaving} children=${(sessions ?? []).filter(({ session }) => parents.get(session) === leaving.session)}
+      onClose=${() => setLeaving(null)} onRemoved=${() => setSessions((all) => all.filter(({ session }) => session !== leaving.session))} />`}
   </main>`;
 }
 
@@ -159,15 +164,38 @@ function FirstSteps() {
     ${step("Run a command in it, and it is here:", "foldspace exec demo -- make test")}</div>`;
 }
 
-function Row({ row }) {
+// Asks before a session is removed. Nothing brings it back.
+function Remove({ row, children, onClose, onRemoved }) {
+  const [{ busy, problem }, send] = useSending();
+  const names = children.slice(0, 10).map(({ name }) => visible(name)).join(", ");
+  const go = () => send(async () => {
+    await remove(ofSession(row.session));
+    onRemoved();
+    onClose();
+  });
+  return html`<${Dialog} title=${`Remove ${visible(row.name)}`} onClose=${onClose}>
+    <p>The session <b>${visible(row.name)}</b> goes for good, with its ${count(row.events, "event")} and the files of its workspace. A directory of yours stays as it is.</p>
+    ${children.length > 0 && html`<p>${children.length === 1 ? "Its child" : `Its ${children.length} children`} ${names}${children.length > 10 ? ", …" : ""} ${children.length === 1 ? "remains" : "remain"}, with the history that ${children.length === 1 ? "it shares" : "they share"} with it.</p>`}
+    ${row.state !== "idle" && html`<p class="problem">A call of this session ${row.state === "running" ? "is running" : row.state}: it can't be removed before the call ends.</p>`}
+    <${Trouble} problem=${problem} /><${CommandLine} words=${`foldspace remove ${quoted(row.name)}`} />
+    <div class="row-buttons"><button class="primary danger" disabled=${busy || row.state !== "idle"} onClick=${go}>Remove</button><button autofocus onClick=${onClose}>Cancel</button></div>
+  </${Dialog}>`;
+}
+
+function Row({ row, onRemove }) {
   const href = `#/s/${encodeURIComponent(row.name)}`;
   const follow = (event) => {
-    if (event.target.tagName !== "A") location.hash = href;
+    if (!event.target.closest("a, button")) location.hash = href;
+  };
+  const pressed = (event) => {
+    if (event.key !== "Delete" || !onRemove) return;
+    event.preventDefault();
+    onRemove();
   };
   const number = (value) => value?.toLocaleString("en") ?? "–";
-  return html`<div role="row" class="line" aria-level=${row.depth + 1} onClick=${follow}>
+  return html`<div role="row" class="line" aria-level=${row.depth + 1} onClick=${follow} onKeyDown=${pressed}>
     <span role="gridcell" class="name depth-${Math.min(row.depth, 8)}">${row.depth > 0 && html`<span class="branch" aria-hidden="true">└ </span>`}<span class="state ${row.state.split(" ")[0]}" title=${row.state}><span class="sr">${row.state}</span></span>
-      <a href=${href}>${visible(row.name)}</a> <span class="id">${row.session.slice(0, 8)}</span>${row.state !== "idle" && html` <span class="badge running">${row.state}</span>`}</span>
+      <a href=${href}>${visible(row.name)}</a> <span class="id">${row.session.slice(0, 8)}</span>${row.state !== "idle" && html` <span class="badge running">${row.state}</span>`}${onRemove && html` <button class="small remove" aria-label=${`Remove ${visible(row.name)}`} title="Remove the session (Delete)" onClick=${onRemove}>Remove…</button>`}</span>
     <span role="gridcell" class="column-agents" title=${visible(row.agents ?? "")}>${visible(row.agents ?? "")}</span>
     <span role="gridcell" class="number column-calls">${number(row.calls)}</span>
     <span role="gridcell" class="number column-failed ${row.failed ? "bad" : "quiet"}">${number(row.failed)}</span>

@@ -106,6 +106,10 @@ export async function post(path, body, options) {
   return answer.status === 204 ? null : answer.json();
 }
 
+export async function remove(path) {
+  await asked(path, { method: "DELETE", accept: "application/json" });
+}
+
 // Sends a request and passes on its progress events; returns the outcome.
 export async function postStreamed(path, body, told, signal) {
   const answer = await asked(path, { method: "POST", body, accept: "text/event-stream", signal });

@@ -47,7 +47,7 @@ export function compact(number) {
 }
 
 export function count(number, noun) {
-  return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : noun.endsWith("ss") ? "es" : "s"}`;
+  return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : /(ss|ch)$/.test(noun) ? "es" : "s"}`;
 }
 
 export function clock(time) {

@@ -3,6 +3,7 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { isMessage } from "./messages.js";
 import { MessageRow } from "./messagerow.js";
+import { markedText } from "./search.js";
 import { get, getKept, ofSession } from "./source.js";
 import { changesOf, clock, count, duration, failed, kind, oneLine, sign, SIGN_WORDS, SIGNS, summary, verdict, visible } from "./text.js";
 
@@ -89,9 +90,10 @@ function CallCells({ model, call, index }) {
   const mark = sign(call);
   const isCommand = mark === SIGNS.command || mark === SIGNS.code;
   const agents = Object.keys(model.whole?.timeline?.agents ?? {}).length > 1;
+  const marked = (text) => markedText(text, model.filters.text);
   return html`<span class="position">${call.call}</span>
     <span class="sign" title=${`${visible(call.tool)}: ${SIGN_WORDS[mark]}`} aria-hidden="true">${mark}</span>
-    <span class="what">${isCommand ? html`<b>${summary(call)}</b>` : html`<span class="tool">${visible(call.tool)}</span> <b>${summary(call)}</b>`}</span>
+    <span class="what">${isCommand ? "" : html`<span class="tool">${marked(visible(call.tool))}</span> `}<b>${marked(summary(call))}</b></span>
     ${agents && html`<span class="agent" title=${visible(call.agent || "no agent")}>${visible(call.agent)}</span>`}
     <${Changes} call=${call} />
     <${Forks} model=${model} call=${call} index=${index} />

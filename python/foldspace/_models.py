@@ -65,6 +65,7 @@ class Applied(TypedDict):
     into: str
     into_name: str
     dry_run: bool
+    hunks: NotRequired[list[ConflictHunk] | None]
     directory: str
 
 
@@ -315,6 +316,16 @@ class ClientStatus(TypedDict):
     seconds: int
 
 
+class ConflictHunk(TypedDict):
+    """Lines that both sides changed."""
+
+    path: str
+    hunk: int
+    ours: HunkSide
+    base: HunkSide
+    theirs: HunkSide
+
+
 class CopiedMounts(TypedDict):
     """The mounts that were copied."""
 
@@ -468,6 +479,13 @@ class HostStatus(TypedDict):
     waited_seconds: float | None
 
 
+class HunkSide(TypedDict):
+    """Lines of one side of a conflict."""
+
+    first: int
+    text: str
+
+
 class IgnoredLeftOut(TypedDict):
     """The number of ignored entries that exceed a limit, with the limits."""
 
@@ -542,6 +560,7 @@ class Merge(TypedDict):
     into: str
     into_name: str
     dry_run: bool
+    hunks: NotRequired[list[ConflictHunk] | None]
 
 
 class MergeRequest(TypedDict):
@@ -552,6 +571,7 @@ class MergeRequest(TypedDict):
     ours: NotRequired[list[str]]
     generated: NotRequired[list[str]]
     dry_run: NotRequired[bool]
+    patch: NotRequired[bool]
     agent: NotRequired[str | None]
 
 
@@ -899,6 +919,30 @@ class ScreenText(TypedDict):
     style: NotRequired[list[str]]
 
 
+class SearchMatch(TypedDict):
+    """A line that matches."""
+
+    seq: int
+    call: int | None
+    agent: str
+    place: SearchPlace
+    field: str | None
+    path: str | None
+    line_number: int
+    line: str
+    ranges: list[list[int]]
+
+
+class SearchPage(TypedDict):
+    """A page of matches."""
+
+    head: int
+    searched: int
+    next: int | None
+    hits: list[SearchMatch]
+    more: bool
+
+
 class SectionDocument(TypedDict):
     """The prompt section about a session's workspace."""
 
@@ -1145,3 +1189,4 @@ Position = Union[int, str]
 ProbeCommand = Union[str, 'list[str]']
 PythonPlace = Union[Literal['in-process'], Literal['container']]
 ReportOutcome = Union[Literal['recorded'], Literal['later'], Literal['unattached']]
+SearchPlace = Union[Literal['parameters'], Literal['output'], Literal['file'], Literal['event']]

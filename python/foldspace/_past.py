@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Literal
 
 from foldspace import _models
 from foldspace._files import relative, resumed
@@ -77,6 +77,31 @@ class SessionPast:
             found += page["messages"]
             at = page["next"]
         return found
+
+    async def search(
+        self,
+        pattern: str,
+        *,
+        start: int = 1,
+        ignore_case: bool = False,
+        place: Literal["parameters", "output", "file", "event"] | None = None,
+        path: str | None = None,
+        limit: int | None = None,
+    ) -> list[_models.SearchMatch]:
+        """Finds lines that match a regular expression (in Rust's syntax) from a position on: in the parameters and output
+        of calls, in lines that files gained, and in other events, in order. ``path`` is a glob that keeps only matches
+        in files."""
+        found: list[_models.SearchMatch] = []
+        wanted = {"pattern": pattern, "ignore_case": ignore_case or None, "in": place, "path": path}
+        at: int | None = start
+        while at is not None and (limit is None or len(found) < limit):
+            query = wanted | {"from": at, "limit": _PAGE if limit is None else min(_PAGE, limit - len(found))}
+            page: _models.SearchPage = await self._connection.document(
+                "GET", _SESSION + "/search", query=query, session=self._session
+            )
+            found += page["hits"]
+            at = page["next"]
+        return found if limit is None else found[:limit]
 
     async def show_call(self, call: int) -> _models.WholeCall:
         """Describes a call, with its result."""

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from foldspace import _absolute, _client, _files, _models, _past, _process, _session
 from foldspace._background import LOOP
@@ -69,6 +69,12 @@ class SessionPast:
         """Returns the prompts, answers and reasoning of agents' runs from a position on. ``claims`` keeps only messages
         that speak of success after their agent's last command failed. Without ``whole`` long texts are cut."""
         return LOOP.wait(self._core.messages(start, run=run, claims=claims, whole=whole))
+
+    def search(self, pattern: str, *, start: int=1, ignore_case: bool=False, place: Literal['parameters', 'output', 'file', 'event'] | None=None, path: str | None=None, limit: int | None=None) -> list[_models.SearchMatch]:
+        """Finds lines that match a regular expression (in Rust's syntax) from a position on: in the parameters and output
+        of calls, in lines that files gained, and in other events, in order. ``path`` is a glob that keeps only matches
+        in files."""
+        return LOOP.wait(self._core.search(pattern, start=start, ignore_case=ignore_case, place=place, path=path, limit=limit))
 
     def show_call(self, call: int) -> _models.WholeCall:
         """Describes a call, with its result."""

@@ -45,6 +45,19 @@ async def test_changes_and_lines_have_their_calls(session: Session) -> None:
     assert len((await session.blame("a.txt", wrote["finished"]))["lines"]) == 1
 
 
+async def test_search_finds_lines_of_calls_and_files(session: Session) -> None:
+    await worked(session)
+    wrote, ran, missed = await session.calls()
+    found = await session.search("TWO|MADE|missing", ignore_case=True)
+    places = [(hit["call"], hit["place"], hit["path"], hit["line"]) for hit in found]
+    assert (ran["call"], "file", "a.txt", "two") in places and (ran["call"], "file", "made.txt", "made") in places
+    assert places[-1][:2] == (missed["call"], "output")
+    assert [hit["path"] for hit in await session.search("o", place="file", path="*.txt", limit=1)] == ["a.txt"]
+    assert await session.search("one", start=wrote["finished"] + 1) == []
+    with pytest.raises(foldspace.UnusableError, match="pattern: unclosed group"):
+        await session.search("(")
+
+
 async def test_until_finds_events_and_states(session: Session) -> None:
     await worked(session)
     _, ran, missed = await session.calls()

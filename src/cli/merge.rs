@@ -1,6 +1,6 @@
 use foldspace::event::{MergeConflict, MergeSide, Node};
-use foldspace::hub::operations;
-use foldspace::reducers::{ConflictHunk, MergeChoices, conflict_hunks};
+use foldspace::hub::operations::{self, HunkDocument};
+use foldspace::reducers::MergeChoices;
 use foldspace::tools::{MergeOutcome, MergeReport, preview_merge};
 use foldspace::{Session, StoreError};
 use serde_json::json;
@@ -25,6 +25,7 @@ Examples:
   foldspace merge worker-1 --dry-run --patch  the lines in conflict
   foldspace merge worker-1
   foldspace merge worker-1 --theirs src --ours src/config.toml
+  foldspace merge worker-1 --theirs src/main.rs:1 --ours src/main.rs:2
   foldspace merge worker-1 --ours '*.lock' --generated 'reports/**'")]
 pub(super) struct MergeArgs {
     /// The child, by name or by the beginning of its id
@@ -35,15 +36,15 @@ pub(super) struct MergeArgs {
     /// Shows the changes to merge without merging them
     #[arg(long)]
     dry_run: bool,
-    /// Shows the lines in conflict: the parent's, the original and the child's
+    /// Shows the lines in conflict, with the number of each hunk: the parent's, the original and the child's
     #[arg(short, long, conflicts_with = "json")]
     patch: bool,
     /// Takes the child's side of conflicts at PATH (a path or a glob) or below it, in text files only for the lines in
-    /// conflict; may be given several times
+    /// conflict; PATH:N is only the hunk N of a file; may be given several times
     #[arg(long, value_name = "PATH")]
     theirs: Vec<String>,
     /// Keeps the parent's side of conflicts at PATH (a path or a glob) or below it, in text files only for the lines in
-    /// conflict; may be given several times
+    /// conflict; PATH:N is only the hunk N of a file; may be given several times
     #[arg(long, value_name = "PATH")]
     ours: Vec<String>,
     /// Treats files that match GLOB as generated: if both sides changed one, the parent's version stays; may be given
@@ -148,7 +149,7 @@ impl MergeArgs {
         }
         show_conflicts(&report.conflicts, "here", "child", out)?;
         if self.patch {
-            report.conflicts.iter().try_for_each(|conflict| show_hunks(parent, conflict, &child, out))?;
+            show_hunks(parent, &report.conflicts, &child, out)?;
         }
         if self.dry_run && report.outcome == MergeOutcome::Conflicted && !report.merged.is_empty() {
             out.line("\nalso to be merged, once the conflicts are resolved:")?;
@@ -159,7 +160,7 @@ impl MergeArgs {
         if report.outcome == MergeOutcome::Conflicted {
             let open = report.conflicts.iter().filter(|conflict| conflict.resolved.is_none()).count();
             let what = format!("{} to resolve; nothing was merged into {into}", text::count(open as u64, "conflict"));
-            let hint = "choose with --ours PATH or --theirs PATH, for a file or a directory; --patch shows the lines";
+            let hint = "choose with --ours PATH or --theirs PATH, for a file, a directory, or a hunk as PATH:1; --patch shows them";
             return Err(Failure::failed(what).with_hint(hint));
         }
         let range = format!("changes of {child} from {} to {}", report.base, report.child_at);
@@ -213,6 +214,7 @@ pub(super) fn show_conflicts(
             None => ("conflict", BAD),
             Some(MergeSide::Ours) => ("kept", ODD),
             Some(MergeSide::Theirs) => ("taken", ODD),
+            Some(MergeSide::Mixed) => ("mixed", ODD),
         };
         let sides = [(ours, &conflict.ours), (theirs, &conflict.theirs)];
         let sides = sides.map(|(side, node)| format!("{side}: {}", shown(node.as_ref())));
@@ -223,25 +225,15 @@ pub(super) fn show_conflicts(
     table.show(out)
 }
 
-/// Prints the lines of a conflict in a text, as git's diff3 style does.
-fn show_hunks(parent: &Session, conflict: &MergeConflict, child: &str, out: &mut Out) -> Result<(), Failure> {
-    let text = |node: &Option<Node>| match node {
-        None => Ok(Some(Vec::new())),
-        Some(Node::File { content, text: true, incomplete: false, .. }) => {
-            parent.content(content).map(|bytes| Some(bytes.to_vec()))
-        }
-        Some(_) => Ok(None),
-    };
-    let sides = [text(&conflict.base)?, text(&conflict.ours)?, text(&conflict.theirs)?];
-    let [Some(base), Some(ours), Some(theirs)] = sides else { return Ok(()) };
-    for ConflictHunk { base, ours, theirs } in conflict_hunks(&base, &ours, &theirs) {
-        let place = format!("{}: line {} here, line {} in {child}", conflict.path, ours.first, theirs.first);
+/// Prints the lines in conflict of texts, as git's diff3 style does.
+fn show_hunks(parent: &Session, conflicts: &[MergeConflict], child: &str, out: &mut Out) -> Result<(), Failure> {
+    for HunkDocument { path, hunk, ours, base, theirs } in operations::hunks_in_conflict(parent, conflicts)? {
+        let place = format!("{path}:{hunk}  (line {} here, line {} in {child})", ours.first, theirs.first);
         out.line(format!("\n{}", out.paint(BOLD, place)))?;
         let marks = [("<<<<<<< here".to_owned(), ours, ODD), ("||||||| before both".to_owned(), base, BAD)];
         for (mark, side, style) in marks.into_iter().chain([("=======".to_owned(), theirs, GOOD)]) {
             out.line(out.paint(DIM, mark))?;
-            let lines = String::from_utf8_lossy(&side.text).into_owned();
-            lines.lines().try_for_each(|line| out.line(out.paint(style, out.content(line))))?;
+            side.text.lines().try_for_each(|line| out.line(out.paint(style, out.content(line))))?;
         }
         out.line(out.paint(DIM, format!(">>>>>>> {child}")))?;
     }

@@ -14,16 +14,16 @@ pub(crate) const HELP: &[(&str, &str)] = &[
     ("l h, Right Left", "one event forward, back; a folded call opens"),
     ("J K", "next, previous call"),
     ("PgDn PgUp", "by a page"),
-    ("g G, Home End", "first, last"),
+    ("g G, Home End", "first, last; the last follows a running session"),
     (":", "go to an event: 12, -3 (before the last), 'a"),
     ("] [", "next, previous change of the file"),
-    ("/ \\", "search forward, back: regex over events, paths and contents"),
+    ("/ \\", "search: \\ back; a regex over events, paths and contents"),
     ("", "  (path:RE, content:RE, event:RE search only there)"),
     ("n N", "next, previous match"),
     ("u U", "run until, run back until a condition"),
-    ("b", "set a breakpoint; B removes all"),
+    ("b B", "set a breakpoint, remove all"),
     ("c C", "continue forward, back to the next breakpoint"),
-    ("m a, ' a", "set the mark a, go to it"),
+    ("m '", "set a mark, go to a mark; a letter names it"),
     ("", ""),
     ("", "Conditions"),
     ("", "  path GLOB, kind KIND, agent NAME, tool NAME, failed, /REGEX/"),
@@ -31,12 +31,13 @@ pub(crate) const HELP: &[(&str, &str)] = &[
     ("", ""),
     ("", "Panes"),
     ("Tab, Shift-Tab", "next, previous pane"),
-    ("1 2 3 4 5 6", "files, file, slices, event, output, diff"),
-    ("Enter, Space", "open or close a call, directory or slice;"),
+    ("1 2 3 4 5 6", "the pane with this number: files, file, slices, event,"),
+    ("", "  output, diff"),
+    ("Enter, Space", "open or close: a call, directory or slice;"),
     ("", "  show a file; enter a child's session (Backspace returns)"),
     ("z", "open or close all calls"),
-    ("f", "show only calls that failed, ran a command, changed files,"),
-    ("", "  or read; or only a tool, agent, path, kind or regex;"),
+    ("f", "show only some rows: calls that failed, ran a command,"),
+    ("", "  changed files or read; a tool, agent, path, kind or regex;"),
     ("", "  searches find shown rows only; u c : reach hidden rows, too"),
     ("w", "the whole file, or only its changes"),
     ("e", "choose a file by its path; Esc releases it"),
@@ -46,17 +47,17 @@ pub(crate) const HELP: &[(&str, &str)] = &[
     ("M", "leave the mouse to the terminal, to select text; and back"),
     ("", ""),
     ("", "Doing"),
-    ("a", "a menu of actions on the row"),
-    ("d", "compare A..B: positions, 'a, ., NAME, NAME@SEQ;"),
+    ("a", "a menu of actions: on the row"),
+    ("d", "compare: A..B as positions, 'a, ., NAME, NAME@SEQ;"),
     ("", "  Enter alone shows what the step changed"),
     ("F", "fork the session as it was here"),
     ("R", "rewind the session to here; both ask before they run"),
     ("!", "a shell in a throw-away copy of the files as they were here"),
     ("y", "copy the position"),
-    ("r", "check for new events; a running session is followed"),
+    ("r", "check for new events"),
     ("Up Down", "in a question: earlier answers"),
     ("?", "this help"),
-    ("Esc", "close, stop, back to the timeline, show all rows"),
+    ("Esc", "close, stop, show all rows; back to the timeline"),
     ("q", "quit"),
 ];
 
@@ -185,5 +186,84 @@ fn typed(key: KeyEvent, ask: Ask) -> Option<DebuggerAction> {
         KeyCode::Down => Some(DebuggerAction::Recall(Forward)),
         KeyCode::Char(c) if ask.is_letter() => Some(DebuggerAction::Answer(ask, c.to_string())),
         _ => to_input_request(&Event::Key(key)).map(DebuggerAction::Type),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use super::*;
+
+    #[expect(clippy::disallowed_methods, reason = "the tables to compare are in files of the checkout")]
+    fn read(path: &str) -> String {
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+    }
+
+    /// Returns the verb of each key: the words up to `:` or `;`.
+    fn verbs<'a>(rows: impl Iterator<Item = (&'a str, &'a str)>) -> BTreeMap<&'a str, &'a str> {
+        let rows = rows.filter(|(keys, _)| !keys.is_empty() && *keys != "Up Down");
+        let verb = |words: &'a str| words.split([':', ';']).next().unwrap_or_default();
+        rows.flat_map(|(keys, words)| {
+            keys.split([' ', ',']).filter(|key| !key.is_empty()).map(move |key| (key, verb(words)))
+        })
+        .collect()
+    }
+
+    /// Reads the rows of the page's table, which are lines such as `["j k", "next row"],`.
+    fn page_rows(script: &str) -> Vec<(&str, &str)> {
+        let table = script.split_once("export const KEYS").unwrap().1.split_once("\n];").unwrap().0;
+        table
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("[\"")?.strip_suffix("\"],")?.split_once("\", \""))
+            .collect()
+    }
+
+    #[test]
+    fn keys_of_terminal_and_page_have_the_same_verbs() {
+        let script = read("web/keys.js");
+        let (page, terminal) = (verbs(page_rows(&script).into_iter()), verbs(HELP.iter().copied()));
+        let shared: Vec<&str> = page.keys().copied().filter(|key| terminal.contains_key(key)).collect();
+        for key in &shared {
+            assert_eq!(page[key], terminal[key], "the verb of {key} on the page and in the terminal");
+        }
+        assert!(shared.len() > 40, "few keys are shared: {shared:?}");
+        // Each key of the page's table has an action.
+        let bound = script.split_once("const BY_KEY").unwrap().1.split_once("\n};").unwrap().0;
+        for key in page.keys().filter(|key| key.len() == 1) {
+            let is_bound = [format!(" {key}: "), format!("\"{key}\": ")].iter().any(|binding| bound.contains(binding));
+            assert!(is_bound, "{key} does nothing on the page");
+        }
+        for key in terminal.keys().filter(|key| key.len() == 1) {
+            assert!(letter(key.chars().next().unwrap()).is_some(), "{key} does nothing in the terminal");
+        }
+    }
+
+    #[test]
+    fn documented_keys_are_those_of_both_tables() {
+        let (script, document) = (read("web/keys.js"), read("docs/debugging.md"));
+        let (page, terminal) = (verbs(page_rows(&script).into_iter()), verbs(HELP.iter().copied()));
+        let mut wanted: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
+        for (key, verb) in page.iter().chain(&terminal) {
+            let place = match (page.contains_key(key), terminal.contains_key(key)) {
+                (true, true) => "both",
+                (true, false) => "page",
+                _ => "terminal",
+            };
+            wanted.insert(key, (verb, place));
+        }
+        let legend = document.split_once("| key | verb | where |").expect("the legend").1;
+        let mut found = BTreeMap::new();
+        for row in legend.lines().skip(2).take_while(|line| line.starts_with('|')) {
+            let [keys, verb, place] = row.trim_matches('|').split(" | ").map(str::trim).collect::<Vec<_>>()[..] else {
+                panic!("a row of three cells: {row}");
+            };
+            keys.split('`')
+                .skip(1)
+                .step_by(2)
+                .for_each(|key| assert!(found.insert(key, (verb, place)).is_none(), "{key}"));
+        }
+        assert_eq!(found, wanted);
     }
 }

@@ -778,6 +778,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sessions/{session}/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Finds lines that match a regular expression in the parameters and output of calls, in the files of every moment, and in other events: page by page, in order. A page may be short or empty before the end; `next` is where to continue. */
+        get: operations["search_session"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sessions/{session}/section": {
         parameters: {
             query?: never;
@@ -1163,7 +1180,7 @@ export interface components {
             left_out: string[];
             /** @description Generated files that both sides changed: the parent's versions stay. */
             generated: string[];
-            /** @description Paths and globs with a chosen side but without a conflict. */
+            /** @description Paths, globs and hunks with a chosen side but without a conflict. */
             unused: string[];
             /** @description The session merged into. */
             into: string;
@@ -1171,6 +1188,8 @@ export interface components {
             into_name: string;
             /** @description True if it was a dry run. */
             dry_run: boolean;
+            /** @description The lines in conflict, with `patch`. */
+            hunks?: components["schemas"]["ConflictHunk"][] | null;
             /** @description The directory. */
             directory: string;
         };
@@ -1785,6 +1804,19 @@ export interface components {
              */
             seconds: number;
         };
+        /** @description Lines that both sides changed. */
+        ConflictHunk: {
+            /** @description The path of the file. */
+            path: string;
+            /** @description The number of the hunk in the file, from 1. */
+            hunk: number;
+            /** @description The parent's lines. */
+            ours: components["schemas"]["HunkSide"];
+            /** @description The lines before both changes. */
+            base: components["schemas"]["HunkSide"];
+            /** @description The child's lines. */
+            theirs: components["schemas"]["HunkSide"];
+        };
         /** @description The mounts that were copied. */
         CopiedMounts: {
             /** @description The mounts as recorded; empty if the workspace was not empty. */
@@ -2101,6 +2133,13 @@ export interface components {
              */
             waited_seconds: number | null;
         };
+        /** @description Lines of one side of a conflict. */
+        HunkSide: {
+            /** @description The number of the first line, from 1; if there are no lines, they would begin there. */
+            first: number;
+            /** @description The lines, with their ends. */
+            text: string;
+        };
         /** @description The number of ignored entries that exceed a limit, with the limits. */
         IgnoredLeftOut: {
             /**
@@ -2248,7 +2287,7 @@ export interface components {
             left_out: string[];
             /** @description Generated files that both sides changed: the parent's versions stay. */
             generated: string[];
-            /** @description Paths and globs with a chosen side but without a conflict. */
+            /** @description Paths, globs and hunks with a chosen side but without a conflict. */
             unused: string[];
             /** @description The session merged into. */
             into: string;
@@ -2256,6 +2295,8 @@ export interface components {
             into_name: string;
             /** @description True if it was a dry run. */
             dry_run: boolean;
+            /** @description The lines in conflict, with `patch`. */
+            hunks?: components["schemas"]["ConflictHunk"][] | null;
         };
         /**
          * @description Merges a clone's changes since its beginning or last merge into the session that it was cloned from: files by path,
@@ -2266,12 +2307,13 @@ export interface components {
             child: string;
             /**
              * @description Paths and globs (`src`, `*.lock`, `docs/**`) where the child's side wins conflicts, also below them; `/` for
-             *     all. A path or glob that matches no entry of either side is an error.
+             *     all. `PATH:2` is the second hunk of a text file alone. A path or glob that matches no entry of either side is an
+             *     error.
              * @default []
              */
             theirs: string[];
             /**
-             * @description Paths and globs where the parent's side wins conflicts, also below them.
+             * @description Paths, globs and hunks where the parent's side wins conflicts, also below them.
              * @default []
              */
             ours: string[];
@@ -2286,6 +2328,11 @@ export interface components {
              * @default false
              */
             dry_run: boolean;
+            /**
+             * @description True to return the lines in conflict, hunk by hunk.
+             * @default false
+             */
+            patch: boolean;
             /** @description The agent who merges. */
             agent?: string | null;
         };
@@ -3039,6 +3086,60 @@ export interface components {
             /** @description `bold`, `dim`, `italic`, `underline`, `struck`; `wide` if each character takes two columns. */
             style?: string[];
         };
+        /** @description A line that matches. */
+        SearchMatch: {
+            /**
+             * Format: int64
+             * @description The position of the event.
+             */
+            seq: number;
+            /**
+             * Format: int64
+             * @description The call of the event; null for an event outside of calls.
+             */
+            call: number | null;
+            /** @description The agent that made the call. */
+            agent: string;
+            /** @description The place. */
+            place: components["schemas"]["SearchPlace"];
+            /** @description The kind of the event and its field, such as `CallStarted params.command`; null for files. */
+            field: string | null;
+            /** @description The path of the file; null for events. */
+            path: string | null;
+            /**
+             * Format: int64
+             * @description The number of the line in its text, from 1.
+             */
+            line_number: number;
+            /** @description The line. A long line is cut around its first match, with `…` at the cut. */
+            line: string;
+            /** @description The matches in the line: start and end in characters. */
+            ranges: number[][];
+        };
+        /** @description A page of matches. */
+        SearchPage: {
+            /**
+             * Format: int64
+             * @description The position of the session's last event.
+             */
+            head: number;
+            /**
+             * Format: int64
+             * @description The last position that was searched.
+             */
+            searched: number;
+            /**
+             * Format: int64
+             * @description The start of the next page; null at the end.
+             */
+            next: number | null;
+            /** @description The matches, in order. A line that several events of a call repeat is returned once. */
+            hits: components["schemas"]["SearchMatch"][];
+            /** @description True if a text had more than 1000 matches, and the further ones are missing. */
+            more: boolean;
+        };
+        /** @description The place of a match. */
+        SearchPlace: "parameters" | "output" | "file" | "event";
         /** @description The prompt section about a session's workspace. */
         SectionDocument: {
             /** @description The text for the model: the workspace's kind, tools, limits and mounts. */
@@ -5358,6 +5459,49 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Rewind"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    search_session: {
+        parameters: {
+            query?: {
+                /** @description The regular expression, in Rust's syntax. */
+                pattern?: string;
+                /** @description True to ignore case. */
+                ignore_case?: boolean;
+                /** @description Only matches in this place. */
+                in?: components["schemas"]["SearchPlace"];
+                /** @description Only files that match this glob. */
+                path?: string;
+                /** @description The start position; 1 by default. */
+                from?: components["schemas"]["Position"];
+                /** @description Limit for the hits, from 1 to 1000; all hits of the last event are returned. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SearchPage"];
                 };
             };
             "4XX": {

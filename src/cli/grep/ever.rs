@@ -4,7 +4,7 @@ use foldspace::Session;
 use foldspace::history::{HistoryHit, HistorySearch, search_history};
 use foldspace::tools::LineSearch;
 
-use super::{marked, search};
+use super::marked;
 use crate::cli::blame::why;
 use crate::cli::{DIM, Exit, Failure, NOTED, Out, text};
 
@@ -27,7 +27,7 @@ pub(super) fn search_all(
             hit => out.line(shown(&hit, lines, out)),
         }
     };
-    search_history::<Failure>(session, what, &mut |bytes| search(lines, bytes), &mut found)?;
+    search_history::<Failure>(session, what, &mut |bytes| lines.matches(bytes, usize::MAX), &mut found)?;
     for path in named {
         match out.is_json() {
             true => out.json_line(&serde_json::json!({ "path": path }))?,

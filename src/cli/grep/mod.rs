@@ -56,7 +56,12 @@ impl Grep {
             };
             // A search in named files excludes events.
             let events = path.is_root() && glob.is_none() && !self.files_with_matches;
-            let what = HistorySearch { until: self.at.resolve(&found.session)?, wanted: &wanted, events };
+            let what = HistorySearch {
+                until: self.at.resolve(&found.session)?,
+                wanted: &wanted,
+                events,
+                ..HistorySearch::default()
+            };
             return ever::search_all(&found.session, &lines, &what, self.files_with_matches, out);
         }
         let state = self.at.state(&found.session)?;
@@ -73,7 +78,7 @@ impl Grep {
                 continue;
             }
             let bytes = tree::contents(&found.session, path, entry)?;
-            let hits = search(&lines, &bytes);
+            let hits = lines.matches(&bytes, usize::MAX);
             any |= !hits.is_empty();
             match out.is_json() {
                 true => list.extend(hits.iter().map(|hit| self.as_json(path, hit))),
@@ -112,19 +117,10 @@ impl Grep {
     }
 }
 
-fn search(lines: &LineSearch, bytes: &[u8]) -> Vec<Hit> {
-    let mut hits = Vec::new();
-    lines.each(bytes, &mut |number, line| {
-        hits.push((number, line.to_owned()));
-        true
-    });
-    hits
-}
-
 fn marked(line: &str, lines: &LineSearch, out: &Out) -> String {
     let mut shown = String::new();
     let mut at = 0;
-    for spot in lines.spots(line).into_iter().filter(|spot| !spot.is_empty()) {
+    for spot in lines.spots(line) {
         let (before, inside) = (line.get(at..spot.start), line.get(spot.clone()));
         let (Some(before), Some(inside)) = (before, inside) else { break };
         shown.push_str(&out.content(before));

@@ -82,6 +82,8 @@ pub enum MergeSide {
     Ours,
     /// The child.
     Theirs,
+    /// Each of them, for some hunks of a text. Only an outcome: it can't be chosen.
+    Mixed,
 }
 
 /// Reason why two changes conflict.

@@ -12,6 +12,7 @@ use super::cause::{Cause, Causes, Why};
 use super::watched::{remove, replace};
 use crate::engine::content_ref::{LITERAL, mark_of};
 use crate::engine::event::{CommandDecided, CommandResult, EvalResult, Node, WriteFile};
+use crate::engine::path::directories_above;
 use crate::engine::store::StoreError;
 use crate::engine::{Digest, EntryPath, EventRef, Recorded, Seq, Session, SessionError, SessionResult};
 
@@ -73,33 +74,52 @@ impl HistoryHit {
 
 /// Scope of a search.
 pub struct HistorySearch<'a> {
+    /// First position to search.
+    pub from: Seq,
     /// Last position to search.
     pub until: Seq,
     /// Filter of files by path.
     pub wanted: &'a dyn Fn(&EntryPath) -> bool,
     /// True to also search events and the texts that they refer to.
     pub events: bool,
+    /// Contents of the text file at a path before `from`: its lines are not new.
+    pub before: &'a dyn Fn(&EntryPath) -> Option<Digest>,
+    /// Called before each event; the search ends early once it returns false.
+    pub goes_on: &'a dyn Fn() -> bool,
 }
 
-/// Finds matches in the events up to a position, in the texts that they refer to, and in the text files of every
-/// moment. `matching` returns the matching lines of a text.
+impl Default for HistorySearch<'_> {
+    /// Returns the scope of all files of a whole history.
+    fn default() -> Self {
+        Self { from: 1, until: Seq::MAX, wanted: &|_| true, events: false, before: &|_| None, goes_on: &|| true }
+    }
+}
+
+/// Finds matches in a range of events, in the texts that they refer to, and in the text files of every moment.
+/// `matching` returns the matching lines of a text. Returns the last position that was searched.
 ///
-/// A hit is reported once its last position is known, so hits are not in order. Memory holds the matching lines of the
-/// current files, and the digests of the contents without a match. Fails with [`SessionError::NoPosition`]. Other
-/// errors come from the session or from `found`, and end the search. A missing referenced text is not an error.
+/// A hit is reported once its last position in the range is known, so hits are not in order. Memory holds the matching
+/// lines of the current files, and the digests of the contents without a match. Fails with
+/// [`SessionError::NoPosition`]. Other errors come from the session or from `found`, and end the search. A missing
+/// referenced text is not an error.
 pub fn search_history<E: From<SessionError>>(
     session: &Session,
     what: &HistorySearch<'_>,
     matching: &mut dyn FnMut(&[u8]) -> Matches,
     found: &mut dyn FnMut(HistoryHit) -> Result<(), E>,
-) -> Result<(), E> {
-    let (head, until) = (session.head()?, what.until);
+) -> Result<Seq, E> {
+    let (head, mut until) = (session.head()?, what.until);
     if until > head {
         return Err(SessionError::NoPosition { seq: until, head }.into());
     }
-    let mut search = SearchRun { session, what, matching, without: BTreeSet::new(), live: BTreeMap::new() };
+    let (without, known) = (BTreeSet::new(), BTreeSet::new());
+    let mut search = SearchRun { session, what, matching, without, known, live: BTreeMap::new() };
     let (mut causes, mut outcome) = (Causes::default(), Ok(()));
-    session.visit_between(1, until, &mut |event| {
+    session.visit_between(what.from, until, &mut |event| {
+        if !(what.goes_on)() {
+            until = event.seq.saturating_sub(1);
+            return ControlFlow::Break(());
+        }
         let why = causes.take(event).why;
         let hits = search.event(event, &why).map_err(E::from);
         outcome = hits.and_then(|hits| hits.into_iter().try_for_each(&mut *found));
@@ -107,7 +127,8 @@ pub fn search_history<E: From<SessionError>>(
     })?;
     outcome?;
     let live = std::mem::take(&mut search.live);
-    live.into_iter().flat_map(|(path, file)| file.ended(&path, until, true)).try_for_each(found)
+    live.into_iter().flat_map(|(path, file)| file.ended(&path, until, true)).try_for_each(found)?;
+    Ok(until)
 }
 
 struct SearchRun<'a> {
@@ -115,6 +136,8 @@ struct SearchRun<'a> {
     what: &'a HistorySearch<'a>,
     matching: &'a mut dyn FnMut(&[u8]) -> Matches,
     without: BTreeSet<Digest>,
+    /// Paths that events of the range have written or removed: `before` no longer holds there.
+    known: BTreeSet<EntryPath>,
     live: BTreeMap<EntryPath, FileMatches>,
 }
 
@@ -132,7 +155,8 @@ struct TextLine {
 impl FileMatches {
     fn ended(self, path: &EntryPath, last: Seq, still: bool) -> impl Iterator<Item = HistoryHit> + use<> {
         let path = path.clone();
-        self.0.into_iter().map(move |line| HistoryHit::Line {
+        // Lines from before the range have no first position.
+        self.0.into_iter().filter(|line| line.first > 0).map(move |line| HistoryHit::Line {
             path: path.clone(),
             line_number: line.number,
             line: line.text,
@@ -156,9 +180,10 @@ impl SearchRun<'_> {
                     }
                     _ => Matches::new(),
                 };
-                self.write(event, why, &write, lines, &mut hits);
+                self.write(event, why, &write, lines, &mut hits)?;
             }
             Some(FileEvent::Delete(delete)) => {
+                self.known.insert(delete.path.clone());
                 let gone = remove(&mut self.live, &delete.path).into_iter();
                 hits.extend(gone.flat_map(|(path, file)| file.ended(&path, event.seq.saturating_sub(1), false)));
             }
@@ -175,9 +200,18 @@ impl SearchRun<'_> {
         write: &WriteFile,
         lines: Matches,
         hits: &mut Vec<HistoryHit>,
-    ) {
+    ) -> SessionResult<()> {
         let (path, last) = (&write.path, event.seq.saturating_sub(1));
-        let before = self.live.remove(path).unwrap_or_default().0;
+        let before = match self.live.remove(path) {
+            Some(file) => file.0,
+            None => self.earlier(path, why)?,
+        };
+        // A directory keeps the files below it, unless a file was there.
+        let was_file = |place: &EntryPath| (self.what.before)(place).is_some();
+        self.known.extend(directories_above(path).filter(&was_file));
+        if !write.node.is_directory() || was_file(path) {
+            self.known.insert(path.clone());
+        }
         let gone = replace(&mut self.live, path, &write.node).into_iter();
         hits.extend(gone.flat_map(|(path, file)| file.ended(&path, last, false)));
         let mut known: BTreeMap<String, VecDeque<(usize, TextLine)>> = BTreeMap::new();
@@ -195,6 +229,18 @@ impl SearchRun<'_> {
         if !after.is_empty() {
             self.live.insert(path.clone(), FileMatches(after));
         }
+        Ok(())
+    }
+
+    /// Returns the matching lines of a file from before the range, unless an event of the range has changed it.
+    fn earlier(&mut self, path: &EntryPath, why: &Why) -> SessionResult<Vec<TextLine>> {
+        let is_known = self.known.contains(path) || directories_above(path).any(|above| self.known.contains(&above));
+        let Some(content) = (self.what.before)(path).filter(|_| !is_known) else { return Ok(Vec::new()) };
+        let line = |(number, text)| {
+            let (cause, agent) = (why.cause(path), Arc::from(""));
+            TextLine { number, text, first: 0, cause, agent }
+        };
+        Ok(self.matches(&content)?.into_iter().map(line).collect())
     }
 
     /// Returns the matches in a content. A content that is not stored has no matches: events may refer to anything.

@@ -30,6 +30,7 @@ mod remove_session;
 mod rerun;
 mod rewind;
 mod run_until;
+mod search;
 mod section;
 mod show_call;
 mod show_session;
@@ -88,13 +89,14 @@ pub use list_sessions::{ListSessions, SessionDocument, listed};
 pub use list_tools::ListTools;
 pub use log::events;
 pub use log::{Log, LogDocument};
-pub use merge::{Merge, MergeDocument, merged};
+pub use merge::{HunkDocument, HunkSide, Merge, MergeDocument, hunks_in_conflict, merged};
 pub use processes::no_process;
 pub use processes::{ListProcesses, SendInput, ShowProcess, SignalProcess, WaitProcess};
 pub use remove_session::RemoveSession;
 pub use rerun::{RerunCalls, RerunDocument};
 pub use rewind::{Rewind, RewoundDocument, RewoundRange};
 pub use run_until::{RunUntil, StopDocument};
+pub use search::{SearchMatch, SearchPage, SearchPlace, SearchSession};
 pub use section::{Section, SectionDocument};
 pub use show_call::{ShowCall, WholeCall};
 pub use show_session::ShowSession;
@@ -439,6 +441,7 @@ pub fn operations() -> &'static [OperationEntry] {
             row::<BlameFile>(),
             row::<ListEvents>(),
             row::<ListMessages>(),
+            row::<SearchSession>(),
             row::<Log>(),
             row::<CloneSession>(),
             row::<ForkSession>(),

@@ -17,7 +17,8 @@ static GENERATED_GLOB: LazyLock<Option<PathGlob>> = LazyLock::new(|| PathGlob::n
 ///
 /// A rule chooses a side for a path and everything below it. A text with `*`, `?`, `[` or `{` is also a [`PathGlob`],
 /// and chooses for each match. The deepest place with a rule decides; there a path wins over a glob, and the longest
-/// glob over others.
+/// glob over others. `PATH:2` chooses for the second hunk of a text file alone, and takes precedence; a path with such an
+/// end is written `PATH[:]2`.
 ///
 /// Generated files don't conflict: if both sides changed one, the parent's stays. A rule for such a file takes
 /// precedence. Generated files are `__pycache__`, `*.pyc` and other tool caches, files that the parent's `.gitignore`
@@ -35,6 +36,8 @@ static GENERATED_GLOB: LazyLock<Option<PathGlob>> = LazyLock::new(|| PathGlob::n
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MergeChoices {
     rules: BTreeMap<EntryPath, MergeRule>,
+    /// Sides of single hunks, by path and number.
+    hunks: BTreeMap<(EntryPath, usize), MergeSide>,
     /// Globs of generated files; `None` if no file counts as one.
     pub(super) generated: Option<Vec<PathGlob>>,
 }
@@ -47,7 +50,11 @@ struct MergeRule {
 
 impl Default for MergeChoices {
     fn default() -> Self {
-        Self { rules: BTreeMap::new(), generated: Some(GENERATED_GLOB.iter().cloned().collect()) }
+        Self {
+            rules: BTreeMap::new(),
+            hunks: BTreeMap::new(),
+            generated: Some(GENERATED_GLOB.iter().cloned().collect()),
+        }
     }
 }
 
@@ -55,14 +62,18 @@ impl MergeChoices {
     /// Returns rules that choose nothing, and count no file as generated.
     #[doc(hidden)]
     pub fn without_generated() -> Self {
-        Self { rules: BTreeMap::new(), generated: None }
+        Self { generated: None, ..Self::default() }
     }
 
-    /// Parses the paths and globs of both sides; `/` chooses for all.
+    /// Parses the paths, globs and hunks of both sides; `/` chooses for all.
     pub fn of_texts<T: AsRef<str>>(ours: &[T], theirs: &[T]) -> Result<Self, ValueError> {
         let mut choices = Self::default();
         for (texts, side) in [(ours, MergeSide::Ours), (theirs, MergeSide::Theirs)] {
             for text in texts.iter().map(AsRef::as_ref) {
+                if let Some((path, hunk)) = hunk_of(text) {
+                    choices.choose_hunk(EntryPath::lookup(path)?, hunk, side)?;
+                    continue;
+                }
                 let glob = text.contains(['*', '?', '[', '{']).then(|| compiled(text)).transpose()?;
                 choices.insert(EntryPath::lookup(text)?, MergeRule { side, glob })?;
             }
@@ -81,6 +92,15 @@ impl MergeChoices {
     /// Chooses a side for a path; the root chooses for all. Fails with [`ValueError`] if it has the other side.
     pub fn choose(&mut self, path: EntryPath, side: MergeSide) -> Result<(), ValueError> {
         self.insert(path, MergeRule { side, glob: None })
+    }
+
+    fn choose_hunk(&mut self, path: EntryPath, hunk: usize, side: MergeSide) -> Result<(), ValueError> {
+        match self.hunks.insert((path.clone(), hunk), side) {
+            Some(before) if before != side => {
+                Err(ValueError::new(format!("both sides are chosen for {}:{hunk}; choose one", path.rooted())))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn insert(&mut self, path: EntryPath, rule: MergeRule) -> Result<(), ValueError> {
@@ -105,10 +125,22 @@ impl MergeChoices {
         })
     }
 
-    /// Iterates over the rules that match none of these conflicts.
-    pub fn unused<'a>(&'a self, conflicts: &'a [MergeConflict]) -> impl Iterator<Item = &'a EntryPath> {
+    /// Returns the side chosen for a hunk of a text file, if any. Hunks count from 1.
+    pub fn side_of_hunk(&self, path: &EntryPath, hunk: usize) -> Option<MergeSide> {
+        self.hunks.get(&(path.clone(), hunk)).copied().or_else(|| self.side(path))
+    }
+
+    pub(super) fn has_choice(&self, path: &EntryPath) -> bool {
+        self.side(path).is_some() || self.hunks.keys().any(|(chosen, _)| chosen == path)
+    }
+
+    /// Returns the rules that match none of these conflicts, which have these numbers of hunks.
+    #[doc(hidden)]
+    pub fn unused(&self, conflicts: &[MergeConflict], hunks: &BTreeMap<EntryPath, usize>) -> Vec<EntryPath> {
         let fits = |text: &EntryPath, rule: &MergeRule| conflicts.iter().any(|one| rule.fits(text, &one.path));
-        self.rules.iter().filter(move |(text, rule)| !fits(text, rule)).map(|(text, _)| text)
+        let unused = self.rules.iter().filter(|(text, rule)| !fits(text, rule)).map(|(text, _)| text.clone());
+        let missing = self.hunks.keys().filter(|(path, hunk)| hunks.get(path).is_none_or(|count| hunk > count));
+        unused.chain(missing.filter_map(|(path, hunk)| EntryPath::lookup(&format!("{path}:{hunk}")).ok())).collect()
     }
 
     /// Returns the first rule that matches no entry of these trees.
@@ -120,7 +152,9 @@ impl MergeChoices {
             Some(glob) => tree.iter().any(|(path, _)| glob.fits(path)),
         };
         let fits = |text: &EntryPath, rule: &MergeRule| trees.iter().any(|tree| is_in(text, rule, tree));
-        self.rules.iter().find(|(text, rule)| !fits(text, rule)).map(|(text, _)| text)
+        let unfit = self.rules.iter().find(|(text, rule)| !fits(text, rule)).map(|(text, _)| text);
+        let missing = |path: &&EntryPath| trees.iter().all(|tree| tree.get(path).is_none());
+        unfit.or_else(|| self.hunks.keys().map(|(path, _)| path).find(missing))
     }
 }
 
@@ -130,6 +164,13 @@ impl MergeRule {
         let mut places = std::iter::successors(Some(path.clone()), EntryPath::parent);
         places.any(|place| place == *text || self.glob.as_ref().is_some_and(|glob| glob.fits(&place)))
     }
+}
+
+/// Parses `PATH:NUMBER`.
+fn hunk_of(text: &str) -> Option<(&str, usize)> {
+    let (path, number) = text.rsplit_once(':')?;
+    let hunk = number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok())?;
+    hunk.filter(|hunk| *hunk > 0).map(|hunk| (path, hunk))
 }
 
 fn compiled(glob: &str) -> Result<PathGlob, ValueError> {
@@ -181,6 +222,20 @@ mod tests {
             }
         }
         assert!(MergeChoices::of_texts(&["a{"], &[]).unwrap_err().to_string().contains("\"a{\" is invalid"));
+    }
+
+    #[test]
+    fn merge_choice_of_a_hunk_wins() {
+        let choices = MergeChoices::of_texts(&["a.txt", "b:x", "c[:]2"], &["a.txt:2", "b:3"]).unwrap();
+        let side = |text: &str, hunk| choices.side_of_hunk(&path(text), hunk);
+        use MergeSide::{Ours, Theirs};
+        assert_eq!([side("a.txt", 1), side("a.txt", 2), side("a.txt", 3)], [Some(Ours), Some(Theirs), Some(Ours)]);
+        assert_eq!(
+            [side("b", 1), side("b", 3), side("b:x", 1), side("c:2", 9)],
+            [None, Some(Theirs), Some(Ours), Some(Ours)]
+        );
+        let both = MergeChoices::of_texts(&["a:1"], &["a:1"]).unwrap_err();
+        assert_eq!(both.to_string(), "both sides are chosen for /a:1; choose one");
     }
 
     #[test]

@@ -20,8 +20,8 @@ pub(super) enum EntryDecision {
     LeaveOut,
     /// A side must be chosen.
     Conflict(ConflictKind),
-    /// A choice decided the lines that both sides changed, with this result.
-    Decided { node: Node, bytes: Bytes },
+    /// Both sides changed the same lines, in this many hunks; with the result, if each hunk has a chosen side.
+    Lines(usize, Option<(Node, Bytes)>),
 }
 
 #[derive(Clone, Copy)]
@@ -65,11 +65,12 @@ pub fn can_be_made(node: &Node) -> bool {
     }
 }
 
-/// Decides on a path that the child has changed, and where nothing [clashes](Sides::clashes).
+/// Decides on a path that the child has changed, and where nothing [clashes](Sides::clashes). `chosen` returns the side
+/// of a hunk by its number.
 pub(super) fn decide<E>(
     sides: &Sides<'_>,
     path: &EntryPath,
-    chosen: Option<MergeSide>,
+    chosen: &dyn Fn(usize) -> Option<MergeSide>,
     read: &mut impl FnMut(&Digest) -> Result<Bytes, E>,
 ) -> Result<EntryDecision, E> {
     let nodes = sides.nodes(path);
@@ -138,7 +139,7 @@ fn merged<E>(
     base: MergeFile<'_>,
     ours: MergeFile<'_>,
     theirs: MergeFile<'_>,
-    chosen: Option<MergeSide>,
+    chosen: &dyn Fn(usize) -> Option<MergeSide>,
     read: &mut impl FnMut(&Digest) -> Result<Bytes, E>,
 ) -> Result<EntryDecision, E> {
     let mode = FileMode::merged(base.mode, ours.mode, theirs.mode);
@@ -164,9 +165,8 @@ fn merged<E>(
         MergedLines::Merged(bytes) => {
             EntryDecision::Merge { node: Node::file_with(&bytes, mode), bytes: Some(bytes.into()) }
         }
-        MergedLines::Conflict(None) => EntryDecision::Conflict(ConflictKind::Text),
-        MergedLines::Conflict(Some(bytes)) => {
-            EntryDecision::Decided { node: Node::file_with(&bytes, mode), bytes: bytes.into() }
+        MergedLines::Conflict(hunks, bytes) => {
+            EntryDecision::Lines(hunks, bytes.map(|bytes| (Node::file_with(&bytes, mode), bytes.into())))
         }
         MergedLines::TooMany => EntryDecision::Conflict(ConflictKind::Large),
         MergedLines::NoText => EntryDecision::Conflict(ConflictKind::Binary),

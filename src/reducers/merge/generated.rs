@@ -47,7 +47,7 @@ impl<'a> Generated<'a> {
     }
 
     pub(super) fn includes(&self, path: &EntryPath) -> bool {
-        let Some(globs) = self.choices.generated.as_ref().filter(|_| self.choices.side(path).is_none()) else {
+        let Some(globs) = self.choices.generated.as_ref().filter(|_| !self.choices.has_choice(path)) else {
             return false;
         };
         let mut places = std::iter::once(path.clone()).chain(places_above(path)).filter(|place| !place.is_root());

@@ -31,6 +31,8 @@ pub struct MergePlan {
     pub steps: Vec<MergeStep>,
     /// Conflicting changes, by path; with the chosen side, if any.
     pub conflicts: Vec<MergeConflict>,
+    /// Number of hunks of each text with conflicting lines.
+    pub hunks: BTreeMap<EntryPath, usize>,
     /// Sockets and devices of the child, which can't be created; and entries of the parent that the child could not
     /// have, which stay.
     pub left_out: Vec<EntryPath>,
@@ -96,7 +98,7 @@ pub fn plan_merge<E>(
             planning.keep_generated(path);
             continue;
         }
-        match decide::decide(&sides, path, choices.side(path), &mut read)? {
+        match decide::decide(&sides, path, &|hunk| choices.side_of_hunk(path, hunk), &mut read)? {
             EntryDecision::Nothing => {}
             EntryDecision::Take => planning.out.take(path, nodes.theirs),
             EntryDecision::Merge { node, bytes } => {
@@ -109,7 +111,7 @@ pub fn plan_merge<E>(
             }
             EntryDecision::LeaveOut => planning.out.left_out.push(path.clone()),
             EntryDecision::Conflict(kind) => planning.conflict(path, kind),
-            EntryDecision::Decided { node, bytes } => planning.decided(path, node, bytes),
+            EntryDecision::Lines(hunks, result) => planning.lines(path, hunks, result),
         }
     }
     for path in sides.made_in_deleted().filter(|path| !is_within(path, &clashes)) {
@@ -135,6 +137,7 @@ struct MergeDecision {
     writes: BTreeMap<EntryPath, (Node, Option<Bytes>)>,
     deletes: BTreeSet<EntryPath>,
     conflicts: BTreeMap<EntryPath, MergeConflict>,
+    hunks: BTreeMap<EntryPath, usize>,
     left_out: Vec<EntryPath>,
     generated: Vec<EntryPath>,
     /// Entries of the parent that stay although the child's differ.
@@ -159,8 +162,12 @@ impl MergeDecision {
 }
 
 impl Planning<'_> {
-    /// Adds a text with a chosen side for the lines that both changed.
-    fn decided(&mut self, path: &EntryPath, node: Node, bytes: Bytes) {
+    /// Adds a conflict of lines, with the result if each hunk has a chosen side.
+    fn lines(&mut self, path: &EntryPath, hunks: usize, result: Option<(Node, Bytes)>) {
+        self.out.hunks.insert(path.clone(), hunks);
+        let Some((node, bytes)) = result else {
+            return self.conflict(path, ConflictKind::Text);
+        };
         let nodes = self.sides.nodes(path);
         if Some(&node) == nodes.ours {
             self.out.keep(path, nodes.ours);
@@ -168,7 +175,10 @@ impl Planning<'_> {
             let is_theirs = Some(&node) == nodes.theirs;
             self.out.writes.insert(path.clone(), (node, (!is_theirs).then_some(bytes)));
         }
-        self.note(path, ConflictKind::Text, self.choices.side(path));
+        let sides: Vec<_> = (1..=hunks).filter_map(|hunk| self.choices.side_of_hunk(path, hunk)).collect();
+        let is_one = sides.iter().all(|side| Some(side) == sides.first());
+        let side = if is_one { sides.first().copied() } else { Some(MergeSide::Mixed) };
+        self.note(path, ConflictKind::Text, side);
     }
 
     fn keep_generated(&mut self, path: &EntryPath) {
@@ -187,7 +197,7 @@ impl Planning<'_> {
         }
         match resolved {
             Some(MergeSide::Theirs) => self.out.take(path, nodes.theirs),
-            Some(MergeSide::Ours) | None => self.out.keep(path, nodes.ours),
+            _ => self.out.keep(path, nodes.ours),
         }
         self.note(path, kind, resolved);
     }
@@ -209,7 +219,7 @@ impl Planning<'_> {
                     self.out.left_out.push(below.clone());
                 }
                 Some(MergeSide::Theirs) => self.out.take(below, nodes.theirs),
-                Some(MergeSide::Ours) | None => self.out.keep(below, nodes.ours),
+                _ => self.out.keep(below, nodes.ours),
             }
         }
         self.note(path, ConflictKind::Kind, resolved);
@@ -224,7 +234,8 @@ impl Planning<'_> {
 
     /// Orders the steps so that each is possible.
     fn finish(self) -> MergePlan {
-        let MergeDecision { writes, deletes, conflicts, mut left_out, mut generated, kept, unavailable } = self.out;
+        let MergeDecision { writes, deletes, conflicts, hunks, mut left_out, mut generated, kept, unavailable } =
+            self.out;
         let sides = self.sides;
         let keeps_something = |path: &EntryPath| sides::below(&kept, path).next().is_some();
         let going: BTreeSet<EntryPath> = deletes.into_iter().filter(|path| !keeps_something(path)).collect();
@@ -246,6 +257,6 @@ impl Planning<'_> {
         left_out.sort();
         generated.sort();
         let has_changes = sides.of_theirs.len() > unavailable;
-        MergePlan { steps, conflicts: conflicts.into_values().collect(), left_out, generated, has_changes }
+        MergePlan { steps, conflicts: conflicts.into_values().collect(), hunks, left_out, generated, has_changes }
     }
 }

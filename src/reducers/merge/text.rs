@@ -14,15 +14,21 @@ pub(crate) const MERGED_LINES_MAX: usize = 50_000;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum MergedLines {
     Merged(Vec<u8>),
-    /// The same lines, or adjacent lines, differ. The value is the result with a side chosen for them.
-    Conflict(Option<Vec<u8>>),
+    /// The same lines, or adjacent lines, differ, in this many hunks. With a side chosen for each hunk, the value is
+    /// the result.
+    Conflict(usize, Option<Vec<u8>>),
     TooMany,
     NoText,
 }
 
 /// Merges the changes of `ours` and `theirs` to `base`, as lines of bytes. Line ends are part of the lines, so they are
-/// preserved.
-pub(super) fn merge(base: &[u8], ours: &[u8], theirs: &[u8], chosen: Option<MergeSide>) -> MergedLines {
+/// preserved. `chosen` returns the side of a hunk in conflict, by its number from 1.
+pub(super) fn merge(
+    base: &[u8],
+    ours: &[u8],
+    theirs: &[u8],
+    chosen: &dyn Fn(usize) -> Option<MergeSide>,
+) -> MergedLines {
     let all = [base, ours, theirs];
     if all.into_iter().any(|bytes| bytes.contains(&0)) {
         return MergedLines::NoText;
@@ -32,9 +38,11 @@ pub(super) fn merge(base: &[u8], ours: &[u8], theirs: &[u8], chosen: Option<Merg
         return MergedLines::TooMany;
     }
     let merge = TextMerge::from_lines(base, ours, theirs);
-    match merge.is_conflicted() {
-        false => MergedLines::Merged(decided(&merge, MergeSide::Ours)),
-        true => MergedLines::Conflict(chosen.map(|side| decided(&merge, side))),
+    let hunks = merge.conflicts().count();
+    let sides: Option<Vec<MergeSide>> = (1..=hunks).map(chosen).collect();
+    match hunks {
+        0 => MergedLines::Merged(decided(&merge, Vec::new())),
+        _ => MergedLines::Conflict(hunks, sides.map(|sides| decided(&merge, sides))),
     }
 }
 
@@ -61,7 +69,7 @@ pub struct ConflictHunk {
 /// Returns the lines in conflict when the changes of `ours` and `theirs` to `base` are merged; empty for contents that
 /// are not merged line by line.
 pub fn conflict_hunks(base: &[u8], ours: &[u8], theirs: &[u8]) -> Vec<ConflictHunk> {
-    if !matches!(merge(base, ours, theirs, None), MergedLines::Conflict(_)) {
+    if !matches!(merge(base, ours, theirs, &|_| None), MergedLines::Conflict(..)) {
         return Vec::new();
     }
     let merge = TextMerge::from_lines(base, ours, theirs);
@@ -79,12 +87,13 @@ pub fn conflict_hunks(base: &[u8], ours: &[u8], theirs: &[u8]) -> Vec<ConflictHu
     merge.conflicts().map(hunk).collect()
 }
 
-fn decided(merge: &TextMerge<'_, '_, '_, [u8]>, side: MergeSide) -> Vec<u8> {
-    let mut text = Vec::new();
+/// Returns the merged text, with these sides of the hunks in conflict.
+fn decided(merge: &TextMerge<'_, '_, '_, [u8]>, sides: Vec<MergeSide>) -> Vec<u8> {
+    let (mut text, mut sides) = (Vec::new(), sides.into_iter());
     for region in merge.regions() {
         let is_theirs = match region.resolution() {
             MergeResolution::Theirs => true,
-            MergeResolution::Conflict => side == MergeSide::Theirs,
+            MergeResolution::Conflict => sides.next() == Some(MergeSide::Theirs),
             _ => false,
         };
         match is_theirs {
@@ -102,7 +111,7 @@ mod tests {
     use super::*;
 
     fn merged(base: &str, ours: &str, theirs: &str) -> Result<String, MergedLines> {
-        match merge(base.as_bytes(), ours.as_bytes(), theirs.as_bytes(), None) {
+        match merge(base.as_bytes(), ours.as_bytes(), theirs.as_bytes(), &|_| None) {
             MergedLines::Merged(bytes) => Ok(String::from_utf8(bytes).unwrap()),
             other => Err(other),
         }
@@ -117,16 +126,16 @@ mod tests {
 
     #[test]
     fn text_merge_adjacent_lines_conflict() {
-        assert_eq!(merged("1\n2\n3\n", "1\na\n3\n", "1\nb\n3\n"), Err(MergedLines::Conflict(None)));
-        assert_eq!(merged("1\n2\n3\n", "1\n3\n", "1\nb\n3\n"), Err(MergedLines::Conflict(None)));
-        assert_eq!(merged("1\n2\n3\n4\n", "1\na\n3\n4\n", "1\n2\nb\n4\n"), Err(MergedLines::Conflict(None)));
-        assert_eq!(merged("", "a\n", "b\n"), Err(MergedLines::Conflict(None)));
+        assert_eq!(merged("1\n2\n3\n", "1\na\n3\n", "1\nb\n3\n"), Err(MergedLines::Conflict(1, None)));
+        assert_eq!(merged("1\n2\n3\n", "1\n3\n", "1\nb\n3\n"), Err(MergedLines::Conflict(1, None)));
+        assert_eq!(merged("1\n2\n3\n4\n", "1\na\n3\n4\n", "1\n2\nb\n4\n"), Err(MergedLines::Conflict(1, None)));
+        assert_eq!(merged("", "a\n", "b\n"), Err(MergedLines::Conflict(1, None)));
     }
 
     #[test]
     fn text_merge_takes_lines_that_are_no_utf8() {
         let (base, ours, theirs) = (b"caf\xe9\n2\n3\n", b"caf\xe9\n2\nthree\n", b"th\xe9\n2\n3\n");
-        assert_eq!(merge(base, ours, theirs, None), MergedLines::Merged(b"th\xe9\n2\nthree\n".to_vec()));
+        assert_eq!(merge(base, ours, theirs, &|_| None), MergedLines::Merged(b"th\xe9\n2\nthree\n".to_vec()));
     }
 
     #[test]
@@ -134,27 +143,37 @@ mod tests {
         assert_eq!(merged("1\r\n2\r\n3\r\n", "a\r\n2\r\n3\r\n", "1\r\n2\r\nc\r\n").unwrap(), "a\r\n2\r\nc\r\n");
         assert_eq!(merged("1\n2\n3", "a\n2\n3", "1\n2\nc").unwrap(), "a\n2\nc");
         assert_eq!(merged("1\n2\n3\n", "a\n2\n3\n", "1\n2\n3").unwrap(), "a\n2\n3");
-        assert_eq!(merged("1\n2\n3", "1\n2\n3\n", "1\n2\n3\n4"), Err(MergedLines::Conflict(None)));
+        assert_eq!(merged("1\n2\n3", "1\n2\n3\n", "1\n2\n3\n4"), Err(MergedLines::Conflict(1, None)));
     }
 
     #[test]
     fn text_merge_over_limit_is_not_begun() {
         let many = "x\n".repeat(MERGED_LINES_MAX + 1);
         assert_eq!(merged(&many, &format!("a\n{many}"), &format!("{many}b\n")), Err(MergedLines::TooMany));
-        assert_eq!(merge(b"\0", b"a", b"b", None), MergedLines::NoText);
+        assert_eq!(merge(b"\0", b"a", b"b", &|_| None), MergedLines::NoText);
     }
 
     #[test]
     fn text_merge_choice_covers_conflicts_only() {
         let (base, ours, theirs) = ("1\n2\n3\n4\n5\n", "one\n2\nours\n4\n5\n", "1\n2\ntheirs\n4\nfive\n");
-        let decided = |side| merge(base.as_bytes(), ours.as_bytes(), theirs.as_bytes(), Some(side));
-        let conflict = |text: &str| MergedLines::Conflict(Some(text.as_bytes().to_vec()));
+        let decided = |side| merge(base.as_bytes(), ours.as_bytes(), theirs.as_bytes(), &|_| Some(side));
+        let conflict = |text: &str| MergedLines::Conflict(1, Some(text.as_bytes().to_vec()));
         assert_eq!(decided(MergeSide::Ours), conflict("one\n2\nours\n4\nfive\n"));
         assert_eq!(decided(MergeSide::Theirs), conflict("one\n2\ntheirs\n4\nfive\n"));
         // Line ends come from the chosen side.
-        let ends = |side| merge(b"1\r\n2", b"1\r\n2\n", b"1\n2\r\n", Some(side));
+        let ends = |side| merge(b"1\r\n2", b"1\r\n2\n", b"1\n2\r\n", &|_| Some(side));
         assert_eq!(ends(MergeSide::Ours), conflict("1\r\n2\n"));
         assert_eq!(ends(MergeSide::Theirs), conflict("1\n2\r\n"));
+    }
+
+    #[test]
+    fn text_merge_takes_a_side_for_each_hunk() {
+        let (base, ours, theirs) = (b"1\n2\n3\n4\n5\n", b"a\n2\nx\n4\n5\n", b"b\n2\ny\n4\nfive\n");
+        let chosen = |sides: [Option<MergeSide>; 2]| merge(base, ours, theirs, &|hunk| sides[hunk - 1]);
+        let (mine, other) = (Some(MergeSide::Ours), Some(MergeSide::Theirs));
+        assert_eq!(chosen([mine, other]), MergedLines::Conflict(2, Some(b"a\n2\ny\n4\nfive\n".to_vec())));
+        assert_eq!(chosen([other, mine]), MergedLines::Conflict(2, Some(b"b\n2\nx\n4\nfive\n".to_vec())));
+        assert_eq!(chosen([other, None]), MergedLines::Conflict(2, None));
     }
 
     #[test]
@@ -185,16 +204,16 @@ mod tests {
         #[test]
         fn text_merge_with_one_side_unchanged_gives_the_other(base in text(), changed in text()) {
             let all = MergedLines::Merged(changed.clone());
-            prop_assert_eq!(merge(&base, &base, &changed, None), MergedLines::Merged(changed.clone()));
-            prop_assert_eq!(merge(&base, &changed, &base, None), MergedLines::Merged(changed.clone()));
-            prop_assert_eq!(merge(&base, &changed, &changed, None), all);
+            prop_assert_eq!(merge(&base, &base, &changed, &|_| None), MergedLines::Merged(changed.clone()));
+            prop_assert_eq!(merge(&base, &changed, &base, &|_| None), MergedLines::Merged(changed.clone()));
+            prop_assert_eq!(merge(&base, &changed, &changed, &|_| None), all);
         }
 
         #[test]
         fn text_merge_of_swapped_sides_is_the_same(base in bytes(), ours in bytes(), theirs in bytes()) {
-            prop_assert_eq!(merge(&base, &ours, &theirs, None), merge(&base, &theirs, &ours, None));
-            let chosen = merge(&base, &ours, &theirs, Some(MergeSide::Ours));
-            prop_assert_eq!(chosen, merge(&base, &theirs, &ours, Some(MergeSide::Theirs)));
+            prop_assert_eq!(merge(&base, &ours, &theirs, &|_| None), merge(&base, &theirs, &ours, &|_| None));
+            let chosen = merge(&base, &ours, &theirs, &|_| Some(MergeSide::Ours));
+            prop_assert_eq!(chosen, merge(&base, &theirs, &ours, &|_| Some(MergeSide::Theirs)));
         }
     }
 }

@@ -55,9 +55,19 @@ impl LineSearch {
         }
     }
 
-    /// Returns the ranges of all matches in a line.
+    /// Returns the first `most` matching lines, with their numbers.
+    pub fn matches(&self, bytes: &[u8], most: usize) -> Vec<(u64, String)> {
+        let mut found = Vec::new();
+        self.each(bytes, &mut |number, line| {
+            found.push((number, line.to_owned()));
+            found.len() < most
+        });
+        found
+    }
+
+    /// Returns the ranges of all matches in a line that are not empty.
     pub fn spots(&self, line: &str) -> Vec<Range<usize>> {
-        self.0.find_iter(line.as_bytes()).map(|spot| spot.range()).collect()
+        self.0.find_iter(line.as_bytes()).map(|spot| spot.range()).filter(|spot| !spot.is_empty()).collect()
     }
 }
 

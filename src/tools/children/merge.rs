@@ -57,7 +57,7 @@ pub struct MergeReport {
     /// Generated files that both sides changed: the parent's versions stay.
     #[schemars(with = "Vec<String>")]
     pub generated: Vec<EntryPath>,
-    /// Paths and globs with a chosen side but without a conflict.
+    /// Paths, globs and hunks with a chosen side but without a conflict.
     #[schemars(with = "Vec<String>")]
     pub unused: Vec<EntryPath>,
 }
@@ -230,7 +230,7 @@ fn planned(
         conflicts: plan.conflicts.clone(),
         left_out: plan.left_out.clone(),
         generated: plan.generated.clone(),
-        unused: choices.unused(&plan.conflicts).cloned().collect(),
+        unused: choices.unused(&plan.conflicts, &plan.hunks),
     };
     Ok((report, plan))
 }

@@ -320,8 +320,30 @@ proptest! {
             (1..).zip(text.lines()).filter(|(_, line)| *line == "line 2").map(|(n, line)| (n, line.to_owned())).collect()
         };
         let mut hits = Vec::new();
-        let what = HistorySearch { until: head, wanted: &|_| true, events: false };
+        let what = HistorySearch { until: head, ..HistorySearch::default() };
         search_history::<SessionError>(&session, &what, &mut matching, &mut |hit| { hits.push(hit); Ok(()) }).unwrap();
+        // Pages find the same lines, each where it appears.
+        let place = |hit: &HistoryHit| match hit {
+            HistoryHit::Line { path, line_number, first, .. } => (*first, path.clone(), *line_number),
+            other => panic!("{other:?}"),
+        };
+        for middle in 1..head {
+            let mut parts = Vec::new();
+            for (from, until) in [(1, middle), (middle + 1, head)] {
+                let earlier = files(&session, from - 1);
+                let before = |path: &EntryPath| match earlier.get(path).map(|entry| &entry.node) {
+                    Some(Node::File { content, .. }) => Some(*content),
+                    _ => None,
+                };
+                let what = HistorySearch { from, until, before: &before, ..HistorySearch::default() };
+                let mut found = |hit: HistoryHit| { parts.push(place(&hit)); Ok(()) };
+                search_history::<SessionError>(&session, &what, &mut matching, &mut found).unwrap();
+            }
+            parts.sort();
+            let mut whole: Vec<_> = hits.iter().map(place).collect();
+            whole.sort();
+            prop_assert_eq!(parts, whole, "pages that meet at {}", middle);
+        }
         for seq in 1..=head {
             let tree = files(&session, seq);
             for place in PLACES {

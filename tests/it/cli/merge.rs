@@ -77,7 +77,7 @@ fn merge_conflicts_are_shown_and_resolved() {
     conflict  a.txt      here: file 13 B [id]  child: file 15 B [id]  both changed the same lines
     conflict  old/b.txt  here: file 7 B [id]   child: nothing                 changed here, removed by the child
     error: 2 conflicts to resolve; nothing was merged into main
-    hint: choose with --ours PATH or --theirs PATH, for a file or a directory; --patch shows the lines
+    hint: choose with --ours PATH or --theirs PATH, for a file, a directory, or a hunk as PATH:1; --patch shows them
     [exit 1]
     ");
     assert_snapshot!(program.run(&["merge", "worker", "--ours", "old", "--theirs", "n"]), @"
@@ -85,7 +85,7 @@ fn merge_conflicts_are_shown_and_resolved() {
     kept      old/b.txt  here: file 7 B [id]   child: nothing                 changed here, removed by the child
     note: /n: no conflict there to resolve
     error: 1 conflict to resolve; nothing was merged into main
-    hint: choose with --ours PATH or --theirs PATH, for a file or a directory; --patch shows the lines
+    hint: choose with --ours PATH or --theirs PATH, for a file, a directory, or a hunk as PATH:1; --patch shows them
     [exit 1]
     ");
     assert_snapshot!(program.run(&["merge", "worker", "--ours", "/", "--theirs", "a.txt"]), @"
@@ -127,7 +127,7 @@ fn merge_dry_run_with_conflict_lists_the_rest() {
     note: /m.pyc: generated, and changed on both sides; it stays as it is here
     note: git regenerates these: --ours .git/index
     error: 2 conflicts to resolve; nothing was merged into main
-    hint: choose with --ours PATH or --theirs PATH, for a file or a directory; --patch shows the lines
+    hint: choose with --ours PATH or --theirs PATH, for a file, a directory, or a hunk as PATH:1; --patch shows them
     [exit 1]
     ");
     assert!(!program.run(&["merge", "worker"]).contains("added"), "nothing is merged");
@@ -266,7 +266,7 @@ fn merge_patch_shows_conflicting_lines_of_three_sides() {
     let shown = program.run(&["merge", "worker", "--dry-run", "--patch"]);
     let hunk = shown.split_once("\n\n").and_then(|(_, rest)| rest.split_once("\n\n")).unwrap().0;
     assert_snapshot!(hunk, @"
-    a.txt: line 4 here, line 3 in worker
+    a.txt:1  (line 4 here, line 3 in worker)
     <<<<<<< here
     ours
     ||||||| before both
@@ -278,4 +278,19 @@ fn merge_patch_shows_conflicting_lines_of_three_sides() {
     assert!(program.run(&["merge", "worker", "--patch"]).contains("<<<<<<< here\nours\n"));
     let merged = program.run(&["merge", "worker", "--theirs", "a.txt"]);
     assert!(!merged.contains("<<<<<<<") && merged.ends_with("[exit 0]"), "{merged}");
+}
+
+#[test]
+fn merge_takes_a_side_for_each_hunk() {
+    let program = program("sed -i 's/1/our 1/; s/5/our 5/' a.txt", "sed -i 's/1/their 1/; s/5/their 5/' a.txt");
+    let some = program.run(&["merge", "worker", "--theirs", "a.txt:1", "--dry-run"]);
+    assert!(some.contains("error: 1 conflict to resolve") && some.ends_with("[exit 1]"), "{some}");
+    let both = program.run(&["merge", "worker", "--theirs", "a.txt:1", "--ours", "a.txt:1"]);
+    assert!(both.contains("both sides are chosen for /a.txt:1") && both.ends_with("[exit 2]"), "{both}");
+    let missing = program.run(&["merge", "worker", "--ours", "none.txt:1", "--dry-run"]);
+    assert!(missing.contains("none.txt") && missing.ends_with("[exit 2]"), "{missing}");
+    let merged = program.run(&["merge", "worker", "--theirs", "a.txt:1", "--ours", "a.txt", "--ours", "a.txt:9"]);
+    assert!(merged.contains("note: /a.txt:9: no conflict there to resolve"), "{merged}");
+    assert!(merged.contains("mixed  a.txt") && merged.ends_with("[exit 0]"), "{merged}");
+    assert_eq!(program.printed(&["cat", "main", "a.txt"]), "their 1\n2\n3\n4\nour 5\n");
 }

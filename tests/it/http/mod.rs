@@ -16,6 +16,7 @@ mod output;
 mod processes;
 mod recorded;
 mod rerun;
+mod search;
 mod slow_store;
 mod states;
 mod terminal;
