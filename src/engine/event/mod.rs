@@ -7,6 +7,7 @@ mod command;
 mod file;
 mod file_mode;
 mod merge;
+mod own;
 mod references;
 mod rewind;
 mod run;
@@ -26,6 +27,8 @@ pub(crate) use file::{ArchivedWriteFileV1, delete_path, node_code, write_view};
 pub use file::{DeleteEntry, LinkFile, Node, Special, WriteFile, WriteMode};
 pub use file_mode::FileMode;
 pub use merge::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
+pub(crate) use own::unknown_data;
+pub use own::{MAX_OWN_BYTES, SliceDeclared, check_own_kind};
 pub(crate) use references::{digests_in, references_of};
 pub use rewind::{SessionRewound, SliceRestored};
 pub use run::{
