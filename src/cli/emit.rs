@@ -1,8 +1,8 @@
 use std::io::Read;
 
-use foldspace::hub::operations::RecordedRange;
 use foldspace::Seq;
 use foldspace::event::CommitId;
+use foldspace::hub::operations::RecordedRange;
 use serde_json::{Value, json};
 
 use super::{Failure, Globals, Out, OwnerClient, open, workspace};
@@ -27,8 +27,8 @@ pub(super) struct Emit {
     #[arg(required_unless_present = "lines", conflicts_with = "lines")]
     kind: Option<String>,
     /// Its data as JSON; `-` reads it from standard input [default: null]
-    #[arg(allow_hyphen_values = true)]
-    data: Option<String>,
+    #[arg(value_name = "DATA", allow_hyphen_values = true)]
+    value: Option<String>,
     /// Reads an event from each line of standard input: an object with `kind` and `data`
     #[arg(long)]
     lines: bool,
@@ -50,7 +50,7 @@ impl Emit {
         match &self.kind {
             Some(kind) => {
                 body["kind"] = json!(kind);
-                body["data"] = self.data()?;
+                body["data"] = self.value()?;
             }
             None => body["events"] = lines(&input()?)?,
         }
@@ -67,8 +67,8 @@ impl Emit {
         })
     }
 
-    fn data(&self) -> Result<Value, Failure> {
-        match self.data.as_deref() {
+    fn value(&self) -> Result<Value, Failure> {
+        match self.value.as_deref() {
             None => Ok(Value::Null),
             Some("-") => json_of("the input", &input()?),
             Some(text) => json_of("DATA", text),

@@ -2,8 +2,8 @@ use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::{Diagnostic, Digest, ErrorKind};
 

@@ -63,9 +63,11 @@ impl State {
 
     /// Returns its slices: the registered ones in the order of their registration, then the declared ones by name.
     pub fn slices(&self) -> Vec<StateSlice> {
-        let registered = self.registry.slices().into_iter().map(|SliceSummary { name, version, on_rewind }| {
-            StateSlice { name: name.to_owned(), version, on_rewind }
-        });
+        let registered = self
+            .registry
+            .slices()
+            .into_iter()
+            .map(|SliceSummary { name, version, on_rewind }| StateSlice { name: name.to_owned(), version, on_rewind });
         registered.chain(self.slices.iter().flat_map(|slice| slice.parts())).collect()
     }
 

@@ -133,7 +133,8 @@ pub(super) fn rewound(session: &Session, then: &State, now: &State) -> Result<De
             (OnRewind::Keep, _) => slice.clone(),
             (OnRewind::Restore, Some(old)) => old.clone(),
             (OnRewind::Restore, None) => {
-                let begun = DeclaredSlice::begin(declaration.clone(), slice.version()).unwrap_or_else(|_| slice.clone());
+                let begun =
+                    DeclaredSlice::begin(declaration.clone(), slice.version()).unwrap_or_else(|_| slice.clone());
                 let mut past = PastFold::new(begun, session);
                 past.fold_to(then.seq())?;
                 past.slice

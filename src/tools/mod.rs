@@ -24,6 +24,7 @@ pub mod words;
 pub(crate) mod workspace;
 
 pub use crate::engine::path_glob::PathGlob;
+pub use crate::reducers::{Predicate, regex_error};
 pub use agents::kind::{AgentKind, UnknownAgent};
 pub use bisection::algorithm::{BisectOutcome, BisectSearch, BisectVerdict};
 pub use bisection::probe::Probe;
@@ -82,7 +83,6 @@ pub use policy::rules::ShellRules;
 pub use policy::{AllowedBy, CommandPolicy, Decision, DenyRule};
 #[doc(hidden)]
 pub use policy::{MAX_COMMAND_CHARS, MAX_SCRIPT_CHARS};
-pub use crate::reducers::{Predicate, regex_error};
 pub use rerun::{
     CallReport, CallVerdict, CallWatch, Divergence, Expectation, ForeignRun, NormalRules, Rerun, RerunReport,
     RerunWorkspace, Scratch, ScriptedCall, WhatIf, subagents_of,

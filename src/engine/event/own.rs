@@ -1,9 +1,8 @@
 //! Events of a user's own kinds, with JSON as their data.
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{CodecError, Event};
+use super::CodecError;
 use crate::engine::commit::{Commit, CommitError, MAX_KIND_BYTES};
 use crate::engine::error::ValueError;
 use crate::engine::id::Digest;
@@ -23,25 +22,6 @@ pub fn check_own_kind(kind: &str) -> Result<(), ValueError> {
         "invalid kind {shown:?}; use 1 to {MAX_KIND_BYTES} letters, digits, `.`, `_`, `-` or `/`, and begin with a \
          lower-case letter: built-in kinds begin with an upper-case one"
     )))
-}
-
-/// Event of a slice that a user declares, changes or removes, or whose value a merge sets.
-///
-/// It has the slice's value at its position, folded from the earlier events, so that a fold never looks back.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SliceDeclared {
-    /// Name of the slice.
-    pub name: String,
-    /// Number of the declaration: 1 for the first of that name.
-    pub version: u32,
-    /// Declaration as JSON; null removes the slice.
-    pub declaration: Value,
-    /// Value of the slice after this event.
-    pub value: Value,
-}
-
-impl Event for SliceDeclared {
-    const KIND: &'static str = "SliceDeclared";
 }
 
 impl Commit {

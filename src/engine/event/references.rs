@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::call::{finished_result, started_params};
 use super::{
     CallFinished, CallNoted, CallStarted, ChildMerged, CodecError, CommandDecided, CommandResult, EvalResult, Event,
-    MergeConflict, MergeConflicted, Node, RunPrompted, SliceDeclared, TerminalRecorded, TranscriptRecord, WITHOUT_CONTENTS, WriteFile,
-    write_view,
+    MergeConflict, MergeConflicted, Node, RunPrompted, SliceDeclared, TerminalRecorded, TranscriptRecord,
+    WITHOUT_CONTENTS, WriteFile, write_view,
 };
 use crate::engine::content_ref::{LITERAL, mark_of};
 use crate::engine::{Digest, EventRef};

@@ -59,8 +59,7 @@ impl DeclaredSliceDocument {
 
 impl Operation for DeclareSlice {
     const NAME: &'static str = "declare_slice";
-    const ROUTE: Option<OperationRoute> =
-        OperationRoute::put("states", "/v1/sessions/{session}/reducers/{name}", 200);
+    const ROUTE: Option<OperationRoute> = OperationRoute::put("states", "/v1/sessions/{session}/reducers/{name}", 200);
     type Output = DeclaredSliceDocument;
 
     async fn run(self, context: &OperationContext<'_>) -> Result<DeclaredSliceDocument, OperationError> {

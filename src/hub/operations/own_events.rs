@@ -8,8 +8,7 @@ use super::{
     Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong, check_agent,
     reading,
 };
-use crate::engine::event::CallStarted;
-use crate::engine::event::Event;
+use crate::engine::event::{CallStarted, Event, check_own_kind};
 use crate::engine::id::{CommitId, Seq};
 use crate::tools::{OwnEvent, record_own};
 
@@ -81,6 +80,7 @@ impl Operation for RecordEvents {
             }
             _ => return Err(OperationError::invalid("give either `kind` with `data`, or `events`")),
         };
+        events.iter().try_for_each(|event| check_own_kind(&event.kind))?;
         if !(1..=EVENTS_MAX).contains(&events.len()) {
             let what = format!("{} events; give 1 to {EVENTS_MAX}", events.len());
             return Err(OperationError::invalid(what));

@@ -87,6 +87,16 @@ pub enum DeclaredFold {
     JsonPatch,
 }
 
+impl DeclaredFold {
+    fn shape(self) -> ValueShape {
+        match self {
+            Self::Append => ValueShape::List,
+            Self::LatestBy | Self::RemoveBy | Self::CountBy | Self::SumBy => ValueShape::Map,
+            Self::Latest | Self::MergePatch | Self::JsonPatch => ValueShape::Any,
+        }
+    }
+}
+
 /// The value of a declared slice after a merge of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -124,7 +134,7 @@ impl FoldPlan {
     pub(super) fn new(declaration: SliceDeclaration) -> Result<Self, ValueError> {
         check_name(&declaration.name)?;
         within("rules", declaration.rules.len(), RULES_MAX)?;
-        let shape = ValueShape::of(declaration.rules[0].fold);
+        let shape = declaration.rules[0].fold.shape();
         let mut rules = Vec::new();
         for (number, rule) in declaration.rules.iter().enumerate() {
             let planned = PlannedRule::new(rule, shape);
@@ -161,7 +171,7 @@ impl PlannedRule {
         let wrong = |what: &str| Err(ValueError::new(what));
         within("kinds", rule.kinds.len(), KINDS_MAX)?;
         let fold = rule.fold;
-        if ValueShape::of(fold) != shape {
+        if fold.shape() != shape {
             return wrong("its fold has another shape than that of rule 1: a list, an object or any value");
         }
         match (matches!(fold, LatestBy | RemoveBy | CountBy | SumBy), &rule.key) {
@@ -227,7 +237,11 @@ fn data_of(event: &EventRef<'_>) -> Vec<u8> {
 /// Accepts own kinds, and kinds of a Rust program, which this program need not know.
 fn check_kind(kind: &str) -> Result<(), ValueError> {
     let is_of_rust = kind.starts_with(|c: char| c.is_ascii_uppercase()) && kind.len() <= 100;
-    if is_of_rust && kind.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') { Ok(()) } else { check_own_kind(kind) }
+    if is_of_rust && kind.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        Ok(())
+    } else {
+        check_own_kind(kind)
+    }
 }
 
 fn check_name(name: &str) -> Result<(), ValueError> {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{DeclaredSlice, DeclaredSlices};
+use crate::engine::EventRef;
 use crate::engine::event::{CodecError, Event, SliceDeclared};
 use crate::engine::reducer::Folding;
-use crate::engine::EventRef;
 
 /// A fold in progress. It finds the slices of an event by its kind.
 pub struct DeclaredFolding {

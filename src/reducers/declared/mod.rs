@@ -130,12 +130,7 @@ impl DeclaredSlice {
     /// Returns the event that declares it with its present value.
     pub fn to_event(&self) -> SliceDeclared {
         let declaration = serde_json::to_value(self.declaration()).unwrap_or_default();
-        SliceDeclared {
-            name: self.declaration().name.clone(),
-            version: self.version,
-            declaration,
-            value: self.value(),
-        }
+        SliceDeclared { name: self.declaration().name.clone(), version: self.version, declaration, value: self.value() }
     }
 }
 
@@ -202,9 +197,8 @@ impl Slice for DeclaredSlices {
         let mut all = Self::default();
         for head in heads {
             let count = head.value.as_u64().and_then(|count| usize::try_from(count).ok());
-            let (own, others) = count
-                .and_then(|count| items.split_at_checked(count))
-                .ok_or_else(|| wrong(&"a block is missing"))?;
+            let (own, others) =
+                count.and_then(|count| items.split_at_checked(count)).ok_or_else(|| wrong(&"a block is missing"))?;
             items = others;
             let StoredSlice { version, since, skipped, declaration, .. } = head;
             let plan = Arc::new(FoldPlan::new(declaration).map_err(|error| wrong(&error))?);

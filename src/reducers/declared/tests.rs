@@ -14,7 +14,14 @@ fn declaration(rules: Value) -> SliceDeclaration {
 fn event(seq: Seq, kind: &str, data: &Value) -> Recorded {
     let bytes = serde_json::to_vec(data).unwrap().into();
     let event = Payload { kind: kind.into(), version: 1, bytes };
-    Recorded { session: SessionId::from_bytes([1; 16]), seq, time: Timestamp(1), call: None, agent: "ada".into(), event }
+    Recorded {
+        session: SessionId::from_bytes([1; 16]),
+        seq,
+        time: Timestamp(1),
+        call: None,
+        agent: "ada".into(),
+        event,
+    }
 }
 
 fn folded(rules: Value, events: &[(&str, Value)]) -> DeclaredSlice {
@@ -58,10 +65,12 @@ fn keys_are_removed_and_patches_applied() {
     let rules = json!([
         { "kinds": ["set"], "fold": "latest_by", "key": "/k" }, { "kinds": ["gone"], "fold": "remove_by", "key": "" },
     ]);
-    let events = [("set", json!({ "k": 1 })), ("set", json!({ "k": "x~/\"" })), ("gone", json!(1)), ("gone", json!("no"))];
+    let events =
+        [("set", json!({ "k": 1 })), ("set", json!({ "k": "x~/\"" })), ("gone", json!(1)), ("gone", json!("no"))];
     assert_eq!(folded(rules, &events).value(), json!({ "x~/\"": { "k": "x~/\"" } }));
     let rules = json!([{ "kinds": ["p"], "fold": "json_patch" }]);
-    let add = ("p", json!([{ "op": "add", "path": "", "value": { "a": [1] } }, { "op": "add", "path": "/a/-", "value": 2 }]));
+    let add =
+        ("p", json!([{ "op": "add", "path": "", "value": { "a": [1] } }, { "op": "add", "path": "/a/-", "value": 2 }]));
     let wrong = ("p", json!([{ "op": "add", "path": "/a/0", "value": 9 }, { "op": "remove", "path": "/none" }]));
     let slice = folded(rules, &[add, wrong]);
     assert_eq!((slice.value(), slice.skipped()), (json!({ "a": [1, 2] }), 1));
@@ -85,8 +94,7 @@ fn full_slice_stays_as_it_is_and_counts() {
     // Each copy doubles the value.
     let rules = json!([{ "kinds": ["p"], "fold": "json_patch" }]);
     let begin = ("p", json!([{ "op": "add", "path": "", "value": { "a": "x".repeat(1000) } }]));
-    let copies: Vec<Value> =
-        (0..60).map(|n| json!({ "op": "copy", "from": "", "path": format!("/c{n}") })).collect();
+    let copies: Vec<Value> = (0..60).map(|n| json!({ "op": "copy", "from": "", "path": format!("/c{n}") })).collect();
     let slice = folded(rules, &[begin, ("p", copies.into())]);
     assert_eq!(slice.skipped(), 1);
     assert_eq!(slice.value().as_object().unwrap().len(), 1);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
-use super::{DECLARED_BYTES_MAX, DeclaredFold};
+use super::DECLARED_BYTES_MAX;
 use crate::engine::ValueError;
 use crate::engine::collections::{OrdMap, Vector};
 
@@ -22,17 +22,6 @@ pub(super) enum ValueShape {
     List,
     Map,
     Any,
-}
-
-impl ValueShape {
-    pub(super) fn of(fold: DeclaredFold) -> Self {
-        use DeclaredFold::{Append, CountBy, JsonPatch, Latest, LatestBy, MergePatch, RemoveBy, SumBy};
-        match fold {
-            Append => Self::List,
-            LatestBy | RemoveBy | CountBy | SumBy => Self::Map,
-            Latest | MergePatch | JsonPatch => Self::Any,
-        }
-    }
 }
 
 #[derive(Debug, Clone)]

@@ -30,7 +30,8 @@ pub(crate) fn lift_over(value: Value, limit: usize, contents: &mut Vec<Content>)
         Value::Array(items) => items.into_iter().map(|item| lift_over(item, limit, contents)).collect(),
         Value::Object(fields) => {
             let marked = fields.contains_key(CONTENT) || fields.contains_key(LITERAL);
-            let fields: Map<_, _> = fields.into_iter().map(|(name, item)| (name, lift_over(item, limit, contents))).collect();
+            let fields: Map<_, _> =
+                fields.into_iter().map(|(name, item)| (name, lift_over(item, limit, contents))).collect();
             if marked { json!({ LITERAL: fields }) } else { Value::Object(fields) }
         }
         other => other,

@@ -169,7 +169,7 @@ impl SessionHistory {
     }
 
     pub(crate) fn condition(&self, text: &str) -> Result<Arc<StopCondition>, Failure> {
-        Ok(StopCondition::read(text, &self.session.state()?)?)
+        Ok(StopCondition::read(text, &self.session.state_at(self.refresh()?)?)?)
     }
 
     pub(crate) fn meets(&self, condition: &StopCondition, event: &EventRef<'_>) -> bool {
