@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import keyword
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,7 @@ def first_sentence(text: str) -> str:
 
 # -- the synchronous client
 
-SOURCES = ("_absolute", "_past", "_session", "_files", "_process", "_client")
+SOURCES = ("_absolute", "_past", "_slices", "_session", "_files", "_process", "_client")
 HEAD = '''"""The same client without asyncio. Made by generate.py from the asyncio client, which has the logic."""
 
 # ruff: noqa: E501
@@ -104,17 +105,19 @@ HEAD = '''"""The same client without asyncio. Made by generate.py from the async
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
-from foldspace import _absolute, _client, _files, _models, _past, _process, _session
+from foldspace import _absolute, _client, _files, _models, _past, _process, _session, _slices
 from foldspace._background import LOOP
-from foldspace._models import Annotation, Bisect, CallOutcome, EntryAtPath, Event, Merge, Rerun, Rewind
+from foldspace._models import Annotation, Bisect, CallOutcome, DeclaredSlice, EntryAtPath, Event, Merge, Rerun, Rewind
 from foldspace.results import CommandResult, Diff, Entries, Log, Tree
 from foldspace.types import Ask, Command, Data, Identified, Output, PositionLike
+
+T = TypeVar("T")
 '''
 
 
@@ -143,9 +146,10 @@ def public(name: str) -> bool:
 
 def one_class(module: str, node: ast.ClassDef, classes: dict[str, str]) -> str:
     bases = [base.id for base in node.bases if isinstance(base, ast.Name) and base.id in classes]
-    own = f"{module}.{node.name}"
+    generic = ["Generic[T]"] if any(ast.unparse(base) == "Generic[T]" for base in node.bases) else []
+    own = f"{module}.{node.name}" + ("[T]" if generic else "")
     core = "_own" if bases else "_core"
-    out = [f"class {node.name}({', '.join(bases)}):" if bases else f"class {node.name}:"]
+    out = [f"class {node.name}({', '.join(bases + generic)}):" if bases or generic else f"class {node.name}:"]
     out += [f'    """{ast.get_docstring(node, clean=False)}"""', ""]
     if node.name == "Client":
         # The one that users make.
@@ -158,15 +162,14 @@ def one_class(module: str, node: ast.ClassDef, classes: dict[str, str]) -> str:
         out += [f"        self.{core}: {own} = core", ""]
     for item in node.body:
         if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            if public(item.name) or item.name in ("__repr__", "_repr_html_", "__aenter__", "__aexit__"):
+            if public(item.name) or item.name in ("__call__", "__repr__", "_repr_html_", "__aenter__", "__aexit__"):
                 out.append(one_method(item, classes, f"self.{core}"))
     return "\n".join(out).rstrip() + "\n"
 
 
 def arguments(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     args = node.args
-    own = args.args[1:] if args.args and args.args[0].arg == "self" else args.args
-    given = [arg.arg for arg in args.posonlyargs + own]
+    given = [arg.arg for arg in args.posonlyargs + args.args if arg.arg != "self"]
     if args.vararg:
         given.append(f"*{args.vararg.arg}")
     given += [f"{arg.arg}={arg.arg}" for arg in args.kwonlyargs]
@@ -200,6 +203,9 @@ def one_method(node: ast.FunctionDef | ast.AsyncFunctionDef, classes: dict[str, 
 
 
 def wrapped(call: str, returns: str, classes: dict[str, str]) -> str:
+    made = re.fullmatch(r"Callable\[\[type\[T\]\], (\w+)\[T\]\]", returns)
+    if made:
+        return f"lambda item: {made[1]}({call}(item))"
     if returns in classes:
         return f"{returns}({call})"
     if returns.startswith("list[") and returns[5:-1] in classes:

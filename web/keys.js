@@ -115,8 +115,8 @@ function last(model) {
 }
 
 async function refresh(model) {
-  await model.list.refresh();
-  if (model.whole !== model.list) await model.whole.refresh();
+  await model.list.calls.refresh();
+  if (model.whole !== model.list.calls) await model.whole.refresh();
   model.say(`The last event is ${model.head.toLocaleString("en")}.`);
 }
 

@@ -28,6 +28,7 @@ from foldspace._files import Files, ReadFiles
 from foldspace._process import Process
 from foldspace.results import CommandResult, Diff, Log, Tree
 from foldspace._session import Session, Snapshot
+from foldspace._slices import TypedSlice
 from foldspace.types import Question
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "Snapshot",
     "StartError",
     "Tree",
+    "TypedSlice",
     "UnusableError",
     "attach",
     "find_foldspace_bin",

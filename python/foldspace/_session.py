@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from foldspace import _models
 from foldspace._absolute import AbsoluteFiles
 from foldspace._http import Connection, events_of
 from foldspace._progress import Progress
-from foldspace._models import Annotation, Bisect, CallOutcome, Event, Merge, Rerun, Rewind
+from foldspace._models import Annotation, Bisect, CallOutcome, DeclaredSlice, Event, Merge, Rerun, Rewind
 from foldspace.errors import (
     BackendError,
     CommandFailedError,
@@ -25,8 +25,11 @@ from foldspace.errors import (
 from foldspace._files import Files, ReadFiles, resumed, succeeded
 from foldspace._past import SessionPast
 from foldspace._process import Process, decoded
+from foldspace._slices import TypedSlice
 from foldspace.results import CommandResult
 from foldspace.types import Ask, Command, Identified, Output, PositionLike, Question
+
+T = TypeVar("T")
 
 _SESSION = "/v1/sessions/{session}"
 # The limits of a `shell_execute` call; a process takes more. Linux limits one argument to 131,071 bytes.
@@ -433,6 +436,81 @@ class Session(SessionPast):
     async def state(self, slice: str | None = None, *, pointer: str | None = None) -> Any:
         """Returns its state: all slices, one slice, or a part of one."""
         return await _state(self._connection, self.id, slice, pointer, None)
+
+    async def emit(
+        self, kind: str, data: Any = None, *, call: int | None = None, commit_id: str | None = None
+    ) -> int:
+        """Records an event of a kind of your own, and returns its position.
+
+        ``kind`` has letters, digits, ``.``, ``_``, ``-`` or ``/``, and begins with a lower-case letter. ``data`` is
+        JSON of at most 1 MiB, not counting long strings. ``call`` names the call that the event belongs to. A second
+        event with the same ``commit_id`` (32 hexadecimal digits) is not recorded.
+        """
+        body = {"kind": kind, "data": data, "call": call, "agent": self._rules.agent, "commit_id": commit_id}
+        return (await self._connection.document("POST", _SESSION + "/events", body=body, session=self.id))["last"]
+
+    async def emit_all(self, events: Sequence[tuple[str, Any]], *, call: int | None = None) -> tuple[int, int]:
+        """Records events, each a kind and its data, in one commit; returns the first and the last position."""
+        listed = [{"kind": kind, "data": data} for kind, data in events]
+        body = {"events": listed, "call": call, "agent": self._rules.agent}
+        recorded = await self._connection.document("POST", _SESSION + "/events", body=body, session=self.id)
+        return recorded["first"], recorded["last"]
+
+    async def declare(
+        self,
+        name: str,
+        *rules: Mapping[str, Any],
+        merge: Literal["ours", "theirs", "union", "refuse"] = "ours",
+        on_rewind: Literal["restore", "keep"] = "restore",
+    ) -> DeclaredSlice:
+        """Declares a slice of your own, and folds the past into it; the same declaration again changes nothing.
+
+        Each rule is a mapping such as ``{"kinds": ["plan.step"], "fold": "latest_by", "key": "/id"}``. ``state(name)``
+        then returns the slice's value, also at earlier positions since.
+        """
+        body = {"rules": [dict(rule) for rule in rules], "merge": merge, "on_rewind": on_rewind, "agent": self._rules.agent}
+        path = _SESSION + "/reducers/{name}"
+        return await self._connection.document("PUT", path, body=body, session=self.id, name=name)
+
+    async def declared(self) -> list[DeclaredSlice]:
+        """Lists the declared slices, without their values."""
+        return await self._connection.document("GET", _SESSION + "/reducers", session=self.id)
+
+    async def undeclare(self, name: str) -> None:
+        """Removes a declared slice; earlier positions keep it."""
+        await self._connection.document("DELETE", _SESSION + "/reducers/{name}", session=self.id, name=name)
+
+    def slice(
+        self,
+        *,
+        fold: Literal["append", "latest", "latest_by"] = "append",
+        key: str | None = None,
+        kind: str | None = None,
+        name: str | None = None,
+        max: int | None = None,
+        merge: Literal["ours", "theirs", "union", "refuse"] = "ours",
+    ) -> Callable[[type[T]], TypedSlice[T]]:
+        """Makes a class the type of a slice of your own. It is declared with its first use.
+
+            @session.slice(fold="latest_by", key="/id")
+            @dataclass
+            class Step:
+                id: int
+                status: str
+
+            await Step.emit(id=1, status="open")
+            await Step.get()        # {"1": Step(id=1, status="open")}
+
+        The class is a dataclass, a pydantic model, or any class that takes the fields by name. ``kind`` is the name of
+        the events, by default ``own.`` with the name of the class.
+        """
+
+        def typed(item: type[T]) -> TypedSlice[T]:
+            called = name or item.__name__
+            rule = {"kinds": [kind or f"own.{item.__name__}"], "fold": fold, "key": key, "max": max}
+            return TypedSlice(self, item, called, {field: value for field, value in rule.items() if value is not None}, merge)
+
+        return typed
 
     async def annotate(
         self,

@@ -104,7 +104,7 @@ impl BisectArgs {
             _ => first_position(&session)?,
         };
         if let Some(text) = &self.slice {
-            let predicate = Predicate::parse(text, opened.sessions.registry())
+            let predicate = Predicate::parse_for(text, &session.state()?)
                 .map_err(|error| Failure::from(error).with_hint(PREDICATES))?;
             return by_slice(&session, &predicate, good, bad, out);
         }

@@ -23,6 +23,7 @@ mod doctor;
 #[cfg(feature = "full")]
 mod documented_tests;
 mod du;
+mod emit;
 mod exec;
 mod export;
 pub(crate) mod external_command;
@@ -65,6 +66,7 @@ mod play;
 mod position;
 mod prompt;
 mod record;
+mod reducer;
 mod remove;
 #[cfg(feature = "tui")]
 mod replay;
@@ -187,6 +189,8 @@ commands! {
         Shell(shell::ShellArgs),
         Record(record::RecordArgs),
         Tools(tools::ToolsArgs),
+        Emit(emit::Emit),
+        Reducer(reducer::ReducerArgs),
     }
     "Look" {
         Sessions(sessions::SessionsArgs),

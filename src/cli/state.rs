@@ -30,8 +30,8 @@ impl StateArgs {
             Some(wanted) => {
                 let name = known_slice(&state, wanted)?;
                 match out.is_json() {
-                    true => out.document(&view::slice(&state, name)?)?,
-                    false => show(&found.session, &state, name, may_be_running(&found.session), out)?,
+                    true => out.document(&view::slice(&state, &name)?)?,
+                    false => show(&found.session, &state, &name, may_be_running(&found.session), out)?,
                 }
             }
         }
@@ -57,7 +57,7 @@ fn show_list(session: &str, state: &foldspace::State, rows: &[SliceDocument], ou
     let mut table = TextTable::with_titles(&["slice", "on rewind", ">as JSON", "digest"]);
     for row in rows {
         table.row([
-            Cell::left(row.slice),
+            Cell::left(row.slice.as_str()),
             Cell::left(json!(row.on_rewind).as_str().unwrap_or_default()),
             Cell::right(text::size(row.json_bytes as u64)),
             Cell::left(row.digest.to_string()).styled(DIM),

@@ -27,8 +27,8 @@ pub mod event {
         EventsLost, FileMode, GitMoved, Isolation, LinkFile, LostBytes, MergeConflict, MergeConflicted, MergeSide,
         MergedEntry, MountHydrated, MountPreview, Node, ObservedAccess, Origin, PolicyDecision, PositionTagged,
         RecordedOutput, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound,
-        SessionStarted, SessionTaken, SliceRestored, Special, TaskObserved, TerminalRecorded, TranscriptRecord,
-        VariableValue, WorkspaceTouched, WriteFile, WriteMode,
+        SessionStarted, SessionTaken, SliceDeclared, SliceRestored, Special, TaskObserved, TerminalRecorded,
+        TranscriptRecord, VariableValue, WorkspaceTouched, WriteFile, WriteMode,
     };
     pub use crate::engine::id::{CommitId, Digest, Seq, SessionId};
     pub use crate::engine::path::EntryPath;

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::event::{CodecError, Common, Event};
+use super::event::{CodecError, Common, Event, unknown_data};
 use super::reducer::{ErasedSliceType, Ignores, Opener, Reducer, SliceType};
 use super::slice::SliceSummary;
 use super::{EventRef, Slice, ValueError};
@@ -143,11 +143,13 @@ impl Registry {
         self.events.keys().copied()
     }
 
-    /// Returns the event as JSON; an unreadable event as its size and the reason.
+    /// Returns the event as JSON; an unreadable event as its size and the reason. The payload of an unknown kind is
+    /// returned if it is JSON.
     pub fn to_json(&self, event: &EventRef<'_>) -> Value {
         let unreadable = |reason: String| json!({ "unreadable": reason, "bytes": event.payload.len() });
         match self.events.get(event.kind) {
-            None => unreadable(format!("{} is not an event that this program knows", event.kind)),
+            None => unknown_data(event.payload)
+                .unwrap_or_else(|| unreadable(format!("{} is not an event that this program knows", event.kind))),
             Some(known) if event.version > known.version => {
                 unreadable(CodecError::newer(event.kind, event.version).to_string())
             }
@@ -158,6 +160,7 @@ impl Registry {
     /// Checks that the registry can read the event.
     pub fn check(&self, event: &EventRef<'_>) -> Result<(), CodecError> {
         match self.events.get(event.kind) {
+            None if unknown_data(event.payload).is_some() => Ok(()),
             None => Err(CodecError::new(event.kind, event.version, "unknown kind of event")),
             Some(known) => (known.to_json)(event.version, event.payload).map(drop),
         }

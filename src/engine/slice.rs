@@ -2,13 +2,13 @@ use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::{Diagnostic, Digest, ErrorKind};
 
 /// Effect of a rewind on a slice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnRewind {
     /// A state: it is restored.
@@ -47,6 +47,18 @@ pub trait Slice: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 
         serde_json::from_slice(&whole).map_err(|e| SliceError::new(Self::NAME, e))
     }
 
+    /// Returns the slices that this one consists of. Each has a name like a registered slice.
+    #[doc(hidden)]
+    fn parts(&self) -> Vec<StateSlice> {
+        Vec::new()
+    }
+
+    /// Returns one of the [`parts`](Slice::parts) as JSON.
+    #[doc(hidden)]
+    fn part_json(&self, _name: &str) -> Option<serde_json::Value> {
+        None
+    }
+
     /// Decodes a slice of a lower [`VERSION`](Slice::VERSION). Snapshots of other versions are ignored, but a slice
     /// that a rewind restored is in the history and must stay readable forever. Fails with [`SliceError`].
     fn decode_older(version: u32, _blocks: &[Bytes]) -> Result<Self, SliceError> {
@@ -61,6 +73,17 @@ pub struct SliceSummary {
     /// Name of the slice.
     pub name: &'static str,
     /// Version of its encoding.
+    pub version: u32,
+    /// Effect of a rewind on it.
+    pub on_rewind: OnRewind,
+}
+
+/// Slice of a state: a registered one, or a part of one, such as a declared slice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StateSlice {
+    /// Name of the slice.
+    pub name: String,
+    /// Version of its encoding, or of its declaration.
     pub version: u32,
     /// Effect of a rewind on it.
     pub on_rewind: OnRewind,
@@ -90,6 +113,8 @@ impl SliceError {
 pub(crate) trait ErasedSlice: Any + Send + Sync {
     fn encode(&self) -> Result<Vec<Vec<u8>>, SliceError>;
     fn to_json(&self) -> Result<serde_json::Value, SliceError>;
+    fn parts(&self) -> Vec<StateSlice>;
+    fn part_json(&self, name: &str) -> Option<serde_json::Value>;
 }
 
 impl<S: Slice> ErasedSlice for S {
@@ -99,6 +124,14 @@ impl<S: Slice> ErasedSlice for S {
 
     fn to_json(&self) -> Result<serde_json::Value, SliceError> {
         serde_json::to_value(self).map_err(|e| SliceError::new(S::NAME, e))
+    }
+
+    fn parts(&self) -> Vec<StateSlice> {
+        Slice::parts(self)
+    }
+
+    fn part_json(&self, name: &str) -> Option<serde_json::Value> {
+        Slice::part_json(self, name)
     }
 }
 

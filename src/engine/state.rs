@@ -4,7 +4,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::slice::{EncodedSlice, ErasedSlice, SliceSummary};
+use super::slice::{EncodedSlice, ErasedSlice, SliceSummary, StateSlice};
 use super::{Digest, OnRewind, Registry, Seq, SessionId, Slice, SliceError, Timestamp};
 
 /// All slices of a session after the event at [`seq`](State::seq). It is immutable; a clone costs nanoseconds for any
@@ -61,10 +61,22 @@ impl State {
         slice.downcast_ref()
     }
 
-    /// Returns the slice of that name as JSON; `None` if it is not registered. Fails with [`SliceError`].
+    /// Returns its slices: the registered ones in the order of their registration, then the declared ones by name.
+    pub fn slices(&self) -> Vec<StateSlice> {
+        let registered = self
+            .registry
+            .slices()
+            .into_iter()
+            .map(|SliceSummary { name, version, on_rewind }| StateSlice { name: name.to_owned(), version, on_rewind });
+        registered.chain(self.slices.iter().flat_map(|slice| slice.parts())).collect()
+    }
+
+    /// Returns the slice of that name as JSON; `None` if there is none. Fails with [`SliceError`].
     pub fn slice_json(&self, name: &str) -> Option<Result<Value, SliceError>> {
-        let at = self.registry.slices.iter().position(|known| known.summary().name == name)?;
-        Some(self.slices[at].to_json())
+        match self.registry.slices.iter().position(|known| known.summary().name == name) {
+            Some(at) => Some(self.slices[at].to_json()),
+            None => self.slices.iter().find_map(|slice| slice.part_json(name)).map(Ok),
+        }
     }
 
     /// Returns every slice's name and digest. Equal states have equal digests. Fails with [`SliceError`].
@@ -77,7 +89,8 @@ impl State {
     #[doc(hidden)]
     pub fn digest(&self, name: &str) -> Option<Digest> {
         let encoded = self.encode_some(|known| known.name.eq_ignore_ascii_case(name)).ok()?;
-        encoded.first().map(EncodedSlice::digest)
+        let part = || self.slices.iter().find_map(|slice| slice.part_json(name));
+        encoded.first().map(EncodedSlice::digest).or_else(|| Some(Digest::of(part()?.to_string().as_bytes())))
     }
 
     pub(crate) fn encode(&self) -> Result<Vec<EncodedSlice>, SliceError> {

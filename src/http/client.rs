@@ -284,6 +284,11 @@ impl HttpClient {
         self.ask(Method::POST, path, Some(body)).await
     }
 
+    /// Puts a document and returns the answer.
+    pub async fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+        self.ask(Method::PUT, path, Some(body)).await
+    }
+
     async fn ask<T: DeserializeOwned>(
         &self,
         method: Method,

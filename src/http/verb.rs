@@ -103,7 +103,7 @@ pub(super) fn of_hub(entry: &'static OperationEntry) -> Option<HttpRoute> {
 
 impl HttpRoute {
     pub(super) fn is_query(&self) -> bool {
-        self.place.method != "POST"
+        !takes_json(self.place.method, self.upload)
     }
 
     pub(super) fn path_names(&self) -> impl Iterator<Item = &'static str> {
@@ -259,11 +259,16 @@ fn stream_work(
 /// Returns the problem of an error. Wrong parameters in a query are a bad request.
 fn unfit(error: OperationError, place: OperationRoute) -> HttpProblem {
     match error {
-        OperationError::Parameters(error) if place.method != "POST" => {
+        OperationError::Parameters(error) if !takes_json(place.method, None) => {
             HttpProblem::new(ProblemKind::BadRequest, error.to_string())
         }
         error => error.into(),
     }
+}
+
+/// Returns true if the parameters of a method are in its JSON body.
+fn takes_json(method: &str, upload: Option<&str>) -> bool {
+    method == "POST" || method == "PUT" && upload.is_none()
 }
 
 fn unwritten(error: serde_json::Error) -> HttpProblem {

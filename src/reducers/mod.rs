@@ -5,6 +5,8 @@ mod allowances;
 mod annotations;
 mod children;
 mod commands;
+#[cfg(feature = "tools")]
+mod declared;
 mod general;
 mod git_worktree;
 #[cfg(feature = "tools")]
@@ -12,6 +14,8 @@ mod merge;
 mod merges;
 mod mounts;
 mod podman_workspace;
+#[cfg(feature = "tools")]
+mod predicate;
 mod tool_calls;
 mod usage;
 mod virtual_file_system;
@@ -23,6 +27,11 @@ pub use allowances::Allowances;
 pub use annotations::{Annotation, Annotations};
 pub use children::{Child, Children, SharedChild};
 pub use commands::{CommandEntry, Commands};
+#[cfg(feature = "tools")]
+pub use declared::{
+    DECLARED_BYTES_MAX, DECLARED_MAX, DeclaredFold, DeclaredFolding, DeclaredSlice, DeclaredSlices, FoldRule,
+    SliceDeclaration, SliceMergePolicy, merged_value,
+};
 pub use general::{
     AppendAll, Keyed, LatestByKey, ReplaceLatest, UpsertByKey, append_all, replace_latest, replace_latest_by_key,
     upsert_by_key,
@@ -36,6 +45,8 @@ pub use merge::{ConflictHunk, ConflictSide, MergePlan, MergeStep, can_be_made, c
 pub use merges::{LastMerge, Merges};
 pub use mounts::Mounts;
 pub use podman_workspace::PodmanWorkspace;
+#[cfg(feature = "tools")]
+pub use predicate::{Predicate, regex_error};
 pub use tool_calls::{CallEntry, ToolCalls};
 pub use usage::Usage;
 pub use virtual_file_system::{Change, Entry, VirtualFileSystem};
@@ -100,7 +111,18 @@ fn standard() -> Result<Registry, ValueError> {
         .with(merges::register)?
         .with(annotations::register)?
         .with(agent_runs::register)?
-        .with(git_worktree::register)
+        .with(git_worktree::register)?
+        .with(declared_slices)
+}
+
+#[cfg(feature = "tools")]
+fn declared_slices(registry: Registry) -> Result<Registry, ValueError> {
+    declared::register(registry)
+}
+
+#[cfg(not(feature = "tools"))]
+fn declared_slices(registry: Registry) -> Result<Registry, ValueError> {
+    Ok(registry)
 }
 
 #[cfg(test)]
@@ -124,7 +146,8 @@ mod tests {
                 "Merges",
                 "Annotations",
                 "AgentRuns",
-                "GitWorktree"
+                "GitWorktree",
+                "DeclaredSlices"
             ]
         );
     }

@@ -5,8 +5,8 @@ use foldspace::event::{
     ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry,
     DriftFound, EvalResult, EventRef, EventsLost, FileMode, GitMoved, LinkFile, LostBytes, MountHydrated, Node,
     PolicyDecision, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow,
-    SessionRewound, SessionStarted, SessionTaken, SliceRestored, TaskObserved, TerminalRecorded, TranscriptRecord,
-    WorkspaceTouched, WriteFile, WriteMode,
+    SessionRewound, SessionStarted, SessionTaken, SliceDeclared, SliceRestored, TaskObserved, TerminalRecorded,
+    TranscriptRecord, WorkspaceTouched, WriteFile, WriteMode,
 };
 use foldspace::view::{self, RunMessage};
 use foldspace::{Event, Recorded, Session};
@@ -66,6 +66,7 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         ContainerStarted::KIND => typed(event).map(|e| started(&e)),
         SessionRewound::KIND => typed(event).map(|e| rewound(&e)),
         SliceRestored::KIND => typed(event).map(|e| restored(&e)),
+        SliceDeclared::KIND => typed(event).map(|e| declared(&e)),
         Annotated::KIND => typed(event).map(|e: Annotated| annotated(&e)),
         PositionTagged::KIND => typed(event).map(|e: PositionTagged| match e.at {
             Some(at) => format!("{} is event {at}", e.name),
@@ -219,6 +220,11 @@ fn drifted(event: &DriftFound) -> String {
 fn rewound(event: &SessionRewound) -> String {
     let left = if event.left == 0 { String::new() } else { format!(", {} left as they were", event.left) };
     format!("back to {} from {}: {}{left}", event.to, event.from, text::count(event.entries, "entry"))
+}
+
+fn declared(event: &SliceDeclared) -> String {
+    let name = text::one_line(&event.name, 80);
+    if event.declaration.is_null() { format!("{name} removed") } else { format!("{name}, version {}", event.version) }
 }
 
 fn restored(event: &SliceRestored) -> String {

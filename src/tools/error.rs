@@ -10,7 +10,7 @@ use super::words::counted;
 use crate::backends::{BackendError, ShellError};
 use crate::engine::advice::Advice;
 use crate::engine::commit::CommitError;
-use crate::engine::error::{Diagnostic, ErrorKind};
+use crate::engine::error::{Diagnostic, ErrorKind, ValueError};
 use crate::engine::history::error::HistoryError;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
@@ -27,6 +27,9 @@ pub enum WorkspaceError {
     /// The workspace failed.
     #[error(transparent)]
     Backend(#[from] BackendError),
+    /// A value in the request can't be used.
+    #[error(transparent)]
+    Value(#[from] ValueError),
     /// A command did not run, external changes could not be found, or a limit forbids the operation.
     #[error(transparent)]
     Tool(#[from] ToolError),
@@ -192,6 +195,7 @@ impl Diagnostic for WorkspaceError {
             Self::Session(error) => error.kind(),
             Self::Backend(error) => error.kind(),
             Self::Tool(error) => error.kind(),
+            Self::Value(error) => error.kind(),
             Self::Mounts { source, .. } => source.kind(),
             Self::NotCopied(error) => error.kind(),
             Self::NoCall { .. } => ErrorKind::NotFound,
@@ -228,6 +232,7 @@ impl Diagnostic for WorkspaceError {
             Self::Session(error) => Some(error),
             Self::Backend(error) => Some(error),
             Self::Tool(error) => Some(error),
+            Self::Value(error) => Some(error),
             Self::Mounts { source, .. } => Some(source),
             Self::NotCopied(error) => Some(error.as_ref()),
             _ => None,

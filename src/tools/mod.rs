@@ -7,11 +7,11 @@ pub mod bisection;
 pub(crate) mod builtin;
 pub(crate) mod call;
 pub(crate) mod children;
-pub(crate) mod error;
+pub(crate) mod declared;
+mod error;
 mod mounts;
 mod off_thread;
 mod policy;
-mod predicate;
 mod rerun;
 #[doc(hidden)]
 pub mod rescue;
@@ -24,6 +24,7 @@ pub mod words;
 pub(crate) mod workspace;
 
 pub use crate::engine::path_glob::PathGlob;
+pub use crate::reducers::{Predicate, regex_error};
 pub use agents::kind::{AgentKind, UnknownAgent};
 pub use bisection::algorithm::{BisectOutcome, BisectSearch, BisectVerdict};
 pub use bisection::probe::Probe;
@@ -73,6 +74,7 @@ pub use children::forker::left_of_fork;
 pub use children::forker::{Forker, mounts_of};
 pub use children::merge::{MergeOutcome, MergeReport, MergedChange, merge_child, preview_merge};
 pub use children::subagents::{ChildContext, Subagent, SubagentOutcome, SubagentResult, Subagents, dispatch_subagents};
+pub use declared::{OwnEvent, declare_slice, declared_in, record_own, remove_slice};
 pub use error::WorkspaceError;
 pub use mounts::{AllowedRoots, MountError, MountSpec, hydrate, previews};
 pub use policy::command_time::CommandTime;
@@ -81,7 +83,6 @@ pub use policy::rules::ShellRules;
 pub use policy::{AllowedBy, CommandPolicy, Decision, DenyRule};
 #[doc(hidden)]
 pub use policy::{MAX_COMMAND_CHARS, MAX_SCRIPT_CHARS};
-pub use predicate::Predicate;
 pub use rerun::{
     CallReport, CallVerdict, CallWatch, Divergence, Expectation, ForeignRun, NormalRules, Rerun, RerunReport,
     RerunWorkspace, Scratch, ScriptedCall, WhatIf, subagents_of,
@@ -102,7 +103,6 @@ pub use transcript::{SaidText, as_typed, said, usage_of};
 pub use undo::known_run;
 pub use undo::{UndoLeft, UndoLeftReason, UndoOptions, UndoPassed, UndoReport, UndoSubject};
 #[doc(hidden)]
-pub use words::regex_error;
 pub use workspace::borrowed::CopyProgress;
 #[doc(hidden)]
 pub use workspace::borrowed::OwnCopies;

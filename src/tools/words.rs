@@ -25,13 +25,6 @@ pub fn beginning(text: &str, chars: usize) -> String {
     }
 }
 
-/// Returns the reason of a regular expression's error: the last line, since the others draw the expression.
-pub fn regex_error(error: &impl std::fmt::Display) -> String {
-    let error = error.to_string();
-    let last = error.lines().last().unwrap_or_default();
-    last.strip_prefix("error: ").unwrap_or(last).to_owned()
-}
-
 fn listed(names: &[String], before_last: &str) -> String {
     match names.split_last() {
         Some((last, [])) => last.clone(),

@@ -96,7 +96,7 @@ fn the_debugger_holds_no_executor() {
         let holds =
             words(&text).any(|word| matches!(word, "Session" | "Sessions")) && !file.ends_with("model/error.rs");
         assert_eq!(holds, file.ends_with("model/history.rs"), "{} names Session", file.display());
-        let reading = "clone content event event_json find head id name session state_at visit_between";
+        let reading = "clone content event event_json find head id name session state state_at visit_between";
         for held in ["self.session.", "self.sessions."] {
             for (at, _) in text.match_indices(held) {
                 let method = words(&text[at + held.len()..]).next().unwrap();

@@ -363,6 +363,33 @@ export class Session implements AsyncDisposable {
     return this.connection.document("GET", `${this.#path}/state`, { query: { slice, pointer } });
   }
 
+  /** Records an event of a kind of your own, and returns its position. The kind begins with a lower-case letter. */
+  async emit(kind: string, data: unknown = null, options: { call?: number; commitId?: string } = {}): Promise<number> {
+    const body = { kind, data, call: options.call, commit_id: options.commitId, agent: this.rules.agent };
+    return (await this.#post("events", body)).last;
+  }
+
+  /** Records events of your own in one commit, and returns the first and the last position. */
+  async emitAll(events: { kind: string; data?: unknown }[], options: { call?: number } = {}): Promise<Schemas["RecordedRange"]> {
+    return this.#post("events", { events, call: options.call, agent: this.rules.agent });
+  }
+
+  /** Declares a slice of your own, and folds the past into it; `state(name)` then returns its value. */
+  declare(name: string, declaration: Omit<Schemas["DeclareSlice"], "agent">): Promise<Schemas["DeclaredSlice"]> {
+    const body = { ...declaration, agent: this.rules.agent };
+    return this.connection.document("PUT", `${this.#path}/reducers/${encodeURIComponent(name)}`, { body });
+  }
+
+  /** Lists the declared slices, without their values. */
+  declared(): Promise<Schemas["DeclaredSlice"][]> {
+    return this.connection.document("GET", `${this.#path}/reducers`);
+  }
+
+  /** Removes a declared slice; earlier positions keep it. */
+  async undeclare(name: string): Promise<void> {
+    await this.connection.document("DELETE", `${this.#path}/reducers/${encodeURIComponent(name)}`);
+  }
+
   /** Records a score, a note or a value for a position, and returns the annotation's own position. */
   async annotate(name: string, what: { score?: number; note?: string; value?: unknown; at?: Position }): Promise<number> {
     return (await this.#post("annotations", { name, ...what, agent: this.rules.agent })).seq;

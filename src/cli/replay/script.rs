@@ -18,12 +18,12 @@ use crate::tui::model::{
 
 const COLUMNS_MAX: usize = 16 << 10;
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 enum Pane<'a> {
     Nothing,
     Tab(Tab),
     File(&'a str),
-    Slice(&'static str),
+    Slice(String),
 }
 
 struct ReplayScript<'a> {
@@ -65,7 +65,7 @@ fn pane<'a>(replay: &'a ReplayArgs, session: &Session) -> Result<Pane<'a>, Failu
         [] if replay.verb.diff.is_some() => Pane::Tab(Tab::Diff),
         [] => Pane::Nothing,
         ["file", path] => Pane::File(path),
-        ["slice", wanted] => Pane::Slice(known_slice(&session.state_at(0)?, wanted)?),
+        ["slice", wanted] => Pane::Slice(known_slice(&session.state()?, wanted)?),
         [what] if let Some(tab) = Tab::ALL.into_iter().find(|tab| tab.name() == what) => Pane::Tab(tab),
         _ => {
             let known = Tab::ALL.into_iter().map(Tab::name).chain(["file", "slice"]);
@@ -157,17 +157,17 @@ impl ReplayScript<'_> {
 
     fn show(&self, model: &mut Model, out: &mut Out) -> Result<(), Failure> {
         let because = model.because.clone();
-        match self.pane {
+        match &self.pane {
             Pane::Nothing => model.attempt(DebuggerAction::Tab(Tab::Event))?,
-            Pane::Tab(tab) => model.attempt(DebuggerAction::Tab(tab))?,
-            Pane::File(path) => model.attempt(DebuggerAction::Answer(Ask::Select, path.to_owned()))?,
+            Pane::Tab(tab) => model.attempt(DebuggerAction::Tab(*tab))?,
+            Pane::File(path) => model.attempt(DebuggerAction::Answer(Ask::Select, (*path).to_owned()))?,
             Pane::Slice(_) => model.attempt(DebuggerAction::Tab(Tab::Slices))?,
         }
         model.show_whole_file(self.replay.whole);
         let seq = model.cursor;
         model.settle_or_fail()?;
         let Some(step) = model.sight.as_ref().map(|sight| sight.step.clone()) else { return Ok(()) };
-        if let (Pane::File(path), false) = (self.pane, self.replay.verb.is_given()) {
+        if let (Pane::File(path), false) = (&self.pane, self.replay.verb.is_given()) {
             check_is_there(path, &step)?;
         }
         if out.is_json() {
@@ -177,7 +177,7 @@ impl ReplayScript<'_> {
         if self.replay.verb.diff.is_none() {
             self.headline(seq, &because, out)?;
         }
-        match self.pane {
+        match &self.pane {
             Pane::Nothing => Ok(()),
             Pane::Slice(name) => show_slice(&step, name, out),
             Pane::Tab(_) | Pane::File(_) => model.detail().map_or(Ok(()), |sheet| show_sheet(sheet, out)),
@@ -217,7 +217,7 @@ impl ReplayScript<'_> {
             let list: Result<Vec<_>, _> = list.iter().map(|c| view::change(self.session, c)).collect();
             Ok(json!(list?))
         };
-        Ok(match self.pane {
+        Ok(match &self.pane {
             Pane::Nothing => Value::Null,
             Pane::Tab(Tab::Files) => changes(&step.changes)?,
             Pane::Tab(Tab::File) => self.file_json(model.sight.as_ref().and_then(|sight| sight.file.as_ref()), step)?,

@@ -220,6 +220,20 @@ impl Commit {
         })
     }
 
+    pub(crate) fn push_payload(
+        &mut self,
+        kind: &str,
+        payload: &[u8],
+        references: &[[u8; 32]],
+        limit: usize,
+    ) -> Result<(), CommitError> {
+        check("bytes of an event's data", payload.len() as u64, limit as u64)?;
+        self.push_with(kind, 1, Some(references), |body| {
+            body.extend_from_slice(payload);
+            Ok(())
+        })
+    }
+
     pub(crate) fn push_event(&mut self, event: &EventRef<'_>) -> Result<(), CommitError> {
         self.push_with(event.kind, event.version, event.declared, |body| {
             body.extend_from_slice(event.payload);

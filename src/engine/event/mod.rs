@@ -4,9 +4,11 @@ mod annotation;
 mod call;
 mod codec;
 mod command;
+mod declared;
 mod file;
 mod file_mode;
 mod merge;
+mod own;
 mod references;
 mod rewind;
 mod run;
@@ -22,10 +24,13 @@ pub use command::{
     CommandDecided, CommandLine, CommandResult, DecidedBy, EvalResult, PolicyDecision, RecordedOutput, SessionAllow,
     TerminalRecorded,
 };
+pub use declared::SliceDeclared;
 pub(crate) use file::{ArchivedWriteFileV1, delete_path, node_code, write_view};
 pub use file::{DeleteEntry, LinkFile, Node, Special, WriteFile, WriteMode};
 pub use file_mode::FileMode;
 pub use merge::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
+pub(crate) use own::unknown_data;
+pub use own::{MAX_OWN_BYTES, check_own_kind};
 pub(crate) use references::{digests_in, references_of};
 pub use rewind::{SessionRewound, SliceRestored};
 pub use run::{

@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::call::{finished_result, started_params};
 use super::{
     CallFinished, CallNoted, CallStarted, ChildMerged, CodecError, CommandDecided, CommandResult, EvalResult, Event,
-    MergeConflict, MergeConflicted, Node, RunPrompted, TerminalRecorded, TranscriptRecord, WITHOUT_CONTENTS, WriteFile,
-    write_view,
+    MergeConflict, MergeConflicted, Node, RunPrompted, SliceDeclared, TerminalRecorded, TranscriptRecord,
+    WITHOUT_CONTENTS, WriteFile, write_view,
 };
 use crate::engine::content_ref::{LITERAL, mark_of};
 use crate::engine::{Digest, EventRef};
@@ -29,7 +29,7 @@ pub(crate) fn references_of(event: &EventRef<'_>) -> Option<Vec<Digest>> {
         MergeConflicted::KIND => told(event, |merged: MergeConflicted| versions(&merged.conflicts)),
         // Only some runs store the whole request.
         RunPrompted::KIND => told(event, |prompted: RunPrompted| vec![prompted.digest]),
-        CallNoted::KIND | TranscriptRecord::KIND => marked(
+        CallNoted::KIND | SliceDeclared::KIND | TranscriptRecord::KIND => marked(
             std::str::from_utf8(event.payload).map_err(|error| CodecError::new(event.kind, event.version, error)),
         ),
         kind if WITHOUT_CONTENTS.contains(&kind) => (event.version == 1).then(Vec::new),
@@ -72,7 +72,7 @@ fn marked(json: Result<&str, CodecError>) -> Option<Vec<Digest>> {
     Some(found)
 }
 
-fn marks_in(value: &Value, found: &mut Vec<Digest>) {
+pub(super) fn marks_in(value: &Value, found: &mut Vec<Digest>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| marks_in(item, found)),
         Value::Object(fields) => match fields.get(LITERAL) {

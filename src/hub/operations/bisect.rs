@@ -89,9 +89,8 @@ impl Operation for Bisect {
     async fn run(self, context: &OperationContext<'_>) -> Result<BisectDocument, OperationError> {
         match (&self.slice, &self.command) {
             (Some(predicate), None) => {
-                let predicate = Predicate::parse(predicate, context.hub.sessions().registry())?;
-                let session = context.session().await?;
-                reading(move || self.by_slice(&session, &predicate)).await
+                let (text, session) = (predicate.clone(), context.session().await?);
+                reading(move || self.by_slice(&session, &Predicate::parse_for(&text, &session.state()?)?)).await
             }
             (None, Some(command)) => {
                 let command = self.shell_command(command, context.caller.is_model())?;

@@ -12,6 +12,7 @@ mod cancel_call;
 mod clone_session;
 mod copy_mounts;
 mod create_session;
+mod declared_slices;
 mod diff;
 mod error;
 mod family;
@@ -25,6 +26,7 @@ mod list_sessions;
 mod list_tools;
 mod log;
 mod merge;
+mod own_events;
 mod processes;
 mod remove_session;
 mod rerun;
@@ -76,6 +78,7 @@ pub use cancel_call::{CancelCall, CancelledCalls};
 pub use clone_session::{ChildDocument, CloneSession};
 pub use copy_mounts::{CopiedMounts, CopyMounts};
 pub use create_session::{CreateSession, NewMount};
+pub use declared_slices::{DeclareSlice, DeclaredSliceDocument, ListDeclared, RemoveDeclared, declared};
 pub use diff::{Diff, DiffDocument};
 pub use error::OperationError;
 pub use family::{FamilyDocument, FamilyMember, FamilyMerge, KnownSessions, ShowFamily};
@@ -90,6 +93,7 @@ pub use list_tools::ListTools;
 pub use log::events;
 pub use log::{Log, LogDocument};
 pub use merge::{HunkDocument, HunkSide, Merge, MergeDocument, hunks_in_conflict, merged};
+pub use own_events::{NewEvent, RecordEvents, RecordedRange};
 pub use processes::no_process;
 pub use processes::{ListProcesses, SendInput, ShowProcess, SignalProcess, WaitProcess};
 pub use remove_session::RemoveSession;
@@ -135,10 +139,10 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
 }
 
 /// The route of an operation in the HTTP API. Path parameters, except `session`, are fields of the operation; the other
-/// fields are in the query for GET and DELETE, and in the body for POST.
+/// fields are in the query for GET and DELETE, and in the body for POST and PUT.
 #[derive(Debug, Clone, Copy)]
 pub struct OperationRoute {
-    /// `GET`, `POST` or `DELETE`.
+    /// `GET`, `POST`, `PUT` or `DELETE`.
     pub method: &'static str,
     /// The path, with `{session}`.
     pub path: &'static str,
@@ -212,6 +216,10 @@ impl OperationRoute {
 
     const fn post(tag: &'static str, path: &'static str, status: u16) -> Option<Self> {
         Some(Self::at("POST", tag, path, status))
+    }
+
+    const fn put(tag: &'static str, path: &'static str, status: u16) -> Option<Self> {
+        Some(Self::at("PUT", tag, path, status))
     }
 
     const fn delete(tag: &'static str, path: &'static str, status: u16) -> Option<Self> {
@@ -430,6 +438,9 @@ pub fn operations() -> &'static [OperationEntry] {
             row::<AnswerCall>(),
             row::<ShowState>(),
             row::<ShowSlice>(),
+            row::<DeclareSlice>(),
+            row::<ListDeclared>(),
+            row::<RemoveDeclared>(),
             row::<Diff>(),
             row::<ListChanges>(),
             row::<Verify>(),
@@ -440,6 +451,7 @@ pub fn operations() -> &'static [OperationEntry] {
             row::<StatEntry>(),
             row::<BlameFile>(),
             row::<ListEvents>(),
+            row::<RecordEvents>(),
             row::<ListMessages>(),
             row::<SearchSession>(),
             row::<Log>(),

@@ -54,22 +54,25 @@ impl Operation for RunUntil {
     type Output = StopDocument;
 
     async fn run(self, context: &OperationContext<'_>) -> Result<StopDocument, OperationError> {
-        let conditions = self.conditions(context)?;
         let (session, cancel) = (context.session().await?, context.cancel.clone());
-        reading(move || self.stop(&session, &conditions, &cancel)).await
+        reading(move || {
+            let conditions = self.conditions(&session)?;
+            self.stop(&session, &conditions, &cancel)
+        })
+        .await
     }
 }
 
 impl RunUntil {
-    fn conditions(&self, context: &OperationContext<'_>) -> Result<Vec<Arc<StopCondition>>, OperationError> {
+    fn conditions(&self, session: &Session) -> Result<Vec<Arc<StopCondition>>, OperationError> {
         let lines: Vec<&str> = self.conditions.lines().filter(|line| !line.trim().is_empty()).collect();
         let (count, bytes) = CONDITIONS;
         if !(1..=count).contains(&lines.len()) || self.conditions.len() > bytes {
             let what = format!("conditions has {} lines; the limits are 1 to {count} and {bytes} bytes", lines.len());
             return Err(OperationError::invalid(what));
         }
-        let registry = context.hub.sessions().registry();
-        lines.into_iter().map(|line| Ok(StopCondition::read(line, registry)?)).collect()
+        let state = session.state()?;
+        lines.into_iter().map(|line| Ok(StopCondition::read(line, &state)?)).collect()
     }
 
     fn stop(

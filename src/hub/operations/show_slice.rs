@@ -27,7 +27,7 @@ impl Operation for ShowSlice {
         let session = context.session().await?;
         reading(move || {
             let state = state_at(&session, self.at)?;
-            Ok(slice(&state, known_slice(&state, &self.slice)?)?)
+            Ok(slice(&state, &known_slice(&state, &self.slice)?)?)
         })
         .await
     }

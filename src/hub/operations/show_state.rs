@@ -58,8 +58,8 @@ impl Operation for ShowState {
                 return Ok(ShownState { state: self::state(session.name(), &state)?, value: None });
             };
             let name = known_slice(&state, wanted)?;
-            let slice = slice(&state, name)?;
-            let document = state_with(session.name(), &state, Some((name, &slice)))?;
+            let slice = slice(&state, &name)?;
+            let document = state_with(session.name(), &state, Some((&name, &slice)))?;
             let pointer = self.pointer.as_deref().unwrap_or_default();
             let Some(value) = slice.pointer(pointer) else {
                 let shown: String = pointer.chars().take(300).collect();
@@ -87,11 +87,11 @@ pub fn state_at(session: &Session, at: Option<Position>) -> Result<State, Operat
     })
 }
 
-pub fn known_slice(state: &State, wanted: &str) -> Result<&'static str, OperationError> {
-    let names: Vec<_> = state.registry().slices().iter().map(|slice| slice.name).collect();
-    let known = names.iter().copied().find(|name| name.eq_ignore_ascii_case(wanted));
+pub fn known_slice(state: &State, wanted: &str) -> Result<String, OperationError> {
+    let names: Vec<String> = state.slices().into_iter().map(|slice| slice.name).collect();
+    let known = names.iter().find(|name| name.eq_ignore_ascii_case(wanted)).cloned();
     known.ok_or_else(|| {
-        let meant = nearest(wanted, names.iter().copied());
+        let meant = nearest(wanted, names.iter().map(String::as_str));
         let meant = meant.map_or(String::new(), |meant| format!("did you mean {meant}? "));
         let shown: String = wanted.chars().take(80).collect();
         OperationError::not_found(format!("unknown slice {shown:?}"))
@@ -124,7 +124,7 @@ pub struct StateDocument {
 #[schemars(rename = "SliceSummary")]
 pub struct SliceDocument {
     /// Its name.
-    pub slice: &'static str,
+    pub slice: String,
     /// The version of its encoding.
     pub version: u32,
     /// Its handling on rewind: `restore` or `keep`.
@@ -145,12 +145,13 @@ pub fn state(name: &str, state: &State) -> Result<StateDocument, SliceError> {
 /// Returns a state with all of its slices, or only with the slice of this name and JSON form.
 fn state_with(name: &str, state: &State, only: Option<(&str, &Value)>) -> Result<StateDocument, SliceError> {
     let mut slices = Vec::new();
-    for (known, (_, digest)) in state.registry().slices().into_iter().zip(state.digests()?) {
+    for known in state.slices() {
         let json_bytes = match only {
-            None => slice(state, known.name)?.to_string().len(),
+            None => slice(state, &known.name)?.to_string().len(),
             Some((wanted, json)) if wanted == known.name => json.to_string().len(),
             Some(_) => continue,
         };
+        let digest = state.digest(&known.name).unwrap_or_else(|| Digest::of(b""));
         let (slice, version, on_rewind) = (known.name, known.version, known.on_rewind);
         slices.push(SliceDocument { slice, version, on_rewind, json_bytes, digest });
     }

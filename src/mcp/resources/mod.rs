@@ -69,8 +69,8 @@ fn list_of(session: &Session, after: Option<&ResourceUri>) -> Result<ListResourc
         _ => {
             let log = address(What::Log { from: None, limit: 0 }).to_string();
             resources.push(Resource::new(log, "log").with_title("Log").with_mime_type("application/x-ndjson"));
-            for slice in state.registry().slices() {
-                let uri = address(What::Slice { name: slice.name.to_owned(), at: None }).to_string();
+            for slice in state.slices() {
+                let uri = address(What::Slice { name: slice.name.clone(), at: None }).to_string();
                 resources.push(Resource::new(uri, slice.name).with_mime_type("application/json"));
             }
             Bound::Unbounded

@@ -49,7 +49,7 @@ fn contents(session: &Session, uri: &str, what: &What) -> Result<ResourceContent
         What::Slice { name, at } => {
             let state = state_at(session, at.clone())?;
             let name = known_slice(&state, name)?;
-            let slice = view::slice(&state, name)?.to_string();
+            let slice = view::slice(&state, &name)?.to_string();
             let hint = "session_state with `pointer` shows a part of it";
             check_fits(|| format!("slice {name}"), slice.len() as u64, hint)?;
             Ok(ResourceContents::text(slice, uri).with_mime_type("application/json"))

@@ -13,10 +13,10 @@ use crate::backends::{ShellCommand, WorkspaceSpec, unwatched};
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
+use crate::reducers::Predicate;
 use crate::tools::error::WorkspaceError;
 use crate::tools::off_thread::off_thread;
 use crate::tools::policy::rules::ShellRules;
-use crate::tools::predicate::Predicate;
 use crate::tools::workspace::plan::PlannedChange;
 
 /// A shell's exit codes for a command that it can't run.

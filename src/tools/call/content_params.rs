@@ -15,17 +15,23 @@ const INLINE_MAX: usize = 256;
 /// A text that equals a file's contents is then stored only once. An object that already looks like such a mark is
 /// wrapped in `{"$literal": ...}`, so [`lower`] restores the exact value.
 pub fn lift(value: Value, contents: &mut Vec<Content>) -> Value {
+    lift_over(value, INLINE_MAX, contents)
+}
+
+/// Replaces each text of more than `limit` bytes; see [`lift`].
+pub(crate) fn lift_over(value: Value, limit: usize, contents: &mut Vec<Content>) -> Value {
     match value {
-        Value::String(text) if text.len() > INLINE_MAX => {
+        Value::String(text) if text.len() > limit => {
             let content = Content::of(text);
             let mark = json!({ CONTENT: content.digest, "bytes": content.bytes.len() });
             contents.push(content);
             mark
         }
-        Value::Array(items) => items.into_iter().map(|item| lift(item, contents)).collect(),
+        Value::Array(items) => items.into_iter().map(|item| lift_over(item, limit, contents)).collect(),
         Value::Object(fields) => {
             let marked = fields.contains_key(CONTENT) || fields.contains_key(LITERAL);
-            let fields: Map<_, _> = fields.into_iter().map(|(name, item)| (name, lift(item, contents))).collect();
+            let fields: Map<_, _> =
+                fields.into_iter().map(|(name, item)| (name, lift_over(item, limit, contents))).collect();
             if marked { json!({ LITERAL: fields }) } else { Value::Object(fields) }
         }
         other => other,

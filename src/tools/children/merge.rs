@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::backends::WorkspaceSpec;
 use crate::engine::event::{
     ChildMerged, DeleteEntry, Event, Isolation, MergeConflict, MergeConflicted, MergedEntry, Node, SessionStarted,
-    WriteFile,
+    SliceDeclared, WriteFile,
 };
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
@@ -20,6 +20,7 @@ use crate::engine::session::error::SessionError;
 use crate::engine::state::State;
 use crate::reducers::{MergeChoices, MergePlan, MergeStep, Merges, VirtualFileSystem, directories_above, plan_merge};
 use crate::tools::call::tool_runner::ToolRunner;
+use crate::tools::declared;
 use crate::tools::error::WorkspaceError;
 use crate::tools::off_thread::off_thread;
 use crate::tools::workspace::hard_links::relink;
@@ -57,6 +58,8 @@ pub struct MergeReport {
     /// Generated files that both sides changed: the parent's versions stay.
     #[schemars(with = "Vec<String>")]
     pub generated: Vec<EntryPath>,
+    /// Declared slices with the child's changes.
+    pub slices: Vec<String>,
     /// Paths, globs and hunks with a chosen side but without a conflict.
     #[schemars(with = "Vec<String>")]
     pub unused: Vec<EntryPath>,
@@ -135,11 +138,11 @@ fn merge_now(
     base: Seq,
     choices: &MergeChoices,
 ) -> Result<MergeReport, WorkspaceError> {
-    let (mut report, plan) = planned(parent.session(), child, base, choices)?;
+    let (mut report, plan, slices) = planned(parent.session(), child, base, choices)?;
     report.seq = match report.outcome {
         MergeOutcome::Nothing => None,
         MergeOutcome::Conflicted => note_conflicts(parent.session(), &report)?,
-        MergeOutcome::Merged => Some(apply(parent, &report, plan, &child.state_at(report.child_at)?)?),
+        MergeOutcome::Merged => Some(apply(parent, &report, (plan, slices), &child.state_at(report.child_at)?)?),
     };
     Ok(report)
 }
@@ -197,7 +200,7 @@ fn planned(
     child: &Session,
     base: Seq,
     choices: &MergeChoices,
-) -> Result<(MergeReport, MergePlan), WorkspaceError> {
+) -> Result<(MergeReport, MergePlan, Vec<SliceDeclared>), WorkspaceError> {
     let (state, theirs) = (parent.state()?, child.state()?);
     let last = state.slice::<Merges>().and_then(|merges| merges.last_merge(child.id()));
     let base = last.map_or(base, |last| base.max(last.child_at));
@@ -214,7 +217,8 @@ fn planned(
     let choices = of_sessions.as_ref().unwrap_or(choices);
     let plan = plan_merge(&files_before, &ours, &theirs_files, choices, read)?;
     let merged = changes(&plan, &ours, child, base, theirs.seq())?;
-    let outcome = match (plan.has_changes, plan.open().next()) {
+    let slices = declared::merged(&before, &state, &theirs)?;
+    let outcome = match (plan.has_changes || !slices.is_empty(), plan.open().next()) {
         (false, _) => MergeOutcome::Nothing,
         (true, None) => MergeOutcome::Merged,
         (true, Some(_)) => MergeOutcome::Conflicted,
@@ -230,9 +234,10 @@ fn planned(
         conflicts: plan.conflicts.clone(),
         left_out: plan.left_out.clone(),
         generated: plan.generated.clone(),
+        slices: slices.iter().map(|slice| slice.name.clone()).collect(),
         unused: choices.unused(&plan.conflicts, &plan.hunks),
     };
-    Ok((report, plan))
+    Ok((report, plan, slices))
 }
 
 fn changes(
@@ -310,7 +315,12 @@ fn note_conflicts(session: &Session, report: &MergeReport) -> Result<Option<Seq>
     Ok(Some(session.record(commit)?.last))
 }
 
-fn apply(parent: &ToolRunner, report: &MergeReport, plan: MergePlan, theirs: &State) -> Result<Seq, WorkspaceError> {
+fn apply(
+    parent: &ToolRunner,
+    report: &MergeReport,
+    (plan, slices): (MergePlan, Vec<SliceDeclared>),
+    theirs: &State,
+) -> Result<Seq, WorkspaceError> {
     let session = parent.session();
     let sizes = plan.steps.iter().map(|step| match step {
         MergeStep::Write { node: Node::File { size, .. }, .. } => *size,
@@ -329,6 +339,7 @@ fn apply(parent: &ToolRunner, report: &MergeReport, plan: MergePlan, theirs: &St
     };
     let mut commit = session.commit();
     commit.push(&event)?;
+    slices.iter().try_for_each(|slice| commit.push(slice))?;
     let mut fresh = NewContents::new();
     let planned = plan.steps.into_iter().map(|step| match step {
         MergeStep::Delete { path } => PlannedChange::Delete(DeleteEntry { path }),

@@ -4,10 +4,10 @@ use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::words;
 use crate::engine::error::ValueError;
 use crate::engine::path::EntryPath;
 use crate::engine::path_glob::PathGlob;
+use crate::reducers::regex_error;
 
 const PATTERN_BYTES: usize = 4 << 20;
 
@@ -235,7 +235,7 @@ fn normal_value(value: &Value, path: &mut Vec<String>, ignored: &[&Field], text:
 }
 
 fn wrong(pattern: &str, error: &impl std::fmt::Display) -> ValueError {
-    ValueError::new(format!("invalid pattern {pattern:?}: {}", words::regex_error(error)))
+    ValueError::new(format!("invalid pattern {pattern:?}: {}", regex_error(error)))
 }
 
 #[cfg(test)]

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde::Serialize;
 
 use super::call::tool_runner::ToolRunner;
+use super::declared;
 use super::off_thread::off_thread;
 use super::workspace::capture::{CaptureBudget, compare};
 use super::workspace::held_looks::Look;
@@ -23,7 +25,7 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::slice::{EncodedSlice, Slice};
 use crate::engine::state::State;
-use crate::reducers::{Allowances, Change, VirtualFileSystem};
+use crate::reducers::{Allowances, Change, DeclaredSlices, VirtualFileSystem};
 use crate::tools::error::WorkspaceError;
 
 /// The options of a rewind.
@@ -119,7 +121,7 @@ impl RewindWork {
         if !self.options.force || self.options.keep_earlier {
             check_earlier(&self.session, &plan.changes)?;
         }
-        let (restored, present) = (self.restored(&then)?, state.restorable(VirtualFileSystem::NAME)?);
+        let (restored, present) = (self.restored(&then, &state)?, state.restorable(VirtualFileSystem::NAME)?);
         let slices: Vec<EncodedSlice> = restored.into_iter().filter(|slice| !present.contains(slice)).collect();
         let names = slices.iter().map(|slice| slice.name.to_string()).collect();
         let (mut recorded, mut apart) = (None, Vec::new());
@@ -137,10 +139,14 @@ impl RewindWork {
         Ok(Rewound { to: self.to, from, recorded, changes, slices: names, drift, left, lost, apart })
     }
 
-    /// Returns the slices to restore. In the part of a fork's history that is its parent's, the allowances were the
+    /// Returns the slices to restore. Declared slices keep their present declarations. In the part of a fork's history that is its parent's, the allowances were the
     /// parent's, so the fork's initial allowances replace them.
-    fn restored(&self, then: &State) -> Result<Vec<EncodedSlice>, WorkspaceError> {
+    fn restored(&self, then: &State, now: &State) -> Result<Vec<EncodedSlice>, WorkspaceError> {
         let mut slices = then.restorable(VirtualFileSystem::NAME)?;
+        if let Some(declared) = slices.iter_mut().find(|slice| *slice.name == *DeclaredSlices::NAME) {
+            let encoded = declared::rewound(&self.session, then, now)?.encode().map_err(SessionError::from)?;
+            declared.blocks = encoded.into_iter().map(Bytes::from).collect();
+        }
         let is_before = |origin: &&Origin| origin.isolation == Isolation::Fork && self.to <= origin.at;
         if let Some(origin) = self.session.origin().filter(is_before) {
             // An imported history may state any origin, so limit it to the head.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use foldspace::event::{CallFinished, CallStarted, ChildStarted, Digest, EventRef};
 use foldspace::reducers::Change;
 use foldspace::view::{self, EventTest, HistoryRun, Position, SearchQuery, Sought, StopCondition};
-use foldspace::{Event, Recorded, Registry, Seq, Session, SessionId, Sessions, State};
+use foldspace::{Event, Recorded, Seq, Session, SessionId, Sessions, State};
 use quick_cache::sync::Cache;
 use serde_json::Value;
 
@@ -169,7 +169,7 @@ impl SessionHistory {
     }
 
     pub(crate) fn condition(&self, text: &str) -> Result<Arc<StopCondition>, Failure> {
-        Ok(StopCondition::read(text, &Registry::standard())?)
+        Ok(StopCondition::read(text, &self.session.state_at(self.refresh()?)?)?)
     }
 
     pub(crate) fn meets(&self, condition: &StopCondition, event: &EventRef<'_>) -> bool {

@@ -8,7 +8,6 @@ use crate::engine::event::{CallStarted, WriteFile};
 use crate::engine::nearest::nearest;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::EventRef;
-use crate::engine::registry::Registry;
 use crate::engine::session::Session;
 use crate::engine::state::State;
 use crate::tools::{PathGlob, Predicate};
@@ -33,11 +32,11 @@ enum Test {
 const FORMS: &str = "path GLOB, kind KIND, agent NAME, tool NAME, failed, /REGEX/, or a predicate over a slice";
 
 impl StopCondition {
-    /// Parses a condition; a predicate may use the slices that the registry knows.
+    /// Parses a condition; a predicate may use the slices of the state.
     ///
     /// # Errors
     /// [`ConditionError`] with the valid forms.
-    pub fn read(text: &str, registry: &Registry) -> Result<Arc<Self>, ConditionError> {
+    pub fn read(text: &str, state: &State) -> Result<Arc<Self>, ConditionError> {
         let text = text.trim();
         let (word, rest) = text.split_once(char::is_whitespace).map_or((text, ""), |(word, rest)| (word, rest.trim()));
         let named = |what: &str| match rest {
@@ -55,7 +54,7 @@ impl StopCondition {
             "failed" if rest.is_empty() => Test::Failed,
             _ => match text.strip_prefix('/').and_then(|text| text.strip_suffix('/')) {
                 Some(pattern) => Test::Text(SearchQuery::read(pattern)?),
-                None => Test::State(Predicate::parse(text, registry).map_err(|error| {
+                None => Test::State(Predicate::parse_for(text, state).map_err(|error| {
                     let meant = nearest(word, ["path", "kind", "agent", "tool", "failed"]);
                     let hint = meant.map(|meant| format!("did you mean {meant}?"));
                     ConditionError { hint, ..ConditionError::new(format!("{error}; conditions: {FORMS}")) }

@@ -13,6 +13,7 @@ mod limits;
 mod lists;
 mod materialise;
 mod output;
+mod own_slices;
 mod processes;
 mod recorded;
 mod rerun;

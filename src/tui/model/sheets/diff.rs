@@ -23,9 +23,9 @@ pub(crate) fn diff(
     let changes = VirtualFileSystem::of(&old).diff(&VirtualFileSystem::of(&new));
     let mut sheet = Sheet::new(format!("{title}: {}", text::count(changes.len() as u64, "entry")));
     let mut others = Vec::new();
-    for slice in new.registry().slices() {
+    for slice in new.slices() {
         leash.holds()?;
-        if slice.name != VirtualFileSystem::NAME && view::slice(&old, slice.name)? != view::slice(&new, slice.name)? {
+        if slice.name != VirtualFileSystem::NAME && view::slice(&old, &slice.name)? != view::slice(&new, &slice.name)? {
             others.push(slice.name);
         }
     }

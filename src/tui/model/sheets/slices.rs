@@ -12,9 +12,9 @@ use crate::tui::model::{Failure, JsonDifference, Sheet, ShownStep, Target, Tone,
 const SHOWN_MAX: usize = 500;
 const VALUE_MAX: usize = 300;
 
-pub(crate) fn changed_slices(step: &ShownStep) -> Result<Vec<(&'static str, Vec<JsonDifference>)>, Failure> {
-    let names = step.new.registry().slices();
-    names.iter().map(|slice| Ok((slice.name, changes_of(step, slice.name)?))).collect()
+pub(crate) fn changed_slices(step: &ShownStep) -> Result<Vec<(String, Vec<JsonDifference>)>, Failure> {
+    let slices = step.new.slices().into_iter();
+    slices.map(|slice| Ok((slice.name.clone(), changes_of(step, &slice.name)?))).collect()
 }
 
 pub(crate) fn changes_of(step: &ShownStep, name: &str) -> Result<Vec<JsonDifference>, Failure> {
@@ -45,9 +45,9 @@ pub(crate) fn slices(step: &ShownStep, open: &BTreeSet<String>) -> Result<Sheet,
         if sign == '*' {
             sheet.notice();
         }
-        let is_open = open.contains(*name);
+        let is_open = open.contains(name);
         let fold = if is_open { 'v' } else { '>' };
-        sheet.add_for(tone, format!("{sign} {fold} {name}{words}"), Some(Target::Slice((*name).to_owned())));
+        sheet.add_for(tone, format!("{sign} {fold} {name}{words}"), Some(Target::Slice(name.clone())));
         differences.iter().take(SHOWN_MAX).for_each(|difference| show(difference, &mut sheet));
         if differences.len() > SHOWN_MAX {
             sheet.add(Tone::Odd, format!("    ... and {} more", differences.len() - SHOWN_MAX));

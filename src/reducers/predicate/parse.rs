@@ -3,7 +3,6 @@
 use regex::RegexBuilder;
 use serde_json::Value;
 
-use super::super::words;
 use super::{COMPARISONS, Operand, PointerStep, PredicateTerm, SlicePointer};
 use crate::engine::error::ValueError;
 use crate::engine::nearest::nearest;
@@ -147,7 +146,7 @@ impl PredicateParser<'_> {
         // Only quotes are escaped in the expression; other backslashes belong to it.
         let pattern = quoted[1..quoted.len() - 1].replace("\\\"", "\"");
         RegexBuilder::new(&pattern).size_limit(REGEX_MAX).build().map_err(|error| {
-            let what = format!("invalid regular expression: {}", words::regex_error(&error));
+            let what = format!("invalid regular expression: {}", regex_error(&error));
             wrong_at(start + 1, what)
         })
     }
@@ -217,6 +216,9 @@ impl PredicateParser<'_> {
             match self.text.get(self.at) {
                 Some('.') if wants_entry => place.entry = Some(self.bare_path()?),
                 Some('[') if wants_entry => place.entry = Some(self.quoted_path()?),
+                Some('.') if place.steps.is_empty() && self.text.get(self.at + 1) == Some(&'/') => {
+                    place.steps = self.pointer();
+                }
                 Some('.') => {
                     self.at += 1;
                     place.steps.push(PointerStep::Field(self.name()?));
@@ -225,6 +227,13 @@ impl PredicateParser<'_> {
                 _ => return Ok(place),
             }
         }
+    }
+
+    /// Reads a JSON pointer up to the next space or closing parenthesis.
+    fn pointer(&mut self) -> Vec<PointerStep> {
+        self.at += 2;
+        let text = self.while_is(|c| !c.is_whitespace() && c != ')');
+        text.split('/').map(|token| PointerStep::Field(token.replace("~1", "/").replace("~0", "~"))).collect()
     }
 
     fn item(&mut self) -> Parsed<PointerStep> {
@@ -262,6 +271,13 @@ impl PredicateParser<'_> {
         let path = EntryPath::lookup(text).map_err(|error| self.wrong(error.to_string()))?;
         if path.is_root() { Err(self.wrong("`/` is no entry; use count(VirtualFileSystem)")) } else { Ok(path) }
     }
+}
+
+/// Returns the reason of a regular expression's error: the last line, since the others draw the expression.
+pub fn regex_error(error: &impl std::fmt::Display) -> String {
+    let error = error.to_string();
+    let last = error.lines().last().unwrap_or_default();
+    last.strip_prefix("error: ").unwrap_or(last).to_owned()
 }
 
 fn is_name(c: char) -> bool {

@@ -5,11 +5,13 @@ mod parse;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+pub use parse::regex_error;
 use regex::Regex;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::engine::error::ValueError;
 use crate::engine::path::EntryPath;
+use crate::engine::recorded::EventRef;
 use crate::engine::registry::Registry;
 use crate::engine::slice::{Slice, SliceError};
 use crate::engine::state::State;
@@ -29,6 +31,7 @@ use crate::reducers::VirtualFileSystem;
 /// | `PodmanWorkspace.stopped_because exists` | the value exists and is not null |
 /// | `VirtualFileSystem./src/main.rs exists` | an entry by its path, up to the next space; also without `exists` |
 /// | `VirtualFileSystem["/my file"].size > 100` | a field of an entry |
+/// | `Plan./steps/3/status == "done"` | a value of another slice by its JSON pointer, up to the next space |
 /// | `count(VirtualFileSystem) >= 3` | the number of entries, items, fields or characters |
 /// | `not (A.b == 1 or A.b == null) and A.c != "x"` | `and`, `or`, `not` and parentheses; also `&&`, `||`, `!` |
 ///
@@ -96,7 +99,17 @@ impl Predicate {
     /// [`ValueError`] with the position: invalid syntax, an unknown slice, or nested too deep.
     pub fn parse(text: &str, registry: &Registry) -> Result<Self, ValueError> {
         let slices: Vec<&str> = registry.slices().iter().map(|slice| slice.name).collect();
-        Ok(Self { text: text.to_owned(), root: parse::parse(text, &slices)? })
+        Self::over(text, &slices)
+    }
+
+    /// Parses a predicate over the slices of a state, including declared ones. Fails like [`parse`](Self::parse).
+    pub fn parse_for(text: &str, state: &State) -> Result<Self, ValueError> {
+        let slices = state.slices();
+        Self::over(text, &slices.iter().map(|slice| slice.name.as_str()).collect::<Vec<_>>())
+    }
+
+    fn over(text: &str, slices: &[&str]) -> Result<Self, ValueError> {
+        Ok(Self { text: text.to_owned(), root: parse::parse(text, slices)? })
     }
 
     /// Returns the predicate's text.
@@ -109,7 +122,27 @@ impl Predicate {
     /// # Errors
     /// [`SliceError`]: a slice can't be encoded as JSON.
     pub fn holds(&self, state: &State) -> Result<bool, SliceError> {
-        StateView { state, slices: BTreeMap::new() }.holds(&self.root)
+        StateView { state: Some(state), slices: BTreeMap::new() }.holds(&self.root)
+    }
+}
+
+/// A condition on one event, in the language of [`Predicate`]. Its places are `data`, `kind`, `agent`, `call`, `seq`.
+#[derive(Debug, Clone)]
+pub(super) struct EventFilter(PredicateTerm);
+
+impl EventFilter {
+    const PLACES: [&str; 5] = ["data", "kind", "agent", "call", "seq"];
+
+    /// Parses a filter. Fails with [`ValueError`] and the position.
+    pub(super) fn parse(text: &str) -> Result<Self, ValueError> {
+        parse::parse(text, &Self::PLACES).map(Self)
+    }
+
+    pub(super) fn holds(&self, event: &EventRef<'_>, data: &Value) -> bool {
+        let EventRef { kind, agent, call, seq, .. } = *event;
+        let values = [data.clone(), json!(kind), json!(agent), json!(call), json!(seq)];
+        let slices = Self::PLACES.map(str::to_owned).into_iter().zip(values).collect();
+        StateView { state: None, slices }.holds(&self.0).unwrap_or(false)
     }
 }
 
@@ -121,7 +154,7 @@ impl std::fmt::Display for Predicate {
 
 /// A state with its slices as JSON, converted lazily.
 struct StateView<'a> {
-    state: &'a State,
+    state: Option<&'a State>,
     slices: BTreeMap<String, Value>,
 }
 
@@ -155,7 +188,8 @@ impl StateView<'_> {
             Operand::Count(place)
                 if place.slice == VirtualFileSystem::NAME && place.entry.is_none() && place.steps.is_empty() =>
             {
-                let count = self.state.slice::<VirtualFileSystem>().map_or(0, VirtualFileSystem::len);
+                let files = self.state.and_then(State::slice::<VirtualFileSystem>);
+                let count = files.map_or(0, VirtualFileSystem::len);
                 Ok(Value::from(count))
             }
             Operand::Count(place) => self.at(place, |value| match value {
@@ -170,17 +204,18 @@ impl StateView<'_> {
     fn at(&mut self, place: &SlicePointer, take: impl Fn(&Value) -> Value) -> Result<Value, SliceError> {
         let steps = |value: &Value| {
             let found = place.steps.iter().try_fold(value, |value, step| match step {
-                PointerStep::Field(name) => value.get(name),
+                PointerStep::Field(name) => value.get(name).or_else(|| value.get(name.parse::<usize>().ok()?)),
                 PointerStep::Item(number) => value.get(number),
             });
             found.map_or(Value::Null, &take)
         };
         if let Some(path) = &place.entry {
-            let entry = self.state.slice::<VirtualFileSystem>().and_then(|files| files.get(path));
+            let files = self.state.and_then(State::slice::<VirtualFileSystem>);
+            let entry = files.and_then(|files| files.get(path));
             return Ok(entry.map_or(Value::Null, |entry| steps(&serde_json::to_value(entry).unwrap_or_default())));
         }
         if !self.slices.contains_key(&place.slice) {
-            let value = self.state.slice_json(&place.slice).transpose()?.unwrap_or_default();
+            let value = self.state.and_then(|state| state.slice_json(&place.slice)).transpose()?.unwrap_or_default();
             self.slices.insert(place.slice.clone(), value);
         }
         Ok(self.slices.get(&place.slice).map_or(Value::Null, steps))
