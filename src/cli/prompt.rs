@@ -70,9 +70,9 @@ impl LinePrompt {
                 drop(write!(anstream::stderr(), "{BOLD}{title}{BOLD:#}{rest}"));
             }
             let line = tokio::select! {
-                line = lines.next(prompt) => line.map_err(unread)?,
+                biased;
                 wish = signals.next() => match wish {
-                    // Ctrl-C is a key of the editor, and this signal came before it read.
+                    // Ctrl-C is a key of the editor; this signal came before it read, or from another process.
                     Interruption::Stop if edited.is_some() => continue,
                     Interruption::Stop if interactive => {
                         output::end_question();
@@ -80,6 +80,7 @@ impl LinePrompt {
                     }
                     Interruption::Stop | Interruption::End => return Ok(Exit::Interrupted),
                 },
+                line = lines.next(prompt) => line.map_err(unread)?,
             };
             if line.is_empty() {
                 return Ok(Exit::Command(self.last));
