@@ -123,16 +123,11 @@ fn add_fields(value: &Value, name: &str, parts: &mut Vec<String>) {
     };
     match value {
         Value::Null => {}
-        Value::Array(values) if values.is_empty() => {}
         Value::Object(fields) if name.matches('.').count() < FIELDS_DEPTH => {
             for (inner, value) in fields.iter().take(FIELDS_MAX) {
                 let dot = if name.is_empty() { "" } else { "." };
                 add_fields(value, &format!("{name}{dot}{}", one_line(inner, FIELD_MAX)), parts);
             }
-        }
-        Value::Array(values) if values.iter().all(|value| !value.is_array() && !value.is_object()) => {
-            let values: Vec<_> = values.iter().take(FIELDS_MAX).map(words).collect();
-            parts.push(format!("{name} {}", values.join(" ")).trim_start().to_owned());
         }
         value => parts.push(format!("{name} {}", words(value)).trim_start().to_owned()),
     }
@@ -182,10 +177,11 @@ mod tests {
     #[test]
     fn fields_are_one_line_without_json() {
         let value = serde_json::json!({
-            "model": "m 1", "git": { "branch": "main", "tags": ["a", 2] }, "none": null, "empty": [], "is": true,
+            "model": "m 1", "git": { "branch": "main", "tags": ["a", 2] }, "none": null, "is": true,
             "deep": { "a": { "b": { "c": { "d": 1 } } } }, "list": [{ "a": 1 }], "text": "one\ntwo",
         });
-        let shown = "model m 1, git.branch main, git.tags a 2, is true, deep.a.b.c 1 field, list 1 value, text one...";
+        let shown =
+            "model m 1, git.branch main, git.tags 2 values, is true, deep.a.b.c 1 field, list 1 value, text one...";
         assert_eq!(fields(&value), shown);
         assert_eq!([fields(&serde_json::json!(7)), fields(&serde_json::json!({}))], ["7", ""]);
     }
