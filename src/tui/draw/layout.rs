@@ -22,7 +22,7 @@ fn names_width(model: &Model) -> u16 {
 /// Returns the width that the rows need, as far as the other panes have enough.
 fn timeline_width(model: &Model, width: u16) -> u16 {
     let files = names_width(model).clamp(FILES_MIN, FILES_MAX);
-    let most = width.saturating_sub(files + DETAIL_MIN + 2).min(width * 11 / 20).max(TIMELINE_MIN);
+    let most = width.saturating_sub(files + DETAIL_MIN + 2).clamp(width * 2 / 5, width * 11 / 20).max(TIMELINE_MIN);
     u16::try_from(timeline::columns(model)).unwrap_or(u16::MAX).clamp(TIMELINE_MIN, most)
 }
 
