@@ -12,7 +12,7 @@ const PAGE = 20;
 // A key of the terminal's debugger means the same here. The words before `:` or `;` are the same there, as a test checks.
 export const KEYS = [
   ["Moving", [
-    ["j k, Down Up", "next, previous row: a call"],
+    ["j k, Down Up", "next, previous row: a call or a message"],
     ["l h, Right Left", "one event forward, back"],
     ["J K", "next, previous call"],
     ["PgDn PgUp", "by a page"],
@@ -33,7 +33,8 @@ export const KEYS = [
     ["f", "show only some rows; then f failed, w changed files, / text, p path, t tool, a agent, x all"],
     ["s", "the difference side by side, or inline"],
     ["o", "who wrote each line of the file"],
-    ["t", "hide or show the timeline"],
+    ["t", "hide or show the prompts and messages of agents"],
+    ["T", "hide or show the timeline"],
   ]],
   ["Doing", [
     ["a", "a menu of actions"],
@@ -137,8 +138,8 @@ export function act(verb, model) {
 }
 
 const BY_KEY = {
-  j: VERBS.next, ArrowDown: VERBS.next, J: VERBS.next,
-  k: VERBS.previous, ArrowUp: VERBS.previous, K: VERBS.previous,
+  j: VERBS.next, ArrowDown: VERBS.next, J: (model) => model.nextCall(1),
+  k: VERBS.previous, ArrowUp: VERBS.previous, K: (model) => model.nextCall(-1),
   l: VERBS.event, ArrowRight: VERBS.event,
   h: VERBS.eventBack, ArrowLeft: VERBS.eventBack,
   PageDown: (model) => model.move(PAGE),
@@ -159,7 +160,8 @@ const BY_KEY = {
   "/": VERBS.search,
   Enter: (model) => model.set({ open: model.open === model.index ? null : model.index }),
   " ": (model) => model.set({ open: model.open === model.index ? null : model.index }),
-  t: VERBS.list,
+  t: (model) => model.filter({ show: model.filters.show === "calls" ? "" : "calls" }),
+  T: VERBS.list,
   f: letter("Show only: f failed, w changed files, / text, p path, t tool, a agent, x all.", filterBy),
   w: (model) => view(model, model.fileView === "file" ? "diff" : "file"),
   s: (model) => view(model, model.fileView === "split" ? "diff" : "split"),

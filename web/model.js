@@ -236,6 +236,14 @@ export class Model {
     return this.goTo(at, { replace: true });
   }
 
+  // Goes to the next or previous call, past messages.
+  async nextCall(direction) {
+    this.follows = false;
+    for (let index = this.index + direction; index >= 0 && index < this.list.total; index += direction) {
+      if (!isMessage(await this.list.ensure(index))) return this.select(index);
+    }
+  }
+
   async nextFailure(direction) {
     this.follows = false;
     const found = await this.list.nextFailure(this.index, direction);

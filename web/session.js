@@ -131,7 +131,7 @@ function Tabs({ model }) {
     event.preventDefault();
     event.stopPropagation();
   };
-  return html`<div class="tabs-bar"><button class="plain hide-list" aria-pressed=${model.hidesList} aria-label="Hide the timeline" title="Hide or show the timeline (t)" onClick=${() => act("list", model)}>${model.hidesList ? "⇥" : "⇤"}</button>
+  return html`<div class="tabs-bar"><button class="plain hide-list" aria-pressed=${model.hidesList} aria-label="Hide the timeline" title="Hide or show the timeline (T)" onClick=${() => act("list", model)}>${model.hidesList ? "⇥" : "⇤"}</button>
     <div class="tabs" role="tablist" aria-label="Views" onKeyDown=${choose}>
       ${TABS.map(([name, title], number) => html`<button key=${name} id=${`tab-${name}`} role="tab" aria-selected=${model.tab === name} aria-controls="pane"
         tabindex=${model.tab === name ? 0 : -1} title=${`${title} (${number + 1})`} onClick=${() => model.show(name)}>${name === "call" && model.message ? "Message" : title}</button>`)}

@@ -8,6 +8,7 @@ use indicatif::ProgressBar;
 use tokio::sync::Mutex;
 
 use super::bar::BarPause;
+use super::line_editor::EditorPrompt;
 use super::lines::StdinLines;
 use super::output;
 
@@ -58,7 +59,7 @@ async fn answer(question: &CommandQuestion, lines: &mut StdinLines) -> ApprovalA
     );
     for _ in 0..TRIES {
         output::ask(&words, "[y/n/a/A]");
-        let line = match lines.next().await {
+        let line = match lines.next(EditorPrompt::default()).await {
             Ok(line) => String::from_utf8_lossy(&line).into_owned(),
             Err(error) => return ApprovalAnswer::Refuse(format!("failed to read the answer: {error}")),
         };

@@ -32,7 +32,7 @@ pub(super) fn shell_at(globals: &Globals, session: &Session, seq: Seq, timeout: 
         output::note("this is a copy: nothing is recorded, and it is gone when you leave (exit, or Ctrl-D)");
     }
     let title = format!("{}@{seq}", text::one_line(session.name(), 80));
-    let prompt = LinePrompt::new(title, probe.root(), EntryPath::root());
+    let prompt = LinePrompt::new(title, probe.root(), EntryPath::root(), home.path());
     super::block_on(prompt.read_lines(async move |typed, signals| run(&mut probe, typed, timeout, signals).await))?
 }
 

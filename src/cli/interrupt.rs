@@ -118,6 +118,6 @@ pub(super) fn closing(workspace: &Arc<dyn Workspace>) -> impl Future<Output = ()
 /// Ends the program, after a short time limit for `close` to release containers.
 pub(super) async fn end_now(close: impl Future<Output = ()>) -> ! {
     drop(tokio::time::timeout(CLOSING, close).await);
-    local_terminal::restore();
+    local_terminal::restore_all();
     std::process::exit(i32::from(Exit::Interrupted.code()))
 }

@@ -9,7 +9,9 @@ use bytes::Bytes;
 use foldspace::backends::WindowSize;
 use foldspace::http::TerminalKeys;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
-use rustix::termios::{OptionalActions, QueueSelector, Termios, isatty, tcflush, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::termios::{
+    LocalModes, OptionalActions, QueueSelector, Termios, isatty, tcflush, tcgetattr, tcgetwinsize, tcsetattr,
+};
 use serde_json::Value;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -19,14 +21,14 @@ use super::Failure;
 
 const PIECE: usize = 16 << 10;
 
-/// The settings of the terminal before it was made raw.
-static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+/// The settings of the terminal before each change of its mode.
+static BEFORE: Mutex<Vec<Termios>> = Mutex::new(Vec::new());
 
 /// This program's standard input, forwarded to a command.
 #[derive(Default)]
 pub(super) struct LocalInput {
     is_terminal: bool,
-    raw: Option<RawMode>,
+    raw: Option<TerminalMode>,
     typing: Option<(JoinHandle<()>, Arc<TypingGate>)>,
 }
 
@@ -53,7 +55,7 @@ impl LocalInput {
     /// Forwards input until this is dropped. Sets a terminal to raw mode, so that all keys go to the command.
     pub(super) fn begin(&mut self, keys: TerminalKeys) -> io::Result<()> {
         if self.is_terminal {
-            self.raw = Some(RawMode::begin()?);
+            self.raw = Some(TerminalMode::raw()?);
         }
         let (typing, resized) = (Typing::begin()?, self.is_terminal.then(|| signal(SignalKind::window_change())));
         let gate = Arc::clone(&typing.gate);
@@ -74,7 +76,7 @@ impl Drop for LocalInput {
 
 /// The terminal while a recording is played on it. Discards keys, and the terminal's answers to the recording.
 pub(super) struct Playback {
-    _raw: Option<RawMode>,
+    _raw: Option<TerminalMode>,
     typing: Option<Typing>,
     is_shown: bool,
 }
@@ -83,7 +85,7 @@ impl Playback {
     pub(super) fn begin() -> io::Result<Self> {
         let is_shown = isatty(io::stdout());
         let is_typed = isatty(io::stdin()) && is_shown;
-        let raw = if is_typed { Some(RawMode::begin()?) } else { None };
+        let raw = if is_typed { Some(TerminalMode::raw()?) } else { None };
         let typing = if is_typed { Some(Typing::begin()?) } else { None };
         Ok(Self { _raw: raw, typing, is_shown })
     }
@@ -142,7 +144,7 @@ pub(super) fn give_terminal(params: &mut Value) {
     }
 }
 
-fn window() -> Option<WindowSize> {
+pub(super) fn window() -> Option<WindowSize> {
     let size = tcgetwinsize(io::stdin()).ok().filter(|size| size.ws_row > 0 && size.ws_col > 0)?;
     Some(WindowSize { rows: size.ws_row, columns: size.ws_col })
 }
@@ -245,29 +247,42 @@ impl Drop for Typing {
     }
 }
 
-/// The terminal's raw mode, ended on drop: all keys go to a command.
-struct RawMode;
+/// A mode of the terminal, ended on drop.
+pub(super) struct TerminalMode;
 
-impl RawMode {
-    fn begin() -> io::Result<Self> {
+impl TerminalMode {
+    /// Passes all keys to a command.
+    fn raw() -> io::Result<Self> {
+        Self::begin(Termios::make_raw)
+    }
+
+    /// Leaves keys as they are typed, also early, for a line editor; otherwise the terminal would consume a Ctrl-D.
+    pub(super) fn unread() -> io::Result<Self> {
+        Self::begin(|modes| modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO))
+    }
+
+    fn begin(change: impl FnOnce(&mut Termios)) -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
-        let mut raw = before.clone();
-        raw.make_raw();
-        *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
-        tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
+        let mut modes = before.clone();
+        change(&mut modes);
+        BEFORE.lock().unwrap_or_else(PoisonError::into_inner).push(before);
+        tcsetattr(io::stdin(), OptionalActions::Now, &modes)?;
         Ok(Self)
     }
 }
 
-impl Drop for RawMode {
+impl Drop for TerminalMode {
     fn drop(&mut self) {
-        restore();
+        restore(BEFORE.lock().unwrap_or_else(PoisonError::into_inner).pop());
     }
 }
 
-/// Restores the terminal if it is in raw mode. Also for exits that drop nothing.
-pub(super) fn restore() {
-    let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
+/// Restores the terminal for exits that drop nothing.
+pub(super) fn restore_all() {
+    restore(BEFORE.lock().unwrap_or_else(PoisonError::into_inner).drain(..).next());
+}
+
+fn restore(before: Option<Termios>) {
     if let Some(before) = before {
         // The terminal may be gone.
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &before);

@@ -2,10 +2,10 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use foldspace::event::{DeleteEntry, DriftFound, EventRef, LinkFile, MountHydrated, WriteFile};
+use foldspace::event::EventRef;
 use foldspace::tools::PathGlob;
 use foldspace::view::{self, Call, CallViews, Conversation, ObservedCalls, RunMessage, RunSpan, backward_spans};
-use foldspace::{Event, Filter, Seq, Session, Timestamp};
+use foldspace::{Filter, Seq, Session, Timestamp};
 
 use super::{
     AtArg, DIM, Exit, Failure, FoundSession, Globals, Out, calls, did_you_mean, events, open, position, runs, text,
@@ -37,10 +37,10 @@ pub(super) struct LogArgs {
     #[arg(long, conflicts_with_all = ["calls", "kind", "run", "agent", "path", "follow"])]
     runs: bool,
     /// Shows the messages of agents' runs, instead of events
-    #[arg(long, conflicts_with_all = ["calls", "kind", "runs", "path", "follow"])]
+    #[arg(long, conflicts_with_all = ["calls", "kind", "runs", "path"])]
     messages: bool,
     /// Shows messages of agents that speak of success after their last command failed
-    #[arg(long, conflicts_with_all = ["calls", "kind", "runs", "path", "follow", "messages"])]
+    #[arg(long, conflicts_with_all = ["calls", "kind", "runs", "path", "messages"])]
     claims: bool,
     /// Shows only events of one run of an agent, by the run's id or the beginning of it; `last` is the latest run
     #[arg(long, value_name = "RUN", conflicts_with = "follow")]
@@ -84,7 +84,7 @@ impl LogArgs {
         let run = run.transpose().map_err(Failure::from)?;
         let view = LogView::new(&found, until, out);
         if self.messages || self.claims {
-            return self.show_messages(&view, until, run.as_ref(), out).map(|()| Exit::Ok);
+            return self.show_messages(&view, until, run.as_ref(), out);
         }
         let span = self.limit.filter(|_| !self.follow).map_or(until, |limit| SPAN.max(limit as u64 * 8));
         for (from, _) in backward_spans((1, until), span, 8) {
@@ -99,7 +99,8 @@ impl LogArgs {
             lines.unfold(out, &mut held)?;
             if self.follow {
                 held.end(out)?;
-                return follow(&found.session, until, lines, out);
+                lines.folded = None;
+                return follow(&found.session, until, |event| lines.take(event, out, &mut HeldLines::default()));
             }
             lines.end(out, &mut held)?;
             if from == 1 || self.limit.is_some_and(|limit| held.lines.len() >= limit) {
@@ -116,30 +117,37 @@ impl LogArgs {
         until: Seq,
         run: Option<&RunSpan>,
         out: &mut Out,
-    ) -> Result<(), Failure> {
-        let mut held = HeldLines { limit: self.limit, reverse: self.reverse, lines: VecDeque::new() };
-        let (mut is_any, mut outcome) = (false, Ok(()));
-        Conversation::visit(view.session, (1, until), false, &mut |messages| {
-            let wanted = messages.iter().filter(|message| {
+    ) -> Result<Exit, Failure> {
+        let (mut conversation, session, mut is_any) = (Conversation::default(), view.session, false);
+        let mut take = |event: &EventRef<'_>, held: &mut HeldLines, out: &mut Out| {
+            let messages = conversation.take(session, event);
+            let mut wanted = messages.iter().filter(|message| {
                 (self.messages || message.claim.is_some())
                     && self.agent.as_ref().is_none_or(|agent| **agent == *message.agent)
                     && run.is_none_or(|run| run.run == message.run)
             });
-            outcome = wanted
-                .map(|message| view.message(message, self.claims, out))
-                .collect::<Result<Vec<_>, _>>()
-                .and_then(|lines| {
-                    is_any |= !lines.is_empty();
-                    lines.into_iter().try_for_each(|line| held.add(line, out))
-                });
+            wanted.try_for_each(|message| {
+                is_any = true;
+                held.add(view.message(message, self.claims, out)?, out)
+            })
+        };
+        let mut held = HeldLines { limit: self.limit, reverse: self.reverse, lines: VecDeque::new() };
+        let mut outcome = Ok(());
+        session.visit_between(1, until, &mut |event| {
+            outcome = take(event, &mut held, out);
             if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         outcome?;
-        match (is_any || out.is_json(), self.claims) {
-            (true, _) => held.end(out),
-            (false, true) => out.line("no message claims success after a failed command"),
-            (false, false) => out.line("no agent has reported a message"),
+        held.end(out)?;
+        if self.follow {
+            return follow(session, until, |event| take(event, &mut HeldLines::default(), out));
         }
+        match (is_any || out.is_json(), self.claims) {
+            (true, _) => {}
+            (false, true) => out.line("no message claims success after a failed command")?,
+            (false, false) => out.line("no agent has reported a message")?,
+        }
+        Ok(Exit::Ok)
     }
 
     /// Refuses an unknown kind of event. Called if no event was found: a newer program may have recorded other kinds.
@@ -166,13 +174,15 @@ impl LogArgs {
     }
 }
 
-fn follow(session: &Session, after: Seq, mut lines: LogLines<'_>, out: &mut Out) -> Result<Exit, Failure> {
-    lines.folded = None;
+fn follow(
+    session: &Session,
+    after: Seq,
+    mut take: impl FnMut(&EventRef<'_>) -> Result<(), Failure>,
+) -> Result<Exit, Failure> {
     let mut subscription = session.subscribe(after + 1, Filter::all());
-    let mut held = HeldLines::default();
     loop {
         if let Some(event) = subscription.next_within(POLL_INTERVAL)? {
-            lines.take(&event.view(), out, &mut held)?;
+            take(&event.view())?;
         }
     }
 }
@@ -218,7 +228,7 @@ impl<'a> LogLines<'a> {
             if !self.log.wants(event, self.glob) || self.run.is_some_and(|run| !run.has(event)) {
                 return Ok(());
             }
-            self.is_within &= self.folded.is_some() && is_entry(event);
+            self.is_within &= self.folded.is_some() && events::is_entry(event);
             if self.is_within {
                 return Ok(());
             }
@@ -241,8 +251,8 @@ impl<'a> LogLines<'a> {
 
     fn fold(&mut self, event: &EventRef<'_>, line: String) -> Option<String> {
         let Some(folded) = &mut self.folded else { return Some(line) };
-        if !is_entry(event) || !folded.is_open {
-            folded.is_open = matches!(event.kind, MountHydrated::KIND | DriftFound::KIND);
+        if !events::is_entry(event) || !folded.is_open {
+            folded.is_open = events::has_entries(event.kind);
             return Some(line);
         }
         folded.positions = Some((folded.positions.map_or(event.seq, |(first, _)| first), event.seq));
@@ -279,11 +289,6 @@ impl<'a> LogLines<'a> {
             false => Ok(()),
         }
     }
-}
-
-/// Returns true for a change of a file outside of any call.
-fn is_entry(event: &EventRef<'_>) -> bool {
-    event.call.is_none() && matches!(event.kind, WriteFile::KIND | DeleteEntry::KIND | LinkFile::KIND)
 }
 
 struct LogView<'a> {

@@ -41,6 +41,7 @@ mod image;
 mod import;
 mod interrupt;
 mod left_out;
+mod line_editor;
 mod lineage;
 mod lines;
 mod live;

@@ -1,12 +1,21 @@
 //! A prompt that runs each line that a person types as a separate command.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use foldspace::EntryPath;
 
 use super::interrupt::Interruption;
+use super::line_editor::{EditedTerminal, EditorPrompt, LineEditor};
 use super::lines::StdinLines;
 use super::{BOLD, Exit, Failure, Signals, output, text};
+
+const HELP: &str = "\
+/bin/sh runs each line separately: `cd` moves the prompt; variables last for one line.
+exit, Ctrl-D    ends the prompt
+Ctrl-C          clears the line, or cancels the command; a second Ctrl-C during a command ends the prompt
+Up, Ctrl-R      recalls or finds an earlier line; the history is a file in the data directory
+";
 
 pub(super) struct Typed<'a> {
     pub(super) command: String,
@@ -31,12 +40,14 @@ pub(super) struct LinePrompt {
     /// The directory of the workspace, as its commands see it.
     root: Option<String>,
     cwd: EntryPath,
+    /// The directory of the history.
+    data: PathBuf,
     last: u8,
 }
 
 impl LinePrompt {
-    pub(super) fn new(title: String, root: Option<String>, cwd: EntryPath) -> Self {
-        Self { title, root, cwd, last: 0 }
+    pub(super) fn new(title: String, root: Option<String>, cwd: EntryPath, data: &Path) -> Self {
+        Self { title, root, cwd, data: data.to_owned(), last: 0 }
     }
 
     /// Reads lines, and runs each as a command. `run` streams the output, or returns it if the command is quiet. A
@@ -46,21 +57,30 @@ impl LinePrompt {
         mut run: impl AsyncFnMut(Typed<'_>, &mut Signals) -> Result<PromptRun, Failure>,
     ) -> Result<Exit, Failure> {
         let interactive = output::can_ask();
-        let (mut lines, mut signals) = (StdinLines::default(), Signals::listen());
+        let editor = if interactive { LineEditor::at_terminal(&self.data) } else { None };
+        let unread = |error| Failure::io("read", "the line", &error);
+        let edited = editor.as_ref().map(|_| EditedTerminal::begin()).transpose().map_err(unread)?;
+        let mut lines = editor.map_or_else(|| Ok(StdinLines::default()), StdinLines::edited).map_err(unread)?;
+        let mut signals = Signals::listen();
         while !signals.is_to_end() {
-            if interactive {
-                let (title, cwd) = (&self.title, text::one_line(&self.cwd.rooted(), 200));
-                drop(write!(anstream::stderr(), "{BOLD}{title}{BOLD:#} {cwd} $ "));
+            let rest = format!(" {} $ ", text::one_line(&self.cwd.rooted(), 200));
+            let prompt = EditorPrompt { title: self.title.clone(), rest };
+            if interactive && edited.is_none() {
+                let EditorPrompt { title, rest } = &prompt;
+                drop(write!(anstream::stderr(), "{BOLD}{title}{BOLD:#}{rest}"));
             }
             let line = tokio::select! {
-                line = lines.next() => line.map_err(|error| Failure::io("read", "the line", &error))?,
+                biased;
                 wish = signals.next() => match wish {
+                    // Ctrl-C is a key of the editor; this signal came before it read, or from another process.
+                    Interruption::Stop if edited.is_some() => continue,
                     Interruption::Stop if interactive => {
                         output::end_question();
                         continue;
                     }
                     Interruption::Stop | Interruption::End => return Ok(Exit::Interrupted),
                 },
+                line = lines.next(prompt) => line.map_err(unread)?,
             };
             if line.is_empty() {
                 return Ok(Exit::Command(self.last));
@@ -68,6 +88,7 @@ impl LinePrompt {
             match std::str::from_utf8(&line).map(str::trim) {
                 Ok("") => {}
                 Ok("exit" | "logout") => return Ok(Exit::Command(self.last)),
+                Ok("help") if interactive => drop(write!(anstream::stderr(), "{HELP}")),
                 Ok(line) => self.line(line, &mut run, &mut signals).await?,
                 Err(_) => {
                     self.last = 1;

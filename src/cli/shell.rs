@@ -23,7 +23,8 @@ use super::{
 /// Opens a prompt in a session's workspace, and records each line
 ///
 /// /bin/sh runs each line as a call. `cd` moves the prompt; other shell state, such as variables, lasts for one
-/// line. `exit` or Ctrl-D ends the prompt; Ctrl-C cancels the command, and a second Ctrl-C ends the prompt.
+/// line. `exit` or Ctrl-D ends the prompt. Ctrl-C clears the line or cancels the command; a second Ctrl-C during a
+/// command ends the prompt. On a terminal lines are edited, Up recalls earlier lines and Ctrl-R finds them.
 #[derive(Debug, clap::Args)]
 #[command(mut_args(workspace::unasked))]
 pub(super) struct ShellArgs {
@@ -109,7 +110,8 @@ impl SessionPrompt<'_> {
         let section: SectionDocument = self.owner.client.get(&path).await?;
         let workdir = workspace::spec_of(self.session)?.commands().map(|commands| commands.workdir.clone());
         let workdir = workdir.unwrap_or_else(EntryPath::root);
-        let prompt = LinePrompt::new(text::one_line(self.session.name(), 80), section.root, workdir.clone());
+        let title = text::one_line(self.session.name(), 80);
+        let prompt = LinePrompt::new(title, section.root, workdir.clone(), &self.owner.directory);
         prompt.read_lines(async |typed, signals| self.run(typed, &workdir, signals).await).await
     }
 

@@ -7,7 +7,7 @@ use crate::terminal::style::Tone;
 
 /// Returns a message in one line, with the failed command that contradicts it; or only its claim.
 pub(super) fn line(message: &RunMessage, is_claim: bool, out: &Out) -> String {
-    let usage = usage(message).filter(|_| !is_claim).map(|usage| format!("  {}", out.paint(DIM, usage)));
+    let usage = events::usage(message).filter(|_| !is_claim).map(|usage| format!("  {}", out.paint(DIM, usage)));
     let Some(claim) = &message.claim else { return events::said(message) + &usage.unwrap_or_default() };
     let said = match is_claim {
         true => format!("\"{}\"", text::one_line(&claim.sentence, 200)),
@@ -20,7 +20,7 @@ pub(super) fn line(message: &RunMessage, is_claim: bool, out: &Out) -> String {
 /// Shows a whole message.
 pub(super) fn show(message: &RunMessage, out: &mut Out) -> Result<(), Failure> {
     let model = message.usage.model.as_ref().map(|model| text::one_line(model, 100));
-    let about: Vec<String> = model.into_iter().chain(usage(message)).collect();
+    let about: Vec<String> = model.into_iter().chain(events::usage(message)).collect();
     let title = out.paint(BOLD, message.role.word());
     out.line(format!("\n{title}  {}", out.paint(DIM, about.join(", "))).trim_end())?;
     message.text.lines().try_for_each(|line| out.line(format!("    {}", out.content(line)).trim_end()))?;
@@ -28,12 +28,4 @@ pub(super) fn show(message: &RunMessage, out: &mut Out) -> Result<(), Failure> {
         true => out.line(out.paint(DIM, "    the rest is not stored")),
         false => Ok(()),
     }
-}
-
-fn usage(message: &RunMessage) -> Option<String> {
-    let tokens = |count: Option<u64>, way| count.map(|count| format!("{} {way}", text::count(count, "token")));
-    let cost = message.usage.cost.filter(|cost| *cost > 0.0).map(|cost| format!("${cost:.4}"));
-    let parts = [tokens(message.usage.input_tokens, "in"), tokens(message.usage.output_tokens, "out"), cost];
-    let parts: Vec<String> = parts.into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| parts.join(", "))
 }

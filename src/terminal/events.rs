@@ -44,6 +44,16 @@ pub(crate) fn tone_of(kind: &str) -> Tone {
     }
 }
 
+/// Returns true for a change of a file outside of any call.
+pub(crate) fn is_entry(event: &EventRef<'_>) -> bool {
+    event.call.is_none() && matches!(event.kind, WriteFile::KIND | DeleteEntry::KIND | LinkFile::KIND)
+}
+
+/// Returns true for an event whose entries follow it.
+pub(crate) fn has_entries(kind: &str) -> bool {
+    matches!(kind, MountHydrated::KIND | DriftFound::KIND | SessionRewound::KIND)
+}
+
 pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
     let known = match event.kind {
         SessionStarted::KIND => typed(event).map(|e: SessionStarted| format!("{} on {}", e.name, e.backend)),
@@ -73,14 +83,14 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
             None => format!("{} removed", e.name),
         }),
         RunBegan::KIND => typed(event).map(|e: RunBegan| format!("{} of {}", e.run, e.agent)),
-        RunNoted::KIND => typed(event).map(|e: RunNoted| Value::from(e.facts).to_string()),
+        RunNoted::KIND => typed(event).map(|e: RunNoted| text::fields(&e.facts.into())),
         RunEnded::KIND => typed(event).map(|e: RunEnded| match e.reason.is_empty() {
             true => e.run,
             false => format!("{}: {}", e.run, e.reason),
         }),
         RunPrompted::KIND => typed(event).map(|e: RunPrompted| e.line),
         CallObserved::KIND => typed(event).map(|e: CallObserved| e.id),
-        CallNoted::KIND => typed(event).map(|e: CallNoted| format!("{} {}", e.id, Value::from(e.facts))),
+        CallNoted::KIND => typed(event).map(|e: CallNoted| format!("{}: {}", e.id, text::fields(&e.facts.into()))),
         ReportLate::KIND => typed(event).map(|e: ReportLate| format!("{} ms after it, {}", e.micros / 1000, e.id)),
         TaskObserved::KIND => typed(event).map(|e: TaskObserved| match e.running {
             true => format!("{} runs in the background", e.task),
@@ -116,6 +126,15 @@ fn recorded(session: &Session, event: &EventRef<'_>) -> Option<String> {
 /// Returns the author and the first line of a message.
 pub(crate) fn said(message: &RunMessage) -> String {
     format!("{}: {}", message.role.word(), text::one_line(&message.text, GIST_MAX * 2))
+}
+
+/// Returns the tokens and the cost of a message.
+pub(crate) fn usage(message: &RunMessage) -> Option<String> {
+    let tokens = |count: Option<u64>, way| count.map(|count| format!("{} {way}", text::count(count, "token")));
+    let cost = message.usage.cost.filter(|cost| *cost > 0.0).map(|cost| format!("${cost:.4}"));
+    let parts = [tokens(message.usage.input_tokens, "in"), tokens(message.usage.output_tokens, "out"), cost];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 fn child(event: &ChildStarted) -> String {
@@ -162,7 +181,7 @@ fn unknown(session: &Session, event: &EventRef<'_>) -> String {
     let value = session.event_json(event);
     match value.get("unreadable").and_then(Value::as_str) {
         Some(reason) => format!("{} unreadable: {reason}", text::count(event.payload.len() as u64, "byte")),
-        None => text::one_line(&value.to_string(), GIST_MAX),
+        None => text::fields(&value),
     }
 }
 

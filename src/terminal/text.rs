@@ -6,6 +6,11 @@ pub(crate) use foldspace::view::one_line;
 use foldspace::{Timestamp, view};
 use serde_json::Value;
 
+/// The characters of a field in one line, the fields of an object, and the depth of objects in it.
+const FIELD_MAX: usize = 100;
+const FIELDS_MAX: usize = 40;
+const FIELDS_DEPTH: usize = 3;
+
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
@@ -102,6 +107,32 @@ pub(crate) fn value_lines(value: &Value) -> Vec<(String, String)> {
     lines
 }
 
+/// Returns the fields of a value in one line: `model opus, git.branch main`. A field without a value is left out.
+pub(crate) fn fields(value: &Value) -> String {
+    let mut parts = Vec::new();
+    add_fields(value, "", &mut parts);
+    parts.join(", ")
+}
+
+fn add_fields(value: &Value, name: &str, parts: &mut Vec<String>) {
+    let words = |value: &Value| match value {
+        Value::String(text) => one_line(text, FIELD_MAX),
+        Value::Array(values) => count(values.len() as u64, "value"),
+        Value::Object(fields) => count(fields.len() as u64, "field"),
+        other => other.to_string(),
+    };
+    match value {
+        Value::Null => {}
+        Value::Object(fields) if name.matches('.').count() < FIELDS_DEPTH => {
+            for (inner, value) in fields.iter().take(FIELDS_MAX) {
+                let dot = if name.is_empty() { "" } else { "." };
+                add_fields(value, &format!("{name}{dot}{}", one_line(inner, FIELD_MAX)), parts);
+            }
+        }
+        value => parts.push(format!("{name} {}", words(value)).trim_start().to_owned()),
+    }
+}
+
 fn plain(value: &Value) -> String {
     const SHORT: usize = 100;
     match value {
@@ -141,6 +172,18 @@ mod tests {
         assert_eq!(one_line("\n  first\u{7}\nsecond", 80), "  first\\x07...");
         assert_eq!(one_line("abcdef\n", 3), "abc...");
         assert_eq!(one_line("abc\n", 3), "abc");
+    }
+
+    #[test]
+    fn fields_are_one_line_without_json() {
+        let value = serde_json::json!({
+            "model": "m 1", "git": { "branch": "main", "tags": ["a", 2] }, "none": null, "is": true,
+            "deep": { "a": { "b": { "c": { "d": 1 } } } }, "list": [{ "a": 1 }], "text": "one\ntwo",
+        });
+        let shown =
+            "model m 1, git.branch main, git.tags 2 values, is true, deep.a.b.c 1 field, list 1 value, text one...";
+        assert_eq!(fields(&value), shown);
+        assert_eq!([fields(&serde_json::json!(7)), fields(&serde_json::json!({}))], ["7", ""]);
     }
 
     #[test]

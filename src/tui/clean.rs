@@ -49,6 +49,30 @@ pub(crate) fn fitted(text: &str, width: usize) -> String {
     }
 }
 
+/// Breaks a text into safe lines, between words where it can. The later ones keep the indentation.
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let text = clean(text.trim_end(), 0, usize::MAX);
+    let (mut rest, mut lines) = (&*text, Vec::new());
+    let indent = " ".repeat((text.len() - text.trim_start_matches(' ').len()).min(width / 2));
+    loop {
+        let begin = if lines.is_empty() { "" } else { &*indent };
+        let (room, mut used) = (width.saturating_sub(begin.len()).max(2), 0);
+        let over = rest.char_indices().find(|(_, c)| {
+            used += c.width().unwrap_or(0);
+            used > room
+        });
+        let Some((over, _)) = over else {
+            lines.push(format!("{begin}{rest}"));
+            return lines;
+        };
+        let is_end = rest[over..].starts_with(' ');
+        let space = if is_end { Some(over) } else { rest[..over].rfind(' ') };
+        let end = space.filter(|end| !rest[..*end].trim_start().is_empty()).unwrap_or(over);
+        lines.push(format!("{begin}{}", &rest[..end]));
+        rest = rest[end..].trim_start_matches(' ');
+    }
+}
+
 pub(crate) fn columns(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
@@ -89,6 +113,14 @@ mod tests {
     fn clean_text_marks_its_cut() {
         assert_eq!([fitted("abcd", 4), fitted("abcde", 4), fitted("a\nb", 3)], ["abcd", "abc…", "a\\…"]);
         assert_eq!([fitted("\u{6f22}\u{6f22}", 4), fitted("\u{6f22}\u{6f22}", 3)], ["\u{6f22}\u{6f22}", "\u{6f22}…"]);
+    }
+
+    #[test]
+    fn wrapped_text_breaks_between_words_and_keeps_indentation() {
+        assert_eq!(wrapped("  one two three", 9), ["  one two", "  three"]);
+        assert_eq!(wrapped("abcdefgh ij", 4), ["abcd", "efgh", "ij"]);
+        assert_eq!(wrapped("\u{6f22}\u{6f22}\u{1b}x", 5), ["\u{6f22}\u{6f22}\\", "x1bx"]);
+        assert_eq!([wrapped("", 4), wrapped("abcd ", 4)], [[""], ["abcd"]]);
     }
 
     #[test]

@@ -149,7 +149,7 @@ async function widths(rig, origin) {
   await until(async () => (await width().catch(() => 0)) === before, "the width after a reload");
   await bar.dblclick();
   await until(async () => (await width()) === usual, "the usual width");
-  await page.keyboard.press("t");
+  await page.keyboard.press("T");
   await until(async () => (await page.getByRole("region", { name: "Timeline" }).count()) === 0, "no timeline");
   await page.getByRole("button", { name: "Hide the timeline", pressed: true }).click();
   await until(async () => (await width()) === usual, "the timeline again");

@@ -21,7 +21,7 @@ use crate::cli::{Failure, Globals, OpenedStore, open, output};
 /// A connection to the owner, which keeps the owner running.
 pub(in crate::cli) struct OwnerClient {
     pub(in crate::cli) client: HttpClient,
-    directory: PathBuf,
+    pub(in crate::cli) directory: PathBuf,
     place: OwnerPlace,
 }
 

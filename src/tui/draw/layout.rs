@@ -14,9 +14,15 @@ const FILES_MIN: u16 = 28;
 const FILES_MAX: u16 = 50;
 const DETAIL_MIN: u16 = 54;
 
+/// Returns the width that the names of files need.
+fn names_width(model: &Model) -> u16 {
+    u16::try_from(model.widest_file + 1).unwrap_or(u16::MAX)
+}
+
 /// Returns the width that the rows need, as far as the other panes have enough.
 fn timeline_width(model: &Model, width: u16) -> u16 {
-    let most = width.saturating_sub(FILES_MIN + DETAIL_MIN + 2).min(width * 11 / 20).max(TIMELINE_MIN);
+    let files = names_width(model).clamp(FILES_MIN, FILES_MAX);
+    let most = width.saturating_sub(files + DETAIL_MIN + 2).clamp(width * 2 / 5, width * 11 / 20).max(TIMELINE_MIN);
     u16::try_from(timeline::columns(model)).unwrap_or(u16::MAX).clamp(TIMELINE_MIN, most)
 }
 
@@ -41,7 +47,10 @@ impl Areas {
             (true, _) => [none, none, middle],
             (false, _) if apart => {
                 let timeline = timeline_width(model, middle.width);
-                let files = ((middle.width - timeline) / 3).clamp(FILES_MIN, FILES_MAX);
+                let rest = middle.width - timeline;
+                let files = (rest / 3).clamp(FILES_MIN, FILES_MAX);
+                // Names take more, as far as the detail has enough.
+                let files = names_width(model).clamp(files, rest.saturating_sub(DETAIL_MIN + 2).max(files));
                 let widths = [Length(timeline), Length(files), Min(0)];
                 Layout::horizontal(widths).spacing(1).areas(middle)
             }
@@ -63,6 +72,7 @@ impl Areas {
             files: lines(self.files),
             detail: lines(self.detail),
             apart: self.apart,
+            columns: usize::from(self.detail.width.saturating_sub(1)),
         }
     }
 }

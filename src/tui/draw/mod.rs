@@ -14,7 +14,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Clear, Paragraph};
 
-use super::clean::{clean, columns, fitted};
+use super::clean::{clean, columns, fitted, wrapped};
 use super::keys::HELP;
 use super::model::{Ask, Heights, Model, Tab};
 use crate::terminal::style::Tone;
@@ -106,7 +106,7 @@ fn bottom(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Styles) {
     let width = usize::from(area.width);
     // Errors are shown in full, over the lines above.
     let lines = match model.message {
-        Some((Tone::Bad, _)) => wrapped(&words, width, MESSAGE_LINES),
+        Some((Tone::Bad, _)) => shortened(&words, width, MESSAGE_LINES),
         _ => vec![fitted(&words, width)],
     };
     let above = u16::try_from(lines.len() - 1).unwrap_or_default().min(area.y);
@@ -116,24 +116,14 @@ fn bottom(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Styles) {
     frame.render_widget(Text::from(lines.collect::<Vec<_>>()), place);
 }
 
-/// Wraps a text between words into at least one line and at most `most`.
-fn wrapped(text: &str, width: usize, most: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let fits = |line: &String| line.is_empty() || columns(line) + 1 + columns(word) <= width;
-        match lines.last().is_some_and(fits) || lines.len() == most {
-            true => lines.last_mut().into_iter().for_each(|line| add_word(line, word)),
-            false => lines.push(word.to_owned()),
-        }
+/// Wraps a text into at most `most` lines.
+fn shortened(text: &str, width: usize, most: usize) -> Vec<String> {
+    let mut lines = wrapped(&text.split_whitespace().collect::<Vec<_>>().join(" "), width);
+    if lines.len() > most {
+        let rest = lines.split_off(most.saturating_sub(1)).join(" ");
+        lines.push(fitted(&rest, width));
     }
-    lines.iter().map(|line| fitted(line, width)).collect()
-}
-
-fn add_word(line: &mut String, word: &str) {
-    if !line.is_empty() {
-        line.push(' ');
-    }
-    line.push_str(word);
+    lines
 }
 
 /// Shows example answers and the last answer above a question.

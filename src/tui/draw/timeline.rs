@@ -21,14 +21,18 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Sty
     let focused = model.focus == Focus::Timeline;
     let width = usize::from(area.width);
     let sign = if focused { '>' } else { ' ' };
-    let lanes: Vec<String> =
-        model.window.lanes.iter().zip('a'..).map(|(lane, letter)| format!("{letter} {lane}")).collect();
+    let lanes = model.window.lanes.iter().zip('a'..).map(|(lane, letter)| match (&**lane, lane.strip_prefix('+')) {
+        ("-", _) => format!("{letter} no agent"),
+        (_, Some(child)) => format!("{letter} {child} (child)"),
+        (agent, None) => format!("{letter} {agent}"),
+    });
+    let lanes = lanes.collect::<Vec<_>>().join(", ");
     let filter = model
         .rows
         .filter
         .as_ref()
         .map_or(String::new(), |rows| format!(" only {} ({})", clean(rows.text(), 0, 40), rows.len()));
-    let head = format!("{sign}timeline{filter}  lanes: {}", lanes.join(", "));
+    let head = format!("{sign}timeline{filter}  lanes: {lanes}");
     let mut lines = vec![title(&head, width, styles.title(focused))];
     for row in model.window.rows.iter().take(usize::from(area.height) - 1) {
         lines.push(line(row, model, width, focused, styles));
@@ -62,10 +66,15 @@ fn line(row: &TimelineRow, model: &Model, width: usize, focused: bool, styles: S
     spans.push(Span::raw(" "));
     let room = width.saturating_sub(digits + 4 + model.window.lanes.len());
     match row.open {
-        Some(open) => spans.extend(call(row, open, room.min(model.window.widest), room, styles)),
+        Some(open) if row.is_call => spans.extend(call(row, open, room.min(model.window.widest), room, styles)),
         // A call shows its tool and its ending, an event its kind.
-        None => {
-            let indent = if row.inner { "  . " } else { "    " };
+        open => {
+            let indent = match open {
+                Some(true) => "v   ",
+                Some(false) => ">   ",
+                None if row.inner => "  . ",
+                None => "    ",
+            };
             let text = format!("{indent}{:<14} {}", row.kind, row.text);
             spans.push(Span::styled(fitted(&text, room), styles.of(row.tone)));
         }

@@ -124,6 +124,7 @@ impl Model {
         }
         self.file_scroll.line = self.file_scroll.line.min(sight.files.lines.len().saturating_sub(1));
         self.detail_scroll.line = self.detail_scroll.line.min(sight.detail.lines.len().saturating_sub(1));
+        self.widest_file = self.widest_file.max(sight.files.columns());
         self.sight = Some(sight);
     }
 

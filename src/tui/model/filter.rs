@@ -198,6 +198,11 @@ impl Model {
         }
         self.rows.filter = Some(Arc::new(rows));
         self.window.forget();
+        self.settle_on_shown()
+    }
+
+    /// Moves a cursor on a hidden row to the row of its call, or the nearest one.
+    pub(super) fn settle_on_shown(&mut self) -> Result<(), Failure> {
         let brief = self.past.brief(self.cursor)?;
         if brief.as_ref().is_none_or(|brief| !self.rows.shows(brief)) {
             let call = brief.and_then(|brief| brief.inner_of()).filter(|call| self.rows.lists(*call, None));

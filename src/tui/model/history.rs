@@ -1,18 +1,21 @@
 //! A read-only history with caches.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use foldspace::event::{CallFinished, CallStarted, ChildStarted, Digest, EventRef};
+use foldspace::event::{CallFinished, CallStarted, ChildStarted, Digest, EventRef, RunPrompted, TranscriptRecord};
 use foldspace::reducers::Change;
-use foldspace::view::{self, EventTest, HistoryRun, Position, SearchQuery, Sought, StopCondition};
+use foldspace::tools::MessageRole;
+use foldspace::view::{
+    self, Conversation, EventTest, HistoryRun, Position, RunMessage, SearchQuery, Sought, StopCondition,
+};
 use foldspace::{Event, Recorded, Seq, Session, SessionId, Sessions, State};
 use quick_cache::sync::Cache;
 use serde_json::Value;
 
 use super::{Direction, Failure, Leash, Tone};
-use crate::terminal::events;
+use crate::terminal::{events, text};
 
 pub(crate) const CHUNK: u64 = 256;
 const CHUNKS: usize = 512;
@@ -34,14 +37,18 @@ pub(crate) struct SessionHistory {
     chunks: Cache<u64, Arc<[Brief]>>,
     gists: Cache<Seq, Arc<Gist>>,
     ends: Cache<Seq, CallEnd>,
+    /// The last event with entries that was searched, and the last one of its entries that is known.
+    entries: Mutex<(Seq, Seq)>,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Brief {
     pub(crate) seq: Seq,
     pub(crate) kind: Arc<str>,
-    pub(crate) call: Option<Seq>,
     pub(crate) agent: Arc<str>,
+    pub(crate) call: Option<Seq>,
+    /// The call of an event, or the event whose entry it is.
+    of: Option<Seq>,
 }
 
 impl Brief {
@@ -57,8 +64,18 @@ impl Brief {
         &*self.kind == ChildStarted::KIND
     }
 
+    /// Returns true for a prompt, a message or another record of a conversation.
+    pub(crate) fn is_conversation(&self) -> bool {
+        matches!(&*self.kind, RunPrompted::KIND | TranscriptRecord::KIND)
+    }
+
+    /// Returns true for a row that hides others while it is folded.
+    pub(crate) fn folds(&self) -> bool {
+        self.is_call() || events::has_entries(&self.kind)
+    }
+
     pub(crate) fn inner_of(&self) -> Option<Seq> {
-        self.call.filter(|call| *call != self.seq)
+        self.of.filter(|row| *row != self.seq)
     }
 }
 
@@ -89,6 +106,8 @@ impl ToolSort {
 
 #[derive(Debug)]
 pub(crate) struct Gist {
+    /// The author of a message.
+    pub(crate) role: Option<&'static str>,
     pub(crate) text: String,
     pub(crate) tone: Tone,
     pub(crate) sort: ToolSort,
@@ -127,6 +146,7 @@ impl SessionHistory {
             chunks: Cache::new(CHUNKS),
             gists: Cache::new(GISTS),
             ends: Cache::new(GISTS),
+            entries: Mutex::default(),
         })
     }
 
@@ -157,6 +177,12 @@ impl SessionHistory {
     pub(crate) fn position(&self, text: &str) -> Result<Seq, Failure> {
         self.refresh()?;
         Ok(text.parse::<Position>()?.event(&self.session)?)
+    }
+
+    /// Resolves a position to the end of its call or commit.
+    pub(crate) fn state_position(&self, position: &Position) -> Result<Seq, Failure> {
+        self.refresh()?;
+        Ok(position.resolve(&self.session)?)
     }
 
     pub(crate) fn state(&self, seq: Seq, leash: &Leash) -> Result<State, Failure> {
@@ -247,17 +273,54 @@ impl SessionHistory {
             return Ok(known);
         }
         let mut briefs: Vec<Brief> = Vec::new();
+        let mut list = self.list_before(from)?;
         self.visit(from, until, &mut |event| {
+            if !events::is_entry(event) {
+                list = events::has_entries(event.kind).then_some(event.seq);
+            }
             let (kind, agent) = match briefs.last() {
                 Some(last) => (shared(&last.kind, event.kind), shared(&last.agent, event.agent)),
                 None => (Arc::from(event.kind), Arc::from(event.agent)),
             };
-            briefs.push(Brief { seq: event.seq, kind, call: event.call, agent });
+            briefs.push(Brief { seq: event.seq, kind, agent, call: event.call, of: event.call.or(list) });
             true
         })?;
         let chunk: Arc<[Brief]> = briefs.into();
         self.chunks.insert(number, Arc::clone(&chunk));
         Ok(chunk)
+    }
+
+    /// Returns the event to which an entry at `seq` would belong.
+    fn list_before(&self, seq: Seq) -> Result<Option<Seq>, Failure> {
+        let (mut until, mut span) = (seq - 1, 1);
+        let mut found = None;
+        while until > 0 && found.is_none() {
+            let (list, last) = *self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+            if (list..=last).contains(&until) {
+                found = Some((list, true));
+                break;
+            }
+            let from = (until + 1).saturating_sub(span).max(1);
+            self.visit(from, until, &mut |event| {
+                let other = (!events::is_entry(event)).then(|| (event.seq, events::has_entries(event.kind)));
+                found = other.or(found);
+                true
+            })?;
+            (until, span) = (from - 1, CHUNK);
+        }
+        let list = found.and_then(|(list, has_entries)| has_entries.then_some(list));
+        if let Some(list) = list {
+            *self.entries.lock().unwrap_or_else(PoisonError::into_inner) = (list, seq - 1);
+        }
+        Ok(list)
+    }
+
+    /// Returns the messages in an event, with their claims.
+    pub(crate) fn messages(&self, event: &EventRef<'_>) -> Result<Vec<RunMessage>, Failure> {
+        if view::messages(&self.session, event, false).is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(Conversation::from(&self.session, event.seq, true)?.take(&self.session, event))
     }
 
     pub(crate) fn gist(&self, seq: Seq) -> Result<Arc<Gist>, Failure> {
@@ -272,12 +335,27 @@ impl SessionHistory {
             name.unwrap_or("child").to_owned()
         });
         let call = event.typed::<CallStarted>().and_then(Result::ok).map(|call| call.event);
-        let (text, sort) = match &call {
-            Some(call) => (events::call_gist(&self.session, call, CALL_MAX), ToolSort::of(&call.tool)),
-            None => (events::gist(&self.session, &event_view), ToolSort::Other),
+        let message = view::messages(&self.session, &event_view, false).into_iter().next();
+        let claim = match message.as_ref().and_then(|message| view::claim_in(&message.text)) {
+            Some(_) => self.messages(&event_view)?.into_iter().find_map(|message| message.claim),
+            None => None,
         };
-        let tone = if view::has_failed(&event_view) { Tone::Bad } else { events::tone_of(event_view.kind) };
-        let gist = Arc::new(Gist { text, tone, sort, child });
+        let (text, sort) = match (&call, &message) {
+            (Some(call), _) => (events::call_gist(&self.session, call, CALL_MAX), ToolSort::of(&call.tool)),
+            (None, Some(message)) => {
+                let claim = claim.as_ref().map(|claim| format!("[claim after {}] ", claim.ended));
+                (claim.unwrap_or_default() + &text::one_line(&message.text, CALL_MAX), ToolSort::Other)
+            }
+            (None, None) => (events::gist(&self.session, &event_view), ToolSort::Other),
+        };
+        let tone = match &message {
+            _ if view::has_failed(&event_view) || claim.is_some() => Tone::Bad,
+            Some(message) if message.role == MessageRole::User => Tone::Bold,
+            Some(message) if message.role == MessageRole::Assistant => Tone::Plain,
+            _ => events::tone_of(event_view.kind),
+        };
+        let role = message.map(|message| message.role.word());
+        let gist = Arc::new(Gist { role, text, tone, sort, child });
         self.gists.insert(seq, Arc::clone(&gist));
         Ok(gist)
     }
@@ -300,10 +378,19 @@ impl SessionHistory {
         }
         let (first, last) = (call.saturating_sub(1) / CHUNK, self.head().saturating_sub(1) / CHUNK);
         let until = last.min(first.saturating_add(chunks));
+        let is_call = self.brief(call)?.is_some_and(|brief| brief.is_call());
         let mut end = CallEnd { last: call, outcome: None, is_known: until == last };
         for number in first..=until {
             leash.holds()?;
-            for brief in self.chunk(number)?.iter().filter(|brief| brief.call == Some(call)) {
+            for brief in self.chunk(number)?.iter().filter(|brief| brief.seq >= call) {
+                if brief.of != Some(call) {
+                    if is_call {
+                        continue;
+                    }
+                    end.is_known = true;
+                    self.ends.insert(call, end.clone());
+                    return Ok(end);
+                }
                 end.last = brief.seq;
                 if &*brief.kind == CallFinished::KIND {
                     let known = self.event(brief.seq)?.typed::<CallFinished>().and_then(Result::ok);

@@ -190,7 +190,7 @@ fn menu_offers_what_can_be_done_with_a_row() {
 fn mouse_selects_opens_and_scrolls() {
     use ScreenPlace::{Item, Line, Pane, Row};
     let mut model = at(1);
-    model.apply(DebuggerAction::Resize(Heights { timeline: 4, files: 2, detail: 4, apart: false }));
+    model.apply(DebuggerAction::Resize(Heights { timeline: 4, files: 2, detail: 4, apart: false, columns: 40 }));
     let click = DebuggerAction::Click;
     does(&mut model, [click(Row(1))]);
     assert_eq!(model.cursor, 2);

@@ -86,7 +86,8 @@ impl Model {
             None => format!("Event {cursor}"),
         });
         let shown = call.as_ref().map_or(cursor, |(call, _)| *call);
-        if self.past.brief(cursor)?.is_some_and(|brief| brief.call.is_some() || brief.is_child()) {
+        if self.past.brief(cursor)?.is_some_and(|brief| brief.folds() || brief.inner_of().is_some() || brief.is_child())
+        {
             menu.add('o', "open or close it (Enter)", DebuggerAction::TurnRow);
         }
         menu.add('d', "what it changed", DebuggerAction::Answer(Ask::Compare, String::new()));

@@ -3,6 +3,8 @@
 
 mod action;
 pub(crate) mod background_task;
+#[cfg(test)]
+mod conversation_tests;
 mod direction;
 mod filter;
 pub(crate) mod history;
@@ -66,6 +68,8 @@ pub(crate) struct Heights {
     pub(crate) files: usize,
     pub(crate) detail: usize,
     pub(crate) apart: bool,
+    /// The columns of the detail pane.
+    pub(crate) columns: usize,
 }
 
 /// The selected line of a sheet, and the first line on the screen.
@@ -88,6 +92,8 @@ pub(crate) struct Model {
     pub(crate) choice: ViewChoice,
     pub(crate) file_scroll: Scroll,
     pub(crate) detail_scroll: Scroll,
+    /// The columns of the widest tree of files so far.
+    pub(crate) widest_file: usize,
     pub(crate) sideways: usize,
     pub(crate) prompt: Option<InputPrompt>,
     pub(crate) help: Option<usize>,
@@ -118,12 +124,13 @@ impl Model {
             visits: Vec::new(),
             rows: Rows::default(),
             window: VisibleRows::default(),
-            heights: Heights { timeline: 8, files: 8, detail: 8, apart: false },
+            heights: Heights { timeline: 8, files: 8, detail: 8, apart: false, columns: 80 },
             focus: Focus::Timeline,
             tab: Tab::Files,
             choice: ViewChoice::default(),
             file_scroll: Scroll::default(),
             detail_scroll: Scroll::default(),
+            widest_file: 0,
             sideways: 0,
             prompt: None,
             help: None,
@@ -189,7 +196,7 @@ impl Model {
         match step.filter(|step| step.cursor == self.cursor) {
             Some(step) => step.after,
             // Its view is not loaded yet.
-            None if self.is_on_folded_call() => self.past.end_near(self.cursor).map_or(self.cursor, |end| end.last),
+            None if self.is_on_folded_row() => self.past.end_near(self.cursor).map_or(self.cursor, |end| end.last),
             None => self.cursor,
         }
     }
@@ -215,16 +222,25 @@ impl Model {
     }
 
     fn look(&self) -> ViewTarget {
+        let is_message = self.past.brief(self.cursor).ok().flatten().is_some_and(|brief| brief.is_conversation());
+        let tab = match self.tab {
+            // A message has neither files nor output.
+            Tab::Files if self.heights.apart && is_message => Tab::Event,
+            Tab::Output if is_message => Tab::Event,
+            Tab::Files if self.heights.apart => Tab::File,
+            tab => tab,
+        };
         ViewTarget {
             cursor: self.cursor,
-            whole_call: self.is_on_folded_call(),
-            tab: if self.tab == Tab::Files && self.heights.apart { Tab::File } else { self.tab },
+            whole_row: self.is_on_folded_row(),
+            tab,
+            columns: self.heights.columns,
             choice: self.choice.clone(),
         }
     }
 
-    fn is_on_folded_call(&self) -> bool {
+    fn is_on_folded_row(&self) -> bool {
         let brief = self.past.brief(self.cursor).ok().flatten();
-        brief.is_some_and(|brief| brief.is_call() && !self.rows.folds.is_open(brief.seq))
+        brief.is_some_and(|brief| brief.folds() && !self.rows.folds.is_open(brief.seq))
     }
 }

@@ -33,6 +33,7 @@ impl Model {
                 self.choice.whole_file = !self.choice.whole_file;
                 self.show_tab(Tab::File);
             }
+            DebuggerAction::Conversation => return self.turn_conversation(),
             DebuggerAction::Zoom => self.zoomed = !self.zoomed,
             DebuggerAction::Help => self.help = if self.help.is_some() { None } else { Some(0) },
             DebuggerAction::Escape => self.escape(),
@@ -61,7 +62,7 @@ impl Model {
             DebuggerAction::Rewind => self.wish_command(OutsideVerb::Rewind),
             DebuggerAction::Refresh => self.refresh()?,
             DebuggerAction::Resize(heights) => {
-                self.look_due |= self.heights.apart != heights.apart;
+                self.look_due |= (self.heights.apart, self.heights.columns) != (heights.apart, heights.columns);
                 self.heights = heights;
             }
             DebuggerAction::Quit => self.wishes.push_back(OutsideRequest::Quit),
@@ -75,7 +76,9 @@ impl Model {
         if seq == 0 || seq > head {
             return Err(Failure::usage(format!("no event {seq}: the events are 1 to {head}")));
         }
-        let call = self.past.brief(seq)?.and_then(|brief| brief.inner_of());
+        let brief = self.past.brief(seq)?;
+        self.rows.is_quiet &= !brief.as_ref().is_some_and(|brief| self.rows.hides(brief));
+        let call = brief.and_then(|brief| brief.inner_of());
         if !self.rows.lists(seq, call) {
             self.show_all_rows();
         }
@@ -142,6 +145,7 @@ impl Model {
                 let call = self.past.brief(head)?.and_then(|brief| brief.inner_of());
                 let row = call.filter(|call| !self.rows.folds.is_open(*call));
                 self.settle_on(row.unwrap_or(head).max(1));
+                self.settle_on_shown()?;
             }
         }
         Ok(())
@@ -174,7 +178,8 @@ impl Model {
             }
         };
         // An event that the filter hides is skipped.
-        match self.past.brief(next)?.is_some_and(|brief| self.rows.lists(next, brief.inner_of())) {
+        let brief = self.past.brief(next)?;
+        match brief.is_some_and(|brief| self.rows.lists(next, brief.inner_of()) && !self.rows.hides(&brief)) {
             true => self.go_to(next),
             false => self.by_row(way, Brief::is_any),
         }
@@ -218,7 +223,7 @@ impl Model {
         if brief.is_child() {
             return self.visit_child();
         }
-        match (brief.is_call(), brief.inner_of()) {
+        match (brief.folds(), brief.inner_of()) {
             (true, _) => {
                 self.rows.folds.turn(brief.seq);
                 self.look_due = true;
@@ -303,6 +308,16 @@ impl Model {
         let inner = self.past.brief(self.cursor).ok().flatten().and_then(|brief| brief.inner_of());
         let hidden = inner.filter(|call| !self.rows.folds.is_open(*call) && self.rows.lists(*call, None));
         self.settle_on(hidden.unwrap_or(self.cursor));
+    }
+
+    fn turn_conversation(&mut self) -> Result<(), Failure> {
+        self.rows.is_quiet = !self.rows.is_quiet;
+        self.window.forget();
+        self.tell(
+            Tone::Plain,
+            if self.rows.is_quiet { "prompts and messages are hidden" } else { "all rows are shown" },
+        );
+        self.settle_on_shown()
     }
 
     fn clear_breakpoints(&mut self) {

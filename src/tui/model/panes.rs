@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use foldspace::{Seq, SessionError};
+use foldspace::Seq;
 
 use super::{Failure, HistoryPosition, Model, Tone};
 
@@ -16,7 +16,7 @@ impl Model {
         }
     }
 
-    /// Parses `A..B`, or `A` to compare with the cursor: positions here, or `NAME` or `NAME@SEQ` of another session.
+    /// Parses `A..B`, or `A` to compare with the cursor: positions here, or `NAME` or `NAME@POSITION` of another session.
     pub(super) fn places(&self, text: &str) -> Result<(HistoryPosition, HistoryPosition), Failure> {
         let Some((from, to)) = text.split_once("..") else {
             return Ok((self.place(text.trim())?, self.place(".")?));
@@ -26,22 +26,20 @@ impl Model {
     }
 
     fn place(&self, text: &str) -> Result<HistoryPosition, Failure> {
-        let is_here = text == "." || text.starts_with(['\'', '@', '-']) || text.bytes().all(|b| b.is_ascii_digit());
-        if is_here {
+        if text == "." || text.starts_with('\'') {
             return Ok(HistoryPosition { past: Arc::clone(&self.past), seq: self.position(text)? });
         }
-        let (name, seq) = match text.rsplit_once('@') {
-            Some((name, seq)) => (name, Some(seq)),
-            None => (text, None),
-        };
-        let past = Arc::new(self.past.sibling(name)?);
-        let head = past.head();
-        let wrong = |_| Failure::usage(format!("no position: {text}; give NAME@SEQ, such as {name}@{head}"));
-        let seq = seq.map_or(Ok(head), |seq| seq.parse::<Seq>().map_err(wrong))?;
-        match seq <= head {
-            true => Ok(HistoryPosition { past, seq }),
-            false => Err(SessionError::NoPosition { seq, head }.into()),
+        if let Ok(position) = text.parse() {
+            return Ok(HistoryPosition { past: Arc::clone(&self.past), seq: self.past.state_position(&position)? });
         }
+        let (name, at) = text.rsplit_once('@').unwrap_or((text, "-0"));
+        let past = Arc::new(self.past.sibling(name)?);
+        let wrong = |_| {
+            let head = past.head();
+            Failure::usage(format!("no position: {text}; give NAME@POSITION, such as {name}@{head}"))
+        };
+        let seq = past.state_position(&at.parse().map_err(wrong)?)?;
+        Ok(HistoryPosition { past, seq })
     }
 
     pub(super) fn set_mark(&mut self, text: &str) -> Result<(), Failure> {

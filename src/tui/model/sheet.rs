@@ -3,6 +3,7 @@
 use foldspace::EntryPath;
 
 use super::Tone;
+use crate::tui::clean;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
@@ -69,6 +70,26 @@ impl Sheet {
             }
             self.add(tone, format!("{indent}{}", &line[..line.floor_char_boundary(LINE_MAX)]));
         }
+    }
+
+    /// Breaks the lines that are wider than the pane.
+    pub(crate) fn wrapped(self, width: usize) -> Self {
+        let mut sheet = Self::new(self.title);
+        for (at, line) in self.lines.into_iter().enumerate() {
+            if at == self.first {
+                sheet.first = sheet.lines.len();
+            }
+            match line.target {
+                None => clean::wrapped(&line.text, width).into_iter().for_each(|part| sheet.add(line.tone, part)),
+                target => sheet.add_for(line.tone, line.text, target),
+            }
+        }
+        sheet
+    }
+
+    /// Returns the columns of its widest line.
+    pub(crate) fn columns(&self) -> usize {
+        self.lines.iter().map(|line| clean::columns(&line.text)).max().unwrap_or(0)
     }
 
     /// Marks the next line as the first to show, unless one is marked.

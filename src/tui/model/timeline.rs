@@ -57,18 +57,25 @@ impl Folds {
 #[derive(Clone, Default)]
 pub(crate) struct Rows {
     pub(crate) folds: Folds,
+    /// True if the records of conversations are hidden.
+    pub(crate) is_quiet: bool,
     pub(crate) filter: Option<Arc<FilteredRows>>,
 }
 
 impl Rows {
     pub(crate) fn shows(&self, brief: &Brief) -> bool {
         match &self.filter {
-            None => self.folds.shows(brief),
+            None => !self.hides(brief) && self.folds.shows(brief),
             Some(rows) => {
                 let is_open = |call| rows.has(call) && self.folds.is_open(call);
                 rows.has(brief.seq) || brief.inner_of().is_some_and(is_open)
             }
         }
+    }
+
+    /// Returns true for a hidden record of a conversation.
+    pub(super) fn hides(&self, brief: &Brief) -> bool {
+        self.is_quiet && self.filter.is_none() && brief.is_conversation()
     }
 
     /// Returns true if no filter hides an event, or its call.
@@ -125,6 +132,7 @@ impl Rows {
 pub(crate) struct TimelineRow {
     pub(crate) seq: Seq,
     pub(crate) lane: usize,
+    pub(crate) is_call: bool,
     pub(crate) open: Option<bool>,
     pub(crate) inner: bool,
     pub(crate) kind: Arc<str>,
@@ -137,10 +145,10 @@ pub(crate) struct TimelineRow {
 impl TimelineRow {
     /// Returns the columns of its text and its status.
     fn columns(&self) -> usize {
-        match self.open {
-            Some(_) => columns(&self.text) + columns(&self.end) + 7,
+        match self.is_call {
+            true => columns(&self.text) + columns(&self.end) + 7,
             // The beginning of an event's text mostly suffices.
-            None => (columns(&self.text) + 19).min(EVENT_MAX),
+            false => (columns(&self.text) + 19).min(EVENT_MAX),
         }
     }
 }
@@ -254,9 +262,10 @@ impl VisibleRows {
         Ok(TimelineRow {
             seq: brief.seq,
             lane: self.lane(owner),
-            open: brief.is_call().then(|| rows.folds.is_open(brief.seq)),
+            is_call: brief.is_call(),
+            open: brief.folds().then(|| rows.folds.is_open(brief.seq)),
             inner: brief.inner_of().is_some(),
-            kind: Arc::clone(&brief.kind),
+            kind: gist.role.map_or_else(|| Arc::clone(&brief.kind), Arc::from),
             sort: gist.sort,
             text: gist.text.clone(),
             end,

@@ -58,8 +58,11 @@ pub(crate) struct ViewChoice {
 #[derive(Clone)]
 pub(crate) struct ViewTarget {
     pub(crate) cursor: Seq,
-    pub(crate) whole_call: bool,
+    /// True for all events of a folded row.
+    pub(crate) whole_row: bool,
     pub(crate) tab: Tab,
+    /// The columns of the detail pane.
+    pub(crate) columns: usize,
     pub(crate) choice: ViewChoice,
 }
 
@@ -93,21 +96,22 @@ impl ViewTarget {
             Tab::Files => Sheet::default(),
             Tab::File => sheets::file(past, &step, file.as_ref(), self.choice.whole_file)?,
             Tab::Slices => sheets::slices(&step, &self.choice.slices)?,
-            Tab::Event if step.call => sheets::call(past, &step, leash)?,
-            Tab::Event => sheets::event(past, step.cursor)?,
-            Tab::Output => sheets::output(past, &step, leash)?,
+            Tab::Event if step.call => sheets::call(past, &step, leash)?.wrapped(self.columns),
+            Tab::Event => sheets::event(past, step.cursor)?.wrapped(self.columns),
+            Tab::Output => sheets::output(past, &step, leash)?.wrapped(self.columns),
             Tab::Diff => sheets::diff(past, &step, self.choice.compared.as_ref(), leash)?,
         };
         Ok(ViewContent { time: step.new.time(), step, tab: self.tab, file, files, detail })
     }
 
     fn step(&self, past: &SessionHistory, leash: &Leash) -> Result<ShownStep, Failure> {
-        let end = if self.whole_call { past.end_of(self.cursor, leash)?.last } else { self.cursor };
+        let call = self.whole_row && past.brief(self.cursor)?.is_some_and(|brief| brief.is_call());
+        let end = if self.whole_row { past.end_of(self.cursor, leash)?.last } else { self.cursor };
         let before = self.cursor.saturating_sub(1);
         let old = past.state(before, leash)?;
         let new = past.state(end, leash)?;
         let changes = VirtualFileSystem::of(&old).diff(&VirtualFileSystem::of(&new)).into();
-        Ok(ShownStep { cursor: self.cursor, before, after: end, call: self.whole_call, old, new, changes })
+        Ok(ShownStep { cursor: self.cursor, before, after: end, call, old, new, changes })
     }
 }
 

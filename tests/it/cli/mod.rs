@@ -13,6 +13,7 @@ mod daemons;
 mod damage;
 mod deny;
 mod documented;
+mod editing_lines;
 mod first_run;
 mod help;
 mod hints;

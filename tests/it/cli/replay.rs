@@ -46,7 +46,7 @@ fn replay_reports_missing_things() {
         (&["--diff", "1..99"][..], 3, "the session has no position 99"),
         (&["--diff", "-99.."], 3, "99 events ago is before the first event: the session has 15 events"),
         (&["--diff", "story@99..1"], 3, "the session has no position 99"),
-        (&["--diff", "story@x..1"], 2, "no position: story@x; give NAME@SEQ, such as story@15"),
+        (&["--diff", "story@x..1"], 2, "no position: story@x; give NAME@POSITION, such as story@15"),
         (&["--show", "file", "nope"], 3, "/nope does not exist at position 15"),
         (&["--show", "nope"], 2, "--show can't show \"nope\""),
         (&["--search", "("], 2, "the pattern can't be understood: unclosed group"),

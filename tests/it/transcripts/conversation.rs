@@ -200,8 +200,47 @@ fn program_lists_messages_and_claims() {
     let seq = claim["seq"].to_string();
     let shown = program.printed(&["show", session, &seq]);
     assert!(shown.contains("assistant\n    I see the cause. All tests pass now."), "{shown}");
-    for wrong in [&["log", session, "--claims", "--calls"][..], &["log", session, "--messages", "--follow"]] {
-        assert_eq!(program.output(wrong).status.code(), Some(2), "{wrong:?}");
+    assert_eq!(program.output(&["log", session, "--claims", "--calls"]).status.code(), Some(2));
+}
+
+#[test]
+fn log_follows_messages_and_claims() {
+    use std::io::{BufRead, BufReader};
+    let program = Program::new();
+    let path = program.path("c1a1.jsonl");
+    let write = |lines: &[Value]| {
+        std::fs::write(&path, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+        program.printed(&["import", path.to_str().unwrap()]);
+    };
+    let lines = claiming();
+    let first = lines.iter().position(|line| line["type"] == "assistant").unwrap();
+    write(&lines[..first]);
+    let follow = |option| {
+        let mut command = program.command(&["log", "claude-c1a1", option, "--follow"]);
+        let mut following = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(following.stdout.take().unwrap()).lines().map(Result::unwrap);
+        (following, lines)
+    };
+    let ((mut messages, mut told), (mut claims, mut claimed)) = (follow("--messages"), follow("--claims"));
+    assert!(told.next().unwrap().ends_with("user: Mend it."));
+    write(&lines);
+    assert!(told.any(|line| line.ends_with("user: Never mind.")));
+    let claim = claimed.next().unwrap();
+    assert!(claim.contains("\"All tests pass now.\"  after exit 1"), "{claim}");
+    for child in [&mut messages, &mut claims] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn log_of_imported_runs_has_no_json() {
+    let program = Program::new();
+    for (number, (name, _)) in FORMATS.iter().enumerate() {
+        let session = format!("run-{number}");
+        program.printed(&["import", fixture(name).to_str().unwrap(), "--name", &session]);
+        let log = program.printed(&["log", &session]);
+        assert!(!log.contains("{\"") && !log.contains("\":"), "{log}");
     }
 }
 

@@ -1,10 +1,11 @@
 //! An event as JSON, or a call with all of its events.
 
 use foldspace::event::{CallFinished, CallStarted};
+use foldspace::view::RunMessage;
 use foldspace::{Recorded, Seq};
 use serde_json::Value;
 
-use crate::terminal::text;
+use crate::terminal::{events, text};
 use crate::tui::model::{Failure, Leash, SessionHistory, Sheet, ShownStep, Tone};
 
 const EVENTS_MAX: usize = 500;
@@ -13,8 +14,24 @@ pub(crate) fn event(past: &SessionHistory, seq: Seq) -> Result<Sheet, Failure> {
     let event = past.event(seq)?;
     let mut sheet = Sheet::new(format!("event {seq}: {}", text::one_line(&event.event.kind, 100)));
     about(&event, &mut sheet);
-    value(&past.json(&event.view()), &mut sheet);
+    let messages = past.messages(&event.view())?;
+    messages.iter().for_each(|said| message(said, &mut sheet));
+    if messages.is_empty() {
+        value(&past.json(&event.view()), &mut sheet);
+    }
     Ok(sheet)
+}
+
+fn message(message: &RunMessage, sheet: &mut Sheet) {
+    let about: Vec<String> = message.usage.model.clone().into_iter().chain(events::usage(message)).collect();
+    sheet.add(Tone::Bold, format!("{}  {}", message.role.word(), about.join(", ")).trim_end());
+    if let Some(claim) = &message.claim {
+        sheet.add(Tone::Bad, format!("  claims success after {}: #{} {}", claim.ended, claim.call, claim.command));
+    }
+    sheet.block(Tone::Plain, "  ", &message.text);
+    if message.cut {
+        sheet.add(Tone::Dim, "  the rest is not stored");
+    }
 }
 
 fn about(event: &Recorded, sheet: &mut Sheet) {
