@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use foldspace::session::nearest;
 
 use super::session_words::{self, SessionWords};
-use super::{Failure, definition, help, left_out, output, text};
+use super::{Failure, definition, former, help, left_out, output, text};
 
 /// Commands and options that no suggestion names, since they destroy something or stop it.
 const NEVER_SUGGESTED: [&str; 13] = [
@@ -31,7 +31,7 @@ const VERSION: &str = "version";
 
 /// Parses the command line, or ends the program.
 pub(super) fn matches() -> ArgMatches {
-    let mut words: Vec<OsString> = std::env::args_os().collect();
+    let mut words = former::current(std::env::args_os().collect());
     let read = match read(&words) {
         // `diff` alone shows everything since the first call.
         Err(error) if lacks(&error, "<A..B>") => {
@@ -101,10 +101,6 @@ fn habit(words: &[OsString], error: &clap::Error) -> Option<Failure> {
     let (argument, value) = (text(ContextKind::InvalidArg), text::shell_word(text(ContextKind::InvalidValue)));
     let is_range = argument == "[A..B]" && error.kind() == ErrorKind::ValueValidation;
     let (problem, hint) = match (words[at].to_str()?, error.kind()) {
-        ("log", ErrorKind::UnknownArgument) if !argument.starts_with('-') => (
-            format!("`log` takes no path: {argument}"),
-            format!("`foldspace history {session} {}` shows every change of a file", text::shell_word(argument)),
-        ),
         ("show", ErrorKind::MissingRequiredArgument) if lacks(error, "<SEQ>") => (
             "`show` takes the number of a call or event".to_owned(),
             format!("`foldspace log {session} --calls` lists the calls; `show {session} -0` is the last event"),

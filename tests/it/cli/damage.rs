@@ -37,7 +37,7 @@ fn lost_events_are_reported_and_can_be_accepted() {
     let other = program.file("other.jsonl", "");
     for changing in [&["run", &other][..], &["remove", "story", "--yes"], &["gc"], &["import", "whole.fold"]] {
         let told = program.run(changing);
-        assert!(told.contains("hint: `foldspace verify` names them") && told.ends_with("[exit 5]"), "{told}");
+        assert!(told.contains("hint: `foldspace check` names them") && told.ends_with("[exit 5]"), "{told}");
     }
     assert!(program.run(&["fsck", "--accept-loss"]).ends_with("[exit 2]"), "only with --repair");
     let accepted = program.run(&["fsck", "--repair", "--accept-loss"]);
@@ -62,7 +62,7 @@ fn repair_keeps_what_is_behind_the_damage() {
     let read = program.run(&["log", "story"]);
     assert!(!read.contains("the index failed"), "{read}");
     if read.ends_with("[exit 5]") {
-        assert!(read.contains(" can't be read: ") && read.contains("foldspace fsck"), "{read}");
+        assert!(read.contains(" can't be read: ") && read.contains("foldspace check --bytes"), "{read}");
     }
     let repaired = program.run(&["fsck", "--repair"]);
     let has_gap = repaired.contains(" lost; intact events after the gap: ");

@@ -127,12 +127,26 @@ fn habits_from_other_programs_work_or_name_the_command() {
     for (given, wanted) in [
         (&["diff", "story", "8"][..], "`foldspace show story 8`"),
         (&["diff", "story", "src"], "`foldspace diff story .. src`"),
-        (&["log", "story", "src/main.rs"], "`foldspace history story src/main.rs`"),
         (&["show", "story"], "`foldspace log story --calls`"),
         (&["rewind", "story"], "--to <POSITION>"),
     ] {
         let told = program.run(given);
         assert!(told.contains(wanted) && told.ends_with("[exit 2]"), "{given:?}: {told}");
+    }
+}
+
+#[test]
+fn log_of_a_path_shows_its_changes() {
+    let program = Program::with_story();
+    let all = program.printed(&["log", "story", "a.txt"]);
+    let lines: Vec<&str> = all.lines().collect();
+    assert!(lines.len() > 1 && lines[0].contains("created"), "{all}");
+    let last = program.printed(&["log", "story", "a.txt", "-n", "1"]);
+    assert!(last.split_whitespace().eq(lines[lines.len() - 1].split_whitespace()), "{last}");
+    let reversed = program.printed(&["log", "story", "a.txt", "--reverse"]);
+    assert!(reversed.lines().eq(lines.iter().rev().copied()), "{reversed}");
+    for wrong in [&["log", "story", "a.txt", "--calls"][..], &["log", "story", "--patch"], &["ls", "-l", "--stat"]] {
+        assert!(program.run(wrong).ends_with("[exit 2]"), "{wrong:?}");
     }
 }
 
