@@ -186,7 +186,20 @@ fn man_pages_exist_for_every_command() {
         assert!(program.path(&format!("pages/man1/foldspace-{command}.1")).is_file(), "{command}");
     }
     let first = std::fs::read_to_string(program.path("pages/man1/foldspace.1")).unwrap();
-    assert!(first.contains("Exit codes"));
+    assert!(first.contains("Exit codes") && first.contains("Uses the store that several hosts share"));
+    let synopsis = |name: &str| {
+        let page = std::fs::read_to_string(program.path(&format!("pages/man1/foldspace-{name}.1"))).unwrap();
+        let synopsis = page.split_once(".SH SYNOPSIS\n").unwrap().1.lines().next().unwrap().to_owned();
+        synopsis.replace(['\\'], "")
+    };
+    assert!(synopsis("log").contains("[--at POSITION] [--before CALL]"), "{}", synopsis("log"));
+    assert!(synopsis("rewind").ends_with("<--to <POSITION>|--before <CALL>|--run <RUN>> <SESSION>"));
+    for command in COMMANDS {
+        let page = std::fs::read_to_string(program.path(&format!("pages/man1/foldspace-{command}.1"))).unwrap();
+        let lines: Vec<&str> = page.lines().collect();
+        let lacking = lines.windows(3).find(|lines| lines[0] == ".TP" && lines[2].starts_with('.'));
+        assert!(lacking.is_none(), "{command}: {lacking:?} has no description");
+    }
     assert!(program.printed(&["man"]).starts_with(".ie"));
 }
 
