@@ -26,6 +26,28 @@ const NEVER_SUGGESTED: [&str; 13] = [
     "take-over",
     "yes",
 ];
+/// Commands of other programs, with the commands that do the same here.
+const ELSEWHERE: [(&[&str], &str); 6] = [
+    (
+        &["continue", "resume"],
+        "each command continues its session: `foldspace exec NAME make`; `foldspace run FILE --session NAME \
+         --from-line N` continues a script",
+    ),
+    (
+        &["abort", "kill", "pause"],
+        "`foldspace cancel NAME` cancels a session's calls, `foldspace stop` stops the owner",
+    ),
+    (
+        &["cd", "chmod", "cp", "find", "less", "mkdir", "mv", "touch"],
+        "`foldspace exec NAME COMMAND` runs a command in a session, `foldspace shell NAME` is a prompt for several",
+    ),
+    (&["branch", "switch"], "`foldspace fork NAME` makes a child of a session, `foldspace sessions --tree` lists them"),
+    (
+        &["checkout", "reset"],
+        "`foldspace rewind NAME --to N` goes back, `foldspace revert NAME FILE --at N` restores a file",
+    ),
+    (&["info", "inspect"], "`foldspace show NAME N` shows a call or event, `foldspace log NAME` lists them"),
+];
 /// The words that a person may use for the program's version.
 const VERSION: &str = "version";
 
@@ -51,7 +73,7 @@ pub(super) fn matches() -> ArgMatches {
             end(&failure)
         }
     }
-    if let Some(failure) = habit(&words, &error) {
+    if let Some(failure) = habit(&words, &error).or_else(|| elsewhere(&error)) {
         end(&failure)
     }
     match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
@@ -119,6 +141,13 @@ fn habit(words: &[OsString], error: &clap::Error) -> Option<Failure> {
         _ => return None,
     };
     Some(Failure::usage(problem).with_hint(hint))
+}
+
+/// Names the command that does what a command of another program does.
+fn elsewhere(error: &clap::Error) -> Option<Failure> {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let (_, hint) = ELSEWHERE.iter().find(|(names, _)| names.contains(&given.as_str()))?;
+    Some(Failure::usage(format!("no command is called {given}")).with_hint(*hint))
 }
 
 /// Prints help, and ends the program. It shows the session as optional: to the parser it is required.
