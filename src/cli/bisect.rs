@@ -16,6 +16,7 @@ use foldspace::{EntryPath, Seq, Session, WorkspaceSpec};
 use tokio_util::sync::CancellationToken;
 
 use super::external_command::Home;
+use super::position::settled;
 use super::{
     BAD, BOLD, DIM, Exit, Failure, GOOD, Globals, ODD, Out, Signals, diffs, events, open, output, text, workspace,
 };
@@ -93,12 +94,12 @@ impl BisectArgs {
         let session = opened.find(&self.session)?.session;
         let run = self.run.as_deref().map(|run| ObservedCalls::of(&session)?.run(&session, run)).transpose()?;
         let bad = match (&self.bad, &run) {
-            (Some(position), _) => position.resolve(&session)?,
+            (Some(position), _) => settled(position, &session)?,
             (None, Some(run)) => run.last,
             (None, None) => session.head()?,
         };
         let good = match (&self.good, &run) {
-            (Some(position), _) => position.resolve(&session)?,
+            (Some(position), _) => settled(position, &session)?,
             (None, Some(run)) => run.before,
             _ if self.slice.is_some() => 0,
             _ => first_position(&session)?,

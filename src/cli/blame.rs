@@ -4,30 +4,41 @@ use clap::ValueEnum;
 use foldspace::history::{Cause, SessionChange};
 use foldspace::view::{Authorship, AuthorshipError, BlameDocument, RunMention, blamed};
 use foldspace::{EntryPath, Seq, Session, SessionId, VirtualFileSystem, view};
+use serde_json::json;
 
 use super::{AtArg, Cell, DIM, Failure, Globals, NOTED, Out, TextTable, open, output, position, text, tree};
 
-/// Shows the call that wrote each line of a file, and follows renames
+/// Shows the call that wrote each line of a file, and follows renames; or the lines of a git commit
 #[derive(Debug, clap::Args)]
 #[command(mut_args(position::meaning("Shows the file as it was at", "Shows the file as it was before")))]
 #[command(after_help = "\
 Each line starts with the event that wrote it, its call and tool (or a mount, drift, a rewind), its agent \
 and its time. `foldspace show SESSION CALL` shows a call. A merged line has the child's event, \
-as CHILD@EVENT, or the merge if the child was removed.")]
+as CHILD@EVENT, or the merge if the child was removed.
+
+--write-notes is the only option that writes to git: it replaces the note of the commit in `refs/notes/ai`, \
+which `git notes --ref=ai show` prints.")]
+#[command(group(clap::ArgGroup::new("of_commit").args(["format", "write_notes"]).multiple(false)))]
 pub(super) struct BlameArgs {
     /// The session, by name or by the beginning of its id
     session: String,
     /// The file
-    #[arg(required_unless_present = "format", conflicts_with = "format")]
+    #[arg(required_unless_present = "of_commit", conflicts_with = "of_commit")]
     path: Option<String>,
     #[command(flatten)]
     at: AtArg,
     /// Prints the lines that agents wrote in all files of a git commit
     #[arg(long, value_name = "FORMAT", conflicts_with_all = ["at", "before"])]
     format: Option<AuthorshipFormat>,
+    /// Writes the lines that agents wrote in a git commit into git's notes, in git-ai's format
+    #[arg(long, conflicts_with_all = ["at", "before"])]
+    write_notes: bool,
+    /// Prints the note without writing it
+    #[arg(long, requires = "write_notes")]
+    dry_run: bool,
     /// The commit [default: HEAD]
-    #[arg(long, value_name = "REV", requires = "format")]
-    rev: Option<String>,
+    #[arg(long, value_name = "REV", default_value = "HEAD", hide_default_value = true, requires = "of_commit")]
+    rev: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -41,8 +52,11 @@ enum AuthorshipFormat {
 impl BlameArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let found = open::session(globals, &self.session)?;
+        if self.write_notes {
+            return self.write_note(&authorship(&found.session, &self.rev)?, out);
+        }
         if let Some(format) = self.format {
-            let authorship = authorship(&found.session, self.rev.as_deref().unwrap_or("HEAD"))?;
+            let authorship = authorship(&found.session, &self.rev)?;
             return match format {
                 AuthorshipFormat::AgentTrace => out.document(&view::agent_trace(&authorship)),
                 AuthorshipFormat::GitAiNote => out.line(view::git_ai_note(&authorship).trim_end()),
@@ -66,10 +80,23 @@ impl BlameArgs {
         tell(&document);
         out.show(&document, |out| show(found.session.id(), &document, out))
     }
+
+    fn write_note(&self, authorship: &Authorship, out: &mut Out) -> Result<(), Failure> {
+        let note = view::git_ai_note(authorship);
+        if !self.dry_run {
+            authorship.write_note(NOTES, &note).map_err(|error| Failure::io("write", "the note", &error))?;
+        }
+        let (commit, files) = (&authorship.commit, authorship.files.len());
+        let document = json!({ "commit": commit, "files": files, "note": note, "written": !self.dry_run });
+        out.show(&document, |out| match self.dry_run {
+            true => out.line(note.trim_end()),
+            false => out.line(format!("wrote the note of {commit}: the lines of {files} files that agents wrote")),
+        })
+    }
 }
 
 /// Attributes the lines of a commit.
-pub(super) fn authorship(session: &Session, revision: &str) -> Result<Authorship, Failure> {
+fn authorship(session: &Session, revision: &str) -> Result<Authorship, Failure> {
     Authorship::of(session, revision).map_err(|error| match error {
         AuthorshipError::Session(error) => error.into(),
         AuthorshipError::History(error) => error.into(),
@@ -138,6 +165,8 @@ fn observed_head(by: &SessionChange, mentions: &[RunMention]) -> [String; 4] {
     [by.change.seq.to_string(), why, text::one_line(&unique(who.collect()), 60), text::moment(by.change.time)]
 }
 
+/// The name of git-ai's notes: `refs/notes/ai`.
+const NOTES: &str = "ai";
 /// The number of columns that the line and its number have even on a narrow terminal.
 const TEXT_ROOM: usize = 24;
 /// The largest number of characters shown of the calls and the request of a line.

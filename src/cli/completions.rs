@@ -97,7 +97,9 @@ impl LiveNames {
             ("state" | "bisect", "slice") => Self::Slices,
             ("tools", "name") | ("fork", "tools") => Self::Tools,
             ("log", "kind") => Self::Kinds,
-            (_, "path" | "paths") | ("merge", "ours" | "theirs") | ("replay", "changes") => Self::Paths,
+            (_, "path" | "paths") | ("log", "glob") | ("merge", "ours" | "theirs") | ("replay", "changes") => {
+                Self::Paths
+            }
             ("replay", "until") => return None,
             (_, "at" | "before" | "until" | "to" | "seq" | "call" | "good" | "bad") | ("what-if", "replace") => {
                 Self::Calls

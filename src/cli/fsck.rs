@@ -5,12 +5,14 @@ use serde_json::json;
 use super::stop::make_way;
 use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, open, shared_store, text};
 
-/// Checks every byte of the journal, and repairs it; on NATS, also checks every message of the store's sessions
 #[derive(Debug, clap::Args)]
-pub(super) struct Fsck {
-    /// Moves damaged bytes into files next to the journal, and keeps everything that is intact
+pub(super) struct FsckArgs {
+    /// Checks every byte of the journal instead; on NATS, also every message of the store's sessions
     #[arg(long)]
-    repair: bool,
+    pub(super) bytes: bool,
+    /// Checks every byte, moves damaged bytes into files next to the journal, and keeps everything that is intact
+    #[arg(long)]
+    pub(super) repair: bool,
     /// With --repair: continues without lost acknowledged events, and records the loss in their sessions
     #[arg(long, requires = "repair")]
     accept_loss: bool,
@@ -19,7 +21,7 @@ pub(super) struct Fsck {
     drop: Vec<String>,
 }
 
-impl Fsck {
+impl FsckArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let directory = open::existing(globals)?;
         super::block_on(make_way(&directory))??;
@@ -92,13 +94,13 @@ fn show(report: &FsckReport, left: usize, out: &mut Out) -> Result<(), Failure> 
     out.line(format!("{}: {outcome}", checked.join(", ")))?;
     for (id, name) in &report.contradictions {
         let name = if name.is_empty() { id.to_string() } else { text::shell_word(name).into_owned() };
-        out.line(format!("`foldspace fsck --repair --drop {name}` drops the events that contradict others"))?;
+        out.line(format!("`foldspace check --repair --drop {name}` drops the events that contradict others"))?;
     }
     if left > 0 && report.loss.is_some() {
         out.line("the journal is read-only until it is intact: look for a copy of it, with `index` next to it, or")?;
-        out.line("continue without the lost events: `foldspace fsck --repair --accept-loss`")?;
+        out.line("continue without the lost events: `foldspace check --repair --accept-loss`")?;
     } else if left > 0 && report.repaired.is_empty() {
-        out.line("`foldspace fsck --repair` removes the damage and keeps everything that is intact")?;
+        out.line("`foldspace check --repair` removes the damage and keeps everything that is intact")?;
     }
     Ok(())
 }

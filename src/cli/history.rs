@@ -8,54 +8,54 @@ use foldspace::{EntryPath, Seq, Session, SessionId, VirtualFileSystem};
 use serde_json::{Value, json};
 
 use super::blame::{where_of, why_of};
-use super::{
-    AtArg, BAD, Cell, DIM, Failure, GOOD, Globals, NOTED, ODD, Out, TextTable, diffs, open, position, text, tree,
-};
+use super::{BAD, Cell, DIM, Failure, GOOD, NOTED, ODD, Out, TextTable, diffs, text, tree};
 
-/// Shows every change of a file or directory, and follows a file through renames
+/// The options of `log` for the changes of a file.
 #[derive(Debug, clap::Args)]
-#[command(mut_args(position::meaning("Shows only what happened until", "Shows only what happened before")))]
-#[command(after_help = "\
-Examples:
-  foldspace history NAME src/main.rs
-  foldspace history NAME src/main.rs --patch    with what changed
-  foldspace history NAME src/main.rs --follow-merges
-                                                with those of merged children
-  foldspace history NAME / --at 40              everything until event 40")]
-pub(super) struct History {
-    /// The session, by name or by the beginning of its id
-    session: String,
-    /// The file or directory
-    path: String,
-    /// Shows what each change did, as a patch
-    #[arg(short, long)]
+pub(super) struct HistoryArgs {
+    /// Shows every change of this file or directory instead of events, and follows a file through renames
+    #[arg(conflicts_with_all = ["calls", "kind", "runs", "messages", "claims", "run", "agent", "glob", "follow"])]
+    path: Option<String>,
+    /// Shows the lines of each change of the file, as a patch
+    #[arg(short, long, requires = "path")]
     patch: bool,
-    /// Shows the child's own changes before each merge, as CHILD@EVENT
-    #[arg(long)]
+    /// Shows the child's own changes of the file before each merge, as CHILD@EVENT
+    #[arg(long, requires = "path")]
     follow_merges: bool,
-    #[command(flatten)]
-    at: AtArg,
 }
 
-impl History {
-    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
-        let path = EntryPath::lookup(&self.path)?;
-        let found = open::session(globals, &self.session)?;
-        let until = self.at.resolve(&found.session)?;
-        let changes = self.changes(&found.session, &path, until)?;
+impl HistoryArgs {
+    /// Returns the path, if one is given.
+    pub(super) fn path(&self) -> Result<Option<EntryPath>, Failure> {
+        Ok(self.path.as_deref().map(EntryPath::lookup).transpose()?)
+    }
+
+    /// Shows the changes of a path up to a position: the last `limit`, or all.
+    pub(super) fn show(
+        &self,
+        session: &Session,
+        (path, until): (&EntryPath, Seq),
+        (limit, reverse): (Option<usize>, bool),
+        out: &mut Out,
+    ) -> Result<(), Failure> {
+        let mut changes = self.changes(session, path, until)?;
         if changes.is_empty() && !path.is_root() {
             let what = format!("{} did not exist at any position up to {until}", path.rooted());
-            let meant = tree::meant(&VirtualFileSystem::of(&found.session.state_at(until)?), &path);
+            let meant = tree::meant(&VirtualFileSystem::of(&session.state_at(until)?), path);
             return Err(Failure::missing(what).with_hint(format!("{meant}`foldspace ls SESSION -R` lists the files")));
+        }
+        changes.drain(..changes.len().saturating_sub(limit.unwrap_or(usize::MAX)));
+        if reverse {
+            changes.reverse();
         }
         if out.is_json() {
             let list: Result<Vec<Value>, Failure> =
-                changes.iter().map(|change| self.as_json(&found.session, change)).collect();
+                changes.iter().map(|change| self.as_json(session, change)).collect();
             return out.document(&list?);
         }
         if !self.patch {
             let mut table = TextTable::default();
-            changes.iter().for_each(|change| table.row(cells(found.session.id(), change)));
+            changes.iter().for_each(|change| table.row(cells(session.id(), change)));
             return table.show(out);
         }
         for (number, change) in changes.iter().enumerate() {
@@ -63,9 +63,9 @@ impl History {
                 out.line("")?;
             }
             let mut table = TextTable::default();
-            table.row(cells(found.session.id(), change));
+            table.row(cells(session.id(), change));
             table.show(out)?;
-            diffs::show(&patches(&found.session, &change.change)?, out)?;
+            diffs::show(&patches(session, &change.change)?, out)?;
         }
         Ok(())
     }

@@ -8,29 +8,20 @@ use serde_json::{Value, json};
 
 use super::{BOLD, DIM, Failure, Globals, Out, open, text};
 
-/// Shows the sessions as a tree of parents and children, like `sessions --tree`
-#[derive(Debug, clap::Args)]
-#[command(hide = true)]
-pub(super) struct LineageArgs {
-    /// Shows only this session and its descendants
-    pub(super) session: Option<String>,
-}
-
 struct Forest {
     known: KnownSessions,
     roots: Vec<SessionId>,
     absent: BTreeMap<SessionId, String>,
 }
 
-impl LineageArgs {
-    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
-        let opened = open::reading(globals)?;
-        let mut forest = Forest::of(opened.sessions.list()?);
-        if let Some(wanted) = &self.session {
-            forest.roots = vec![opened.sessions.find(wanted)?.id];
-        }
-        out.show(&forest.as_json(), |out| forest.show(out))
+/// Shows all sessions as a tree of parents and children, or one session with its descendants.
+pub(super) fn show(wanted: Option<&str>, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+    let opened = open::reading(globals)?;
+    let mut forest = Forest::of(opened.sessions.list()?);
+    if let Some(wanted) = wanted {
+        forest.roots = vec![opened.sessions.find(wanted)?.id];
     }
+    out.show(&forest.as_json(), |out| forest.show(out))
 }
 
 impl Forest {

@@ -7,17 +7,20 @@ use foldspace::tools::PathGlob;
 use foldspace::view::{self, Call, CallViews, Conversation, ObservedCalls, RunMessage, RunSpan, backward_spans};
 use foldspace::{Filter, Seq, Session, Timestamp};
 
+use super::history::HistoryArgs;
 use super::{
     AtArg, DIM, Exit, Failure, FoundSession, Globals, Out, calls, did_you_mean, events, open, position, runs, text,
     thread, tree,
 };
 
-/// Shows the events of a session, or its calls
+/// Shows the events of a session, its calls, or the changes of a file
 #[derive(Debug, clap::Args)]
 #[command(mut_args(position::meaning("Shows only what happened until", "Shows only what happened before")))]
 #[command(after_help = "\
 Examples:
   foldspace log NAME --calls --limit 20        the last twenty calls
+  foldspace log NAME src/main.rs --patch       every change of a file
+  foldspace log NAME / --at 40                 every change until event 40
   foldspace log NAME --kind WriteFile --path 'src/**'
   foldspace log --runs                         the runs of agents
   foldspace log --run last --calls             the calls of the latest run
@@ -27,6 +30,8 @@ Examples:
 pub(super) struct LogArgs {
     /// The session, by name or by the beginning of its id
     session: String,
+    #[command(flatten)]
+    history: HistoryArgs,
     /// Shows calls, one line each, instead of events
     #[arg(long)]
     calls: bool,
@@ -34,13 +39,13 @@ pub(super) struct LogArgs {
     #[arg(long, value_name = "KIND", conflicts_with = "calls")]
     kind: Vec<String>,
     /// Lists the runs of agents, instead of events
-    #[arg(long, conflicts_with_all = ["calls", "kind", "run", "agent", "path", "follow"])]
+    #[arg(long, conflicts_with_all = ["calls", "kind", "run", "agent", "glob", "follow"])]
     runs: bool,
     /// Shows the messages of agents' runs, instead of events
-    #[arg(long, conflicts_with_all = ["calls", "kind", "runs", "path"])]
+    #[arg(long, conflicts_with_all = ["calls", "kind", "runs", "glob"])]
     messages: bool,
     /// Shows messages of agents that speak of success after their last command failed
-    #[arg(long, conflicts_with_all = ["calls", "kind", "runs", "path", "messages"])]
+    #[arg(long, conflicts_with_all = ["calls", "kind", "runs", "glob", "messages"])]
     claims: bool,
     /// Shows only events of one run of an agent, by the run's id or the beginning of it; `last` is the latest run
     #[arg(long, value_name = "RUN", conflicts_with = "follow")]
@@ -49,8 +54,8 @@ pub(super) struct LogArgs {
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
     /// Shows only changes of files with a path that matches, or calls that made such changes
-    #[arg(long, value_name = "GLOB")]
-    path: Option<String>,
+    #[arg(long = "path", value_name = "GLOB")]
+    glob: Option<String>,
     /// Shows only the last N
     #[arg(short = 'n', long, value_name = "N")]
     limit: Option<usize>,
@@ -70,13 +75,17 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 impl LogArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        let glob = self.path.as_deref().map(tree::glob).transpose()?;
+        let (glob, path) = (self.glob.as_deref().map(tree::glob).transpose()?, self.history.path()?);
         if self.follow {
             // A pager would hide new events.
             out.go_live()?;
         }
         let found = open::session(globals, &self.session)?;
         let until = self.at.resolve(&found.session)?;
+        if let Some(path) = path {
+            let shown = self.history.show(&found.session, (&path, until), (self.limit, self.reverse), out);
+            return shown.map(|()| Exit::Ok);
+        }
         if self.runs {
             return runs::show(&found.session, until, (self.limit, self.reverse), out).map(|()| Exit::Ok);
         }

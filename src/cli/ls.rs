@@ -1,9 +1,9 @@
 use foldspace::reducers::Entry;
 use foldspace::{EntryPath, VirtualFileSystem, view};
 
-use super::{AtArg, Failure, Globals, Out, TextTable, open, position, tree};
+use super::{AtArg, Failure, Globals, Out, TextTable, open, position, stat, tree};
 
-/// Lists a directory of the workspace
+/// Lists a directory of the workspace, or shows the metadata of an entry
 #[derive(Debug, clap::Args)]
 #[command(mut_args(position::meaning("Lists the files as they were at", "Lists the files as they were before")))]
 pub(super) struct Ls {
@@ -18,6 +18,9 @@ pub(super) struct Ls {
     /// Also shows kind, version, size and time
     #[arg(short, long)]
     long: bool,
+    /// Shows the metadata of one entry, and the call that wrote it
+    #[arg(long, conflicts_with_all = ["recursive", "long"])]
+    stat: bool,
     #[command(flatten)]
     at: AtArg,
 }
@@ -27,6 +30,9 @@ impl Ls {
         let path = EntryPath::lookup(&self.path)?;
         let found = open::session(globals, &self.session)?;
         let state = self.at.state(&found.session)?;
+        if self.stat {
+            return stat::show_entry(&found.session, &state, &path, out);
+        }
         let files = VirtualFileSystem::of(&state);
         let entries: Vec<(&EntryPath, &Entry)> = match (files.is_directory(&path), self.recursive) {
             (true, true) => files.below(&path).collect(),

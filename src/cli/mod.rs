@@ -12,8 +12,8 @@ mod calling;
 pub(crate) mod calls;
 mod cancel;
 mod cat;
+mod check;
 mod command_args;
-mod commit_notes;
 mod completions;
 mod data_directory;
 mod diff;
@@ -29,6 +29,7 @@ mod export;
 pub(crate) mod external_command;
 mod files;
 mod fork;
+mod former;
 mod fsck;
 mod gc;
 mod grep;
@@ -98,7 +99,6 @@ mod tree;
 mod ui;
 mod undo;
 mod unsaid;
-mod verify;
 mod what_if;
 mod workspace;
 
@@ -201,10 +201,8 @@ commands! {
         Ls(ls::Ls),
         Cat(cat::Cat),
         Grep(grep::Grep),
-        Stat(stat::Stat),
         Diff(diff::DiffArgs),
         Blame(blame::BlameArgs),
-        History(history::History),
     }
     "Go back" {
         #[cfg(feature = "tui")]
@@ -220,12 +218,8 @@ commands! {
     }
     "Children" {
         Fork(Box<fork::ForkArgs>),
-        Tree(lineage::LineageArgs),
         Merge(merge::MergeArgs),
         Apply(apply::ApplyArgs),
-    }
-    "Git" {
-        CommitNotes(commit_notes::CommitNotes),
     }
     "Serve" {
         Ui(ui::UiArgs),
@@ -246,8 +240,7 @@ commands! {
         Export(export::ExportArgs),
         Import(Box<import::Import>),
         Remove(remove::Remove),
-        Verify(verify::VerifyArgs),
-        Fsck(fsck::Fsck),
+        Check(check::CheckArgs),
         Gc(gc::Gc),
         Du(du::Du),
         #[cfg(feature = "replicate")]

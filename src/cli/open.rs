@@ -122,7 +122,7 @@ impl OpenedStore {
             _ => None,
         };
         if let Some(loss) = &loss {
-            output::note(&format!("{loss}; this is the rest, and `foldspace verify` lists what is missing"));
+            output::note(&format!("{loss}; this is the rest, and `foldspace check` lists what is missing"));
         }
         let mut opened = Self::new(Arc::new(store), READER)?;
         opened.loss = loss;

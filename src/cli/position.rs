@@ -7,7 +7,7 @@ use foldspace::tools::first_position;
 use foldspace::view::Position;
 use foldspace::{Seq, Session, State};
 
-use super::Failure;
+use super::{Failure, output};
 
 /// The options that choose a position of a session. Each command explains them with [`meaning`].
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -47,6 +47,15 @@ impl AtArg {
             false => session.state()?,
         })
     }
+}
+
+/// Resolves a position, and says so if it is inside a commit and means the commit's end.
+pub(super) fn settled(position: &Position, session: &Session) -> Result<Seq, Failure> {
+    let at = position.resolve(session)?;
+    if let Some(asked) = position.inside(session)?.filter(|asked| *asked != at) {
+        output::note(&format!("event {asked} is inside a commit; this goes to its end, {at}"));
+    }
+    Ok(at)
 }
 
 /// Parses the CALL of `--before`.

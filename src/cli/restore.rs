@@ -48,7 +48,7 @@ fn left_to_git(report: &RestoreReport) -> String {
     };
     let missing = match report.missing {
         0 => "all were found there".to_owned(),
-        missing => format!("{missing} of them are missing; `foldspace verify` names the files"),
+        missing => format!("{missing} of them are missing; `foldspace check` names the files"),
     };
     format!("{contents} were only in git and are not in the copy: {places}; {missing}")
 }

@@ -127,7 +127,8 @@ fn refused(found: &FoundSession, refusal: &RewindRefusal, globals: &Globals, out
     let (what, hint) = match why.as_str() {
         "not_kept" => (
             "would be lost or can't be restored, because their contents were never stored; nothing was done",
-            "--force removes newer entries, and leaves the others as they are; `foldspace stat` shows one".to_owned(),
+            "--force removes newer entries, and leaves the others as they are; `foldspace ls --stat` shows one"
+                .to_owned(),
         ),
         "earlier" => (
             "would be removed that the directory had before the session began; nothing was done",

@@ -1,7 +1,6 @@
 use foldspace::hub::operations::{SessionDocument, listed};
 
-use super::lineage::LineageArgs;
-use super::{BOLD, Cell, DIM, Failure, Globals, Out, TextTable, open, text};
+use super::{BOLD, Cell, DIM, Failure, Globals, Out, TextTable, lineage, open, text};
 
 /// Lists the sessions, oldest first
 #[derive(Debug, clap::Args)]
@@ -18,7 +17,7 @@ pub(super) struct SessionsArgs {
 impl SessionsArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         if self.tree {
-            return LineageArgs { session: self.session.clone() }.run(globals, out);
+            return lineage::show(self.session.as_deref(), globals, out);
         }
         let opened = open::reading(globals)?;
         let rows: Vec<_> = opened.sessions.list()?.iter().map(listed).collect();

@@ -140,7 +140,7 @@ mod shared {
         if repair && senseless > 0 {
             lines.push(format!("repaired: {} removed", text::count(senseless as u64, "invalid message")));
         } else if senseless > 0 {
-            lines.push("`foldspace fsck --repair` removes the invalid messages; sessions skip them".to_owned());
+            lines.push("`foldspace check --repair` removes the invalid messages; sessions skip them".to_owned());
         }
         if lost > 0 {
             lines.push("only a backup of the stream can restore lost events".to_owned());

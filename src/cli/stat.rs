@@ -3,23 +3,11 @@ use std::ops::ControlFlow;
 use foldspace::event::{Node, WriteFile};
 use foldspace::reducers::Entry;
 use foldspace::view::{self, backward_spans};
-use foldspace::{EntryPath, Seq, Session, VirtualFileSystem};
+use foldspace::{EntryPath, Seq, Session, State, VirtualFileSystem};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{AtArg, BOLD, Cell, Failure, Globals, Out, TextTable, open, position, text, tree};
-
-/// Shows the metadata of a file, directory or link
-#[derive(Debug, clap::Args)]
-#[command(mut_args(position::meaning("Shows the entry as it was at", "Shows the entry as it was before")))]
-pub(super) struct Stat {
-    /// The session, by name or by the beginning of its id
-    session: String,
-    /// The entry
-    path: String,
-    #[command(flatten)]
-    at: AtArg,
-}
+use super::{BOLD, Cell, Failure, Out, TextTable, text, tree};
 
 /// The number of events that are searched first, from the end.
 const SPAN: u64 = 1024;
@@ -31,19 +19,15 @@ struct LastWrite {
     agent: String,
 }
 
-impl Stat {
-    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
-        let path = EntryPath::lookup(&self.path)?;
-        let found = open::session(globals, &self.session)?;
-        let state = self.at.state(&found.session)?;
-        if path.is_root() {
-            return Err(Failure::missing("/ is the workspace itself; name an entry in it"));
-        }
-        let files = VirtualFileSystem::of(&state);
-        let entry = tree::entry(&files, &path, &state)?;
-        let writing = last_writing(&found.session, state.seq(), &path)?;
-        out.show(&as_json(&path, entry, writing.as_ref()), |out| show(&path, entry, writing.as_ref(), out))
+/// Shows the metadata of an entry.
+pub(super) fn show_entry(session: &Session, state: &State, path: &EntryPath, out: &mut Out) -> Result<(), Failure> {
+    if path.is_root() {
+        return Err(Failure::missing("/ is the workspace itself; name an entry in it"));
     }
+    let files = VirtualFileSystem::of(state);
+    let entry = tree::entry(&files, path, state)?;
+    let writing = last_writing(session, state.seq(), path)?;
+    out.show(&as_json(path, entry, writing.as_ref()), |out| show(path, entry, writing.as_ref(), out))
 }
 
 fn last_writing(session: &Session, until: Seq, path: &EntryPath) -> Result<Option<LastWrite>, Failure> {

@@ -126,8 +126,8 @@ fn show_usage(state: &foldspace::State, out: &mut Out) -> Result<(), Failure> {
     let rows = [
         ("events", usage.events.to_string()),
         ("calls", usage.calls.to_string()),
-        ("  ok", usage.calls_ok.to_string()),
-        ("  failed", usage.calls_failed.to_string()),
+        ("  with a result", usage.calls_ok.to_string()),
+        ("  with an error", usage.calls_failed.to_string()),
         ("  interrupted", usage.calls_interrupted.to_string()),
         ("time in calls", text::duration(usage.call_micros)),
         ("entries written", usage.writes.to_string()),

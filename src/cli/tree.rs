@@ -27,7 +27,7 @@ pub(super) fn contents(session: &Session, path: &EntryPath, entry: &Entry) -> Re
             let what =
                 format!("the contents of {} were not stored: {} were over a budget", path.rooted(), text::size(*size));
             Err(Failure::missing(what)
-                .with_hint("`foldspace stat` shows its metadata; --keep-file-bytes raises the budget"))
+                .with_hint("`foldspace ls --stat` shows its metadata; --keep-file-bytes raises the budget"))
         }
         Node::File { content, .. } => Ok(session.content(content)?),
         Node::Special { special } => {

@@ -6,7 +6,7 @@ use foldspace::{Seq, Timestamp};
 use serde_json::{Value, json};
 
 use super::not_back::{SHOWN, tell_apart};
-use super::position::before;
+use super::position::{before, settled};
 use super::{BAD, Exit, Failure, FoundSession, GOOD, Globals, ODD, Out, OwnerClient, open, output, text};
 
 /// The largest number of paths listed for a skipped call.
@@ -129,7 +129,7 @@ impl UndoHow {
             let owner = OwnerClient::of_existing(globals).await?;
             let found = owner.sessions()?.find(session)?;
             let path = format!("/v1/sessions/{}/undo", found.session.id());
-            let to = to.map(|to| to.resolve(&found.session)).transpose()?;
+            let to = to.map(|to| settled(to, &found.session)).transpose()?;
             asked["to"] = json!(to.map(|to| Position::Exact(to).to_string()));
             asked["force"] = self.force.into();
             asked["overwrite"] = self.overwrite.into();

@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use foldspace::session::nearest;
 
 use super::session_words::{self, SessionWords};
-use super::{Failure, definition, help, left_out, output, text};
+use super::{Failure, definition, former, help, left_out, output, text};
 
 /// Commands and options that no suggestion names, since they destroy something or stop it.
 const NEVER_SUGGESTED: [&str; 13] = [
@@ -26,12 +26,34 @@ const NEVER_SUGGESTED: [&str; 13] = [
     "take-over",
     "yes",
 ];
+/// Commands of other programs, with the commands that do the same here.
+const ELSEWHERE: [(&[&str], &str); 6] = [
+    (
+        &["continue", "resume"],
+        "each command continues its session: `foldspace exec NAME make`; `foldspace run FILE --session NAME \
+         --from-line N` continues a script",
+    ),
+    (
+        &["abort", "kill", "pause"],
+        "`foldspace cancel NAME` cancels a session's calls, `foldspace stop` stops the owner",
+    ),
+    (
+        &["cd", "chmod", "cp", "find", "less", "mkdir", "mv", "touch"],
+        "`foldspace exec NAME COMMAND` runs a command in a session, `foldspace shell NAME` is a prompt for several",
+    ),
+    (&["branch", "switch"], "`foldspace fork NAME` makes a child of a session, `foldspace sessions --tree` lists them"),
+    (
+        &["checkout", "reset"],
+        "`foldspace rewind NAME --to N` goes back, `foldspace revert NAME FILE --at N` restores a file",
+    ),
+    (&["info", "inspect"], "`foldspace show NAME N` shows a call or event, `foldspace log NAME` lists them"),
+];
 /// The words that a person may use for the program's version.
 const VERSION: &str = "version";
 
 /// Parses the command line, or ends the program.
 pub(super) fn matches() -> ArgMatches {
-    let mut words: Vec<OsString> = std::env::args_os().collect();
+    let mut words = former::current(std::env::args_os().collect());
     let read = match read(&words) {
         // `diff` alone shows everything since the first call.
         Err(error) if lacks(&error, "<A..B>") => {
@@ -51,7 +73,7 @@ pub(super) fn matches() -> ArgMatches {
             end(&failure)
         }
     }
-    if let Some(failure) = habit(&words, &error) {
+    if let Some(failure) = habit(&words, &error).or_else(|| elsewhere(&error)) {
         end(&failure)
     }
     match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
@@ -101,10 +123,6 @@ fn habit(words: &[OsString], error: &clap::Error) -> Option<Failure> {
     let (argument, value) = (text(ContextKind::InvalidArg), text::shell_word(text(ContextKind::InvalidValue)));
     let is_range = argument == "[A..B]" && error.kind() == ErrorKind::ValueValidation;
     let (problem, hint) = match (words[at].to_str()?, error.kind()) {
-        ("log", ErrorKind::UnknownArgument) if !argument.starts_with('-') => (
-            format!("`log` takes no path: {argument}"),
-            format!("`foldspace history {session} {}` shows every change of a file", text::shell_word(argument)),
-        ),
         ("show", ErrorKind::MissingRequiredArgument) if lacks(error, "<SEQ>") => (
             "`show` takes the number of a call or event".to_owned(),
             format!("`foldspace log {session} --calls` lists the calls; `show {session} -0` is the last event"),
@@ -123,6 +141,13 @@ fn habit(words: &[OsString], error: &clap::Error) -> Option<Failure> {
         _ => return None,
     };
     Some(Failure::usage(problem).with_hint(hint))
+}
+
+/// Names the command that does what a command of another program does.
+fn elsewhere(error: &clap::Error) -> Option<Failure> {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let (_, hint) = ELSEWHERE.iter().find(|(names, _)| names.contains(&given.as_str()))?;
+    Some(Failure::usage(format!("no command is called {given}")).with_hint(*hint))
 }
 
 /// Prints help, and ends the program. It shows the session as optional: to the parser it is required.

@@ -455,8 +455,9 @@ pub(super) fn spec_of(session: &Session) -> Result<WorkspaceSpec, Failure> {
         None => {
             let name = text::one_line(session.name(), 80);
             let what = format!("failed to read the first event of session {name}, which describes its workspace");
-            Err(Failure::new(Exit::Damaged, what)
-                .with_hint("use the foldspace that started it, if that is newer; `foldspace fsck` finds damage"))
+            Err(Failure::new(Exit::Damaged, what).with_hint(
+                "use the foldspace that started it, if that is newer; `foldspace check --bytes` finds damage",
+            ))
         }
     }
 }

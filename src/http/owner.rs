@@ -186,6 +186,10 @@ impl Drop for Attendance {
 impl HttpFace {
     pub(crate) fn attend(&self, client: &HostCaller) -> Result<Attendance, HttpProblem> {
         let process = client.number();
+        if self.hub().sessions().store().check_own().is_err() {
+            // After a failed write, only the next owner can record anything.
+            self.end();
+        }
         let mut attending = lock(&self.shared.attending);
         if self.shared.ending.is_cancelled() {
             return Err(HttpProblem::new(ProblemKind::Ending, "foldspace is shutting down; it accepts no new clients"));

@@ -15,9 +15,11 @@ pub(crate) fn hint(advice: &Advice) -> String {
         Advice::ListRuns => "`foldspace log --runs` lists them",
         Advice::ShowLineage => "`foldspace sessions --tree` shows parents and children",
         Advice::ReadLog => "check with `foldspace log` before you retry",
-        Advice::ShowHistory => "`foldspace history` shows its changes; --at selects another position",
-        Advice::ShowAuthors => "`foldspace history` shows who changed it",
-        Advice::RaiseFileBudget => "`foldspace history` shows who changed it; --keep-file-bytes raises the budget",
+        Advice::ShowHistory => "`foldspace log SESSION PATH` shows its changes; --at selects another position",
+        Advice::ShowAuthors => "`foldspace log SESSION PATH` shows who changed it",
+        Advice::RaiseFileBudget => {
+            "`foldspace log SESSION PATH` shows who changed it; --keep-file-bytes raises the budget"
+        }
         Advice::SelectUndo { outside } => {
             let rest = outside.map_or_else(String::new, |seq| {
                 format!("; `foldspace undo --external` reverts changes from outside of calls, the last at {seq}")
@@ -42,17 +44,19 @@ pub(crate) fn hint(advice: &Advice) -> String {
         Advice::StopOwner => "stop that process, or use another --data directory",
         Advice::FindOwner => "it may be stopped; `foldspace status` shows its process",
         Advice::UseHost { at: Some(_), .. } => return format!("{advice}: `foldspace move SESSION HOST`"),
-        Advice::CheckStore => "`foldspace fsck` lists all damage",
-        Advice::RepairStore => "`foldspace fsck` lists all damage; with --repair it keeps everything that is intact",
+        Advice::CheckStore => "`foldspace check --bytes` lists all damage",
+        Advice::RepairStore => {
+            "`foldspace check --bytes` lists all damage; with --repair it keeps everything that is intact"
+        }
         Advice::AcceptLoss => {
-            "`foldspace verify` names them; restore the journal, or continue without them: `foldspace fsck --repair \
+            "`foldspace check` names them; restore the journal, or continue without them: `foldspace check --repair \
              --accept-loss`"
         }
         Advice::TakeOverCopy => {
             "stop that process, then take over its copy: `foldspace replicate --once --take-over --to URL`"
         }
         Advice::RestoreFromCopy => {
-            "`foldspace fsck` shows if events are lost; `foldspace restore` creates a store from the copy"
+            "`foldspace check --bytes` shows if events are lost; `foldspace restore` creates a store from the copy"
         }
         Advice::ReplaceCopy => "if the store still exists, delete the copy, then run `foldspace replicate` again",
         Advice::UseOtherDirectory => "choose another directory: --data DIR",

@@ -33,6 +33,16 @@ pub enum WorkspaceError {
     /// A command did not run, external changes could not be found, or a limit forbids the operation.
     #[error(transparent)]
     Tool(#[from] ToolError),
+    /// The disk has no room to record an external change, so no command can run.
+    #[error("can't record {}, which changed in the workspace: {source}", path.rooted())]
+    Unrecorded {
+        /// The largest changed entry.
+        path: EntryPath,
+        /// Its place on this machine, if the workspace has files here.
+        place: Option<String>,
+        /// Cause.
+        source: SessionError,
+    },
     /// The directory to populate has entries.
     #[error("{} is not empty; use an empty or new directory", .0.display())]
     NotEmpty(PathBuf),
@@ -197,6 +207,7 @@ impl Diagnostic for WorkspaceError {
             Self::Tool(error) => error.kind(),
             Self::Value(error) => error.kind(),
             Self::Mounts { source, .. } => source.kind(),
+            Self::Unrecorded { source, .. } => source.kind(),
             Self::NotCopied(error) => error.kind(),
             Self::NoCall { .. } => ErrorKind::NotFound,
             Self::NothingToUndo { .. } | Self::NothingToRedo => ErrorKind::NotFound,
@@ -223,6 +234,10 @@ impl Diagnostic for WorkspaceError {
             Self::NoDirectory { .. } => Some(Advice::NameDirectory),
             Self::Mounts { name, .. } => Some(Advice::RemoveChild { name: name.clone() }),
             Self::NoCall { .. } => Some(Advice::ListCalls),
+            Self::Unrecorded { path, place: Some(place), .. } => Some(Advice::text(format!(
+                "make room by hand: delete {place} or another file; a command can't, because {} is recorded first",
+                path.rooted()
+            ))),
             _ => self.inner()?.advice(),
         }
     }
@@ -234,6 +249,7 @@ impl Diagnostic for WorkspaceError {
             Self::Tool(error) => Some(error),
             Self::Value(error) => Some(error),
             Self::Mounts { source, .. } => Some(source),
+            Self::Unrecorded { source, .. } => Some(source),
             Self::NotCopied(error) => Some(error.as_ref()),
             _ => None,
         }

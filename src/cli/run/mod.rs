@@ -211,7 +211,7 @@ impl ScriptRun<'_> {
             let outcome = outcome.map_err(|failure| failure.at(&place()))?;
             let right = step.expect.is_met(outcome.status);
             report.end(step, agent.unwrap_or_default(), &outcome, right)?;
-            summary.count(step, outcome.status, right);
+            summary.count(step, &outcome, right);
             if !right && !args.keep_going {
                 break;
             }

@@ -1,12 +1,13 @@
 //! The summary of a run.
 
+use foldspace::ToolOutcome;
 use foldspace::event::CallStatus;
 use foldspace::reducers::Entry;
 use foldspace::{Seq, Session, SessionId, VirtualFileSystem};
 use serde::Serialize;
 
 use super::script::{CallScript, ScriptStep};
-use crate::cli::{BAD, BOLD, DIM, Exit, Failure, GOOD, Globals, Out, open, text};
+use crate::cli::{BAD, BOLD, DIM, Exit, Failure, GOOD, Globals, Out, events, open, text};
 
 #[derive(Debug, Default, Serialize)]
 #[serde(tag = "type", rename = "summary")]
@@ -16,6 +17,7 @@ pub(super) struct Summary {
     is_new: bool,
     calls: u64,
     ok: u64,
+    exited_nonzero: u64,
     failed_as_expected: u64,
     wrong: u64,
     not_made: u64,
@@ -47,9 +49,10 @@ impl Summary {
         })
     }
 
-    pub(super) fn count(&mut self, step: &ScriptStep, status: CallStatus, right: bool) {
+    pub(super) fn count(&mut self, step: &ScriptStep, outcome: &ToolOutcome, right: bool) {
         self.not_made -= 1;
-        match (right, status) {
+        match (right, outcome.status) {
+            (true, CallStatus::Ok) if !events::did_well(outcome.status, &outcome.result) => self.exited_nonzero += 1,
             (true, CallStatus::Ok) => self.ok += 1,
             (true, _) => self.failed_as_expected += 1,
             (false, _) => {
@@ -100,6 +103,9 @@ impl Summary {
 
     fn calls(&self, out: &Out) -> String {
         let mut words = vec![out.paint(GOOD, format!("{} ok", self.ok))];
+        if self.exited_nonzero > 0 {
+            words.push(format!("{} exited non-zero", self.exited_nonzero));
+        }
         if self.failed_as_expected > 0 {
             words.push(format!("{} failed as expected", self.failed_as_expected));
         }

@@ -125,7 +125,7 @@ pub enum StoreError {
     #[error("the store is open read-only")]
     ReadOnly,
     /// An earlier write failed; the store accepts no commits until it is reopened.
-    #[error("the store stopped after a failed write: {0}; acknowledged changes are safe")]
+    #[error("{0}; the store has stopped, and nothing acknowledged is lost")]
     Poisoned(String),
     /// The index failed; it can be rebuilt from the journal.
     #[error("the index failed: {0}; the next opening rebuilds it from the journal")]
@@ -180,7 +180,7 @@ impl Diagnostic for StoreError {
             Self::Unsettled => Advice::ReadLog,
             Self::Foreign { .. } => Advice::StopOwner,
             Self::Locked { .. } => Advice::WaitForOwner,
-            Self::Poisoned(_) => Advice::text("make room if the disk is full, then try again"),
+            Self::Poisoned(_) => Advice::text("make room if the disk is full, then retry: that opens the store again"),
             _ => return None,
         })
     }

@@ -20,6 +20,7 @@ use super::recording::EventBuffer;
 use super::runtime::{ContainerClaim, SessionRuntime};
 use crate::backends::{BackendError, ChangeDetector, DirtyPath, KnownFilesKeeper, MachineNews, Walked, Workspace};
 use crate::engine::commit::CommitError;
+use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::event::{ChangesShared, ChildLimits, DeleteEntry, DriftFound, WorkspaceTouched};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
@@ -304,11 +305,10 @@ pub(crate) fn prepare(
     let known: BTreeSet<_> = captured.changes.iter().map(PlannedChange::path).collect();
     left_out.retain(|gone| !known.contains(&gone.path));
     captured.changes.splice(0..0, left_out.into_iter().map(PlannedChange::Delete));
-    if let Some(pending) = record_found(session, &session.state()?, workspace, Look::new(captured, Vec::new()))
-        .inspect_err(|_| distrust(workspace))?
-    {
-        pending.wait().map_err(SessionError::from).inspect_err(|_| distrust(workspace))?;
-    }
+    let largest = captured.changes.iter().max_by_key(|change| change.size()).map(|change| change.path().clone());
+    let found = record_found(session, &session.state()?, workspace, Look::new(captured, Vec::new()));
+    let recorded = found.and_then(|pending| Ok(pending.map(Pending::wait).transpose()?));
+    recorded.inspect_err(|_| distrust(workspace)).map_err(|error| unrecorded(error, largest, workspace))?;
     if is_blank {
         workspace.filled()?;
     }
@@ -316,6 +316,19 @@ pub(crate) fn prepare(
         keep(session, workspace);
     }
     Ok(())
+}
+
+/// Names the largest change if the disk has no room for it.
+fn unrecorded(error: SessionError, largest: Option<EntryPath>, workspace: &dyn Workspace) -> WorkspaceError {
+    match largest {
+        Some(path) if error.kind() == ErrorKind::Full => {
+            // Files in a container can't be deleted from here.
+            let root = workspace.root().filter(|_| workspace.container().is_none());
+            let place = root.map(|root| format!("{root}{}", path.rooted()));
+            WorkspaceError::Unrecorded { path, place, source: error }
+        }
+        _ => error.into(),
+    }
 }
 
 fn borrow_from_git(session: &Session, disk: &dyn ChangeDetector) {

@@ -55,6 +55,14 @@ impl PlannedChange {
         }
     }
 
+    /// Returns the size of the contents that it writes, in bytes.
+    pub(crate) fn size(&self) -> u64 {
+        match self {
+            Self::Write(WriteFile { node: Node::File { size, .. }, .. }) => *size,
+            _ => 0,
+        }
+    }
+
     #[doc(hidden)]
     pub fn link(&self) -> Option<&LinkFile> {
         if let Self::Link(event) = self { Some(event) } else { None }

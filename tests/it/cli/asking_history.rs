@@ -192,7 +192,10 @@ fn blame_of_binary_or_directory_is_refused() {
         ("nothing", "/nothing does not exist at position"),
     ] {
         let told = program.run(&["blame", "w", path]);
-        assert!(told.contains(what) && told.contains("`foldspace history`") && told.ends_with("[exit 3]"), "{told}");
+        assert!(
+            told.contains(what) && told.contains("`foldspace log SESSION PATH`") && told.ends_with("[exit 3]"),
+            "{told}"
+        );
     }
     assert!(program.run(&["blame", "w", "../a"]).ends_with("[exit 2]"));
     assert!(program.run(&["blame", "w", "c.txt", "--at", "999"]).ends_with("[exit 3]"));

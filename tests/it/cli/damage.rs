@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::rig::{Program, STORY, told};
+use crate::rig::{Disk, Program, STORY, told};
 
 fn segment(program: &Program) -> PathBuf {
     program.data().join("journal/00000001.seg")
@@ -37,7 +37,7 @@ fn lost_events_are_reported_and_can_be_accepted() {
     let other = program.file("other.jsonl", "");
     for changing in [&["run", &other][..], &["remove", "story", "--yes"], &["gc"], &["import", "whole.fold"]] {
         let told = program.run(changing);
-        assert!(told.contains("hint: `foldspace verify` names them") && told.ends_with("[exit 5]"), "{told}");
+        assert!(told.contains("hint: `foldspace check` names them") && told.ends_with("[exit 5]"), "{told}");
     }
     assert!(program.run(&["fsck", "--accept-loss"]).ends_with("[exit 2]"), "only with --repair");
     let accepted = program.run(&["fsck", "--repair", "--accept-loss"]);
@@ -62,7 +62,7 @@ fn repair_keeps_what_is_behind_the_damage() {
     let read = program.run(&["log", "story"]);
     assert!(!read.contains("the index failed"), "{read}");
     if read.ends_with("[exit 5]") {
-        assert!(read.contains(" can't be read: ") && read.contains("foldspace fsck"), "{read}");
+        assert!(read.contains(" can't be read: ") && read.contains("foldspace check --bytes"), "{read}");
     }
     let repaired = program.run(&["fsck", "--repair"]);
     let has_gap = repaired.contains(" lost; intact events after the gap: ");
@@ -213,4 +213,27 @@ fn fsck_works_on_read_only_store() {
     std::fs::remove_file(data.join("lock")).unwrap();
     assert!(machine.run(read_only, &["fsck"]).ends_with("[exit 0]"), "there is no lock to take either");
     assert!(!data.join("lock").exists());
+}
+
+#[test]
+fn full_disk_is_told_with_the_file_that_has_no_room() {
+    let program = Program::new().through_owner();
+    std::fs::create_dir_all(program.data()).unwrap();
+    let Some(_disk) = Disk::over(&program.data(), 24) else { return };
+    let run = |arguments: &[&str]| program.run(arguments);
+    assert!(run(&["new", "s"]).contains("session s "));
+    let noise = |name: &str, bytes: u32| run(&["exec", "s", "--sh", &format!("head -c {bytes} /dev/urandom > {name}")]);
+    assert!(noise("a", 6_000_000).ends_with("[exit 0]"));
+    let told = noise("b", 9_000_000);
+    assert!(told.contains("No space left") && told.contains("hint: make room on the disk"), "{told}");
+    let told = run(&["exec", "s", "rm", "b"]);
+    assert!(told.contains("error: can't record /b, which changed in the workspace"), "{told}");
+    let place = told.split_once("make room by hand: delete ").unwrap().1.split_once(" or another file").unwrap().0;
+    // The store is opened again for the next command, also of another session.
+    assert!(run(&["new", "t"]).contains("session t "));
+    assert!(run(&["log", "s", "--calls"]).contains("interrupted"));
+    assert!(run(&["check"]).ends_with("[exit 0]"));
+    std::fs::remove_file(place).unwrap();
+    assert_eq!(run(&["exec", "s", "ls"]), "a\n[exit 0]");
+    run(&["stop"]);
 }

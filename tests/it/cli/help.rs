@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 
 use crate::rig::Program;
 
-const COMMANDS: [&str; 35] = [
+const COMMANDS: [&str; 32] = [
     "run",
     "sessions",
     "log",
@@ -13,12 +13,10 @@ const COMMANDS: [&str; 35] = [
     "ls",
     "cat",
     "grep",
-    "stat",
     "diff",
     "export",
     "import",
-    "verify",
-    "fsck",
+    "check",
     "gc",
     "du",
     "remove",
@@ -34,7 +32,6 @@ const COMMANDS: [&str; 35] = [
     "what-if",
     "replay",
     "blame",
-    "history",
     "bisect",
     "materialise",
     "doctor",
@@ -85,6 +82,19 @@ fn other_names_of_commands_work() {
     assert!(program.printed(&["clone", "story", "--name", "kid"]).starts_with("session kid"));
     assert_eq!(program.printed(&["tree"]), program.printed(&["sessions", "--tree"]));
     assert!(program.printed(&["sessions", "--tree", "kid"]).starts_with("kid"));
+    for (former, now) in [
+        (&["history", "story", "src/main.rs", "-p"][..], &["log", "story", "src/main.rs", "-p"][..]),
+        (&["stat", "story", "src/main.rs"], &["ls", "--stat", "story", "src/main.rs"]),
+        (&["verify", "story"], &["check", "story"]),
+        (&["fsck"], &["check", "--bytes"]),
+        (&["fsck", "--repair"], &["check", "--repair"]),
+        (&["fsck", "--accept-loss"], &["check", "--bytes", "--accept-loss"]),
+        (&["commit-notes", "story"], &["blame", "story", "--write-notes"]),
+        (&["help", "history"], &["help", "log"]),
+    ] {
+        assert_eq!(program.run(former), program.run(now), "{former:?}");
+        assert!(!program.printed(&["help", "--all"]).contains(&format!("\n  {} ", former[0])), "{former:?}");
+    }
     assert!(program.run(&["delete", "kid", "--yes"]).ends_with("[exit 0]"));
     assert!(program.run(&["log", "kid"]).ends_with("[exit 3]"));
 }
@@ -101,7 +111,7 @@ fn help_names_every_command_and_exit_code() {
     assert_snapshot!(format!("codes:\n{codes}"), @"
     codes:
         0  success
-        1  a call failed; verify, fsck, doctor or materialise found a problem; rerun or what-if found
+        1  a call failed; check, doctor or materialise found a problem; rerun or what-if found
         differences; merge or apply conflicted; rewind was refused; undo or revert left changes; grep,
         bisect, replay or rescue found nothing
         2  usage error: invalid command, script or position
@@ -176,7 +186,20 @@ fn man_pages_exist_for_every_command() {
         assert!(program.path(&format!("pages/man1/foldspace-{command}.1")).is_file(), "{command}");
     }
     let first = std::fs::read_to_string(program.path("pages/man1/foldspace.1")).unwrap();
-    assert!(first.contains("Exit codes"));
+    assert!(first.contains("Exit codes") && first.contains("Uses the store that several hosts share"));
+    let synopsis = |name: &str| {
+        let page = std::fs::read_to_string(program.path(&format!("pages/man1/foldspace-{name}.1"))).unwrap();
+        let synopsis = page.split_once(".SH SYNOPSIS\n").unwrap().1.lines().next().unwrap().to_owned();
+        synopsis.replace(['\\'], "")
+    };
+    assert!(synopsis("log").contains("[--at POSITION] [--before CALL]"), "{}", synopsis("log"));
+    assert!(synopsis("rewind").ends_with("<--to <POSITION>|--before <CALL>|--run <RUN>> <SESSION>"));
+    for command in COMMANDS {
+        let page = std::fs::read_to_string(program.path(&format!("pages/man1/foldspace-{command}.1"))).unwrap();
+        let lines: Vec<&str> = page.lines().collect();
+        let lacking = lines.windows(3).find(|lines| lines[0] == ".TP" && lines[2].starts_with('.'));
+        assert!(lacking.is_none(), "{command}: {lacking:?} has no description");
+    }
     assert!(program.printed(&["man"]).starts_with(".ie"));
 }
 

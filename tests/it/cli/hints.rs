@@ -127,12 +127,57 @@ fn habits_from_other_programs_work_or_name_the_command() {
     for (given, wanted) in [
         (&["diff", "story", "8"][..], "`foldspace show story 8`"),
         (&["diff", "story", "src"], "`foldspace diff story .. src`"),
-        (&["log", "story", "src/main.rs"], "`foldspace history story src/main.rs`"),
         (&["show", "story"], "`foldspace log story --calls`"),
         (&["rewind", "story"], "--to <POSITION>"),
     ] {
         let told = program.run(given);
         assert!(told.contains(wanted) && told.ends_with("[exit 2]"), "{given:?}: {told}");
+    }
+}
+
+#[test]
+fn commands_of_other_programs_are_answered() {
+    let program = Program::with_story();
+    let before = program.printed(&["log", "story"]);
+    for (given, wanted) in [
+        (&["resume"][..], "`foldspace exec NAME make`"),
+        (&["continue", "story"], "--from-line N` continues a script"),
+        (&["kill", "story"], "`foldspace cancel NAME`"),
+        (&["cd", "src"], "`foldspace shell NAME`"),
+        (&["cp", "a", "b"], "`foldspace exec NAME COMMAND`"),
+        (&["mv", "a", "b"], "`foldspace exec NAME COMMAND`"),
+        (&["mkdir", "a"], "`foldspace exec NAME COMMAND`"),
+        (&["help", "inspect"], "`foldspace show NAME N`"),
+        (&["checkout", "story"], "`foldspace rewind NAME --to N`"),
+        (&["branch"], "`foldspace fork NAME`"),
+        (&["revert", "src/main.rs"], "--at <POSITION>"),
+    ] {
+        let told = program.run(given);
+        assert!(told.contains(wanted) && told.ends_with("[exit 2]"), "{given:?}: {told}");
+        assert!(!told.contains("similar"), "{given:?}: {told}");
+    }
+    for path in ["rm", "delete"] {
+        let told = program.run(&[path, "src/main.rs", "--yes"]);
+        assert!(told.contains("no session is called \"src/main.rs\"") && told.ends_with("[exit 3]"), "{told}");
+    }
+    assert!(program.run(&["start", "second", "--backend", "memory"]).contains("session second"));
+    assert!(program.run(&["version"]).starts_with("foldspace "));
+    assert!(program.run(&["stop"]).ends_with("[exit 0]"));
+    assert_eq!(program.printed(&["log", "story"]), before);
+}
+
+#[test]
+fn log_of_a_path_shows_its_changes() {
+    let program = Program::with_story();
+    let all = program.printed(&["log", "story", "a.txt"]);
+    let lines: Vec<&str> = all.lines().collect();
+    assert!(lines.len() > 1 && lines[0].contains("created"), "{all}");
+    let last = program.printed(&["log", "story", "a.txt", "-n", "1"]);
+    assert!(last.split_whitespace().eq(lines[lines.len() - 1].split_whitespace()), "{last}");
+    let reversed = program.printed(&["log", "story", "a.txt", "--reverse"]);
+    assert!(reversed.lines().eq(lines.iter().rev().copied()), "{reversed}");
+    for wrong in [&["log", "story", "a.txt", "--calls"][..], &["log", "story", "--patch"], &["ls", "-l", "--stat"]] {
+        assert!(program.run(wrong).ends_with("[exit 2]"), "{wrong:?}");
     }
 }
 

@@ -69,6 +69,13 @@ fn position_of_a_call_is_its_end_for_all_verbs() {
     assert_eq!([cloned(&["--at", "5"]), cloned(&["--before", "5"]), cloned(&["--at", "@5"])], [7, 4, 5].map(Some));
     let undone = |option: &str, at: &str| program.json(&["undo", "story", option, at, "--dry-run"])["calls"].clone();
     assert_eq!(undone("--before", "5"), undone("--to", "4"));
+    for arguments in [&["undo", "story", "--dry-run", "--to"][..], &["revert", "story", "a.txt", "--dry-run", "--at"]] {
+        let told = |at| program.run(&[arguments, &[at]].concat());
+        assert!(told("6").contains("note: event 6 is inside a commit; this goes to its end, 7"), "{}", told("6"));
+        assert!(["5", "7", "@6"].iter().all(|at| !told(at).contains("note:")), "{arguments:?}");
+    }
+    let told = program.run(&["bisect", "story", "--good", "6", "--slice", "Usage.calls > 4"]);
+    assert!(told.contains("note: event 6 is inside a commit; this goes to its end, 7"), "{told}");
     assert_eq!(undone("--to", "5").as_array().unwrap().len() + 1, undone("--before", "5").as_array().unwrap().len());
 }
 

@@ -5,6 +5,17 @@ use insta::assert_snapshot;
 use crate::rig::{Program, STORY, told};
 
 #[test]
+fn run_counts_commands_that_exit_with_an_error() {
+    let program = Program::new();
+    let call = |command: &str| format!("{{\"tool\": \"shell_execute\", \"params\": {{\"command\": \"{command}\"}}}}\n");
+    let script = program.file("codes.jsonl", [call("true"), call("exit 3"), call("true")].concat());
+    let told = program.run(&["run", &script, "--backend", "host", "--yes"]);
+    assert!(told.contains("  calls    3: 2 ok, 1 exited non-zero\n") && told.ends_with("[exit 0]"), "{told}");
+    let summary = program.json_lines(&["run", &script, "--backend", "host", "--yes"]).pop().unwrap();
+    assert_eq!((&summary["ok"], &summary["exited_nonzero"]), (&2.into(), &1.into()), "{summary}");
+}
+
+#[test]
 fn run_prints_each_call() {
     let program = Program::new();
     let script = program.file("story.jsonl", STORY);

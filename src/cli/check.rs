@@ -5,19 +5,26 @@ use foldspace::store::Loss;
 
 use serde_json::json;
 
+use super::fsck::FsckArgs;
 use super::{BAD, Exit, Failure, GOOD, Globals, ODD, OpenedStore, Out, open, output, text};
 
 const AHEAD_MILLIS: i64 = 24 * 60 * 60 * 1000;
 
-/// Folds sessions again, and compares with everything stored
+/// Folds sessions again and compares with everything stored, or checks every byte and repairs it
 #[derive(Debug, clap::Args)]
-pub(super) struct VerifyArgs {
-    /// The session; without one, all are verified
+pub(super) struct CheckArgs {
+    /// The session; without one, all are checked
+    #[arg(conflicts_with_all = ["bytes", "repair", "accept_loss", "drop"])]
     session: Option<String>,
+    #[command(flatten)]
+    fsck: FsckArgs,
 }
 
-impl VerifyArgs {
+impl CheckArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        if self.fsck.bytes || self.fsck.repair {
+            return self.fsck.run(globals, out);
+        }
         let opened = open::reading(globals)?;
         let wanted = self.session.as_deref().map(|wanted| opened.find(wanted)).transpose()?;
         let mut report = opened.sessions.verify(wanted.as_ref().map(|found| found.entry.id))?;
