@@ -61,6 +61,7 @@ class Applied(TypedDict):
     conflicts: list[dict[str, Any]]
     left_out: list[str]
     generated: list[str]
+    slices: list[str]
     unused: list[str]
     into: str
     into_name: str
@@ -339,6 +340,28 @@ class CopyMounts(TypedDict):
     allow_roots: NotRequired[list[str]]
 
 
+class DeclareSlice(TypedDict):
+    """Declares a slice of your own for a session, or changes its declaration, and folds the session's past into it once."""
+
+    rules: list[FoldRule]
+    merge: NotRequired[SliceMergePolicy]
+    on_rewind: NotRequired[str | None]
+    agent: NotRequired[str | None]
+
+
+class DeclaredSlice(TypedDict):
+    """A declared slice."""
+
+    name: str
+    rules: list[FoldRule]
+    merge: SliceMergePolicy
+    on_rewind: str
+    version: int
+    since: int
+    skipped: int
+    value: NotRequired[Any]
+
+
 class DetachDirectory(TypedDict):
     """Detaches a directory."""
 
@@ -432,6 +455,17 @@ class FamilyMerge(TypedDict):
     child_at: int
     outcome: str
     conflicts: int
+
+
+class FoldRule(TypedDict):
+    """A rule that folds events of some kinds."""
+
+    kinds: list[str]
+    where: NotRequired[str | None]
+    fold: DeclaredFold
+    key: NotRequired[str | None]
+    value: NotRequired[str | None]
+    max: NotRequired[int | None]
 
 
 class ForkRequest(TypedDict):
@@ -556,6 +590,7 @@ class Merge(TypedDict):
     conflicts: list[dict[str, Any]]
     left_out: list[str]
     generated: list[str]
+    slices: list[str]
     unused: list[str]
     into: str
     into_name: str
@@ -634,6 +669,24 @@ class NewAnswer(TypedDict):
 
     answer: Choice
     reason: NotRequired[str | None]
+
+
+class NewEvent(TypedDict):
+    """An event to record."""
+
+    kind: str
+    data: NotRequired[Any]
+
+
+class NewEvents(TypedDict):
+    """Records events of your own kinds, in one commit: one event (`kind` and `data`), or several (`events`)."""
+
+    kind: NotRequired[str | None]
+    data: NotRequired[Any]
+    events: NotRequired[list[NewEvent]]
+    call: NotRequired[int | None]
+    agent: NotRequired[str | None]
+    commit_id: NotRequired[str | None]
 
 
 class NewMount(TypedDict):
@@ -791,6 +844,13 @@ class RecordedFrames(TypedDict):
     frames: list[ScreenFrame]
     next: int | None
     truncated: bool
+
+
+class RecordedRange(TypedDict):
+    """The positions of recorded events."""
+
+    first: int
+    last: int
 
 
 class RecordedSeq(TypedDict):
@@ -1183,6 +1243,7 @@ class WorkspaceStatus(TypedDict):
 
 
 Choice = Union[Literal['once'], Literal['session'], Literal['everything'], Literal['refuse']]
+DeclaredFold = Union[Literal['append'], Literal['latest'], Literal['latest_by'], Literal['remove_by'], Literal['count_by'], Literal['sum_by'], Literal['merge_patch'], Literal['json_patch']]
 ExternalChange = Union[bool, int]
 MessageRole = Union[Literal['user'], Literal['assistant'], Literal['reasoning'], Literal['system']]
 Position = Union[int, str]
@@ -1190,3 +1251,4 @@ ProbeCommand = Union[str, 'list[str]']
 PythonPlace = Union[Literal['in-process'], Literal['container']]
 ReportOutcome = Union[Literal['recorded'], Literal['later'], Literal['unattached']]
 SearchPlace = Union[Literal['parameters'], Literal['output'], Literal['file'], Literal['event']]
+SliceMergePolicy = Union[Literal['ours'], Literal['theirs'], Literal['union'], Literal['refuse']]

@@ -5,17 +5,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
-from foldspace import _absolute, _client, _files, _models, _past, _process, _session
+from foldspace import _absolute, _client, _files, _models, _past, _process, _session, _slices
 from foldspace._background import LOOP
-from foldspace._models import Annotation, Bisect, CallOutcome, EntryAtPath, Event, Merge, Rerun, Rewind
+from foldspace._models import Annotation, Bisect, CallOutcome, DeclaredSlice, EntryAtPath, Event, Merge, Rerun, Rewind
 from foldspace.results import CommandResult, Diff, Entries, Log, Tree
 from foldspace.types import Ask, Command, Data, Identified, Output, PositionLike
+
+T = TypeVar("T")
 
 
 class AbsoluteFiles:
@@ -114,6 +116,34 @@ class SessionPast:
     def family(self) -> _models.Family:
         """Lists all sessions of its family, siblings included, with their merges."""
         return LOOP.wait(self._core.family())
+
+
+class TypedSlice(Generic[T]):
+    """A declared slice whose events and values have a type; ``Session.slice`` makes it."""
+
+    def __init__(self, core: _slices.TypedSlice[T]) -> None:
+        self._core: _slices.TypedSlice[T] = core
+
+    @property
+    def name(self) -> str:
+        """The name of the slice."""
+        return self._core.name
+
+    def __call__(self, *args: Any, **fields: Any) -> T:
+        """Makes an item, as the class does."""
+        return self._core.__call__(*args, **fields)
+
+    def declare(self) -> None:
+        """Declares the slice, unless that is done."""
+        LOOP.wait(self._core.declare())
+
+    def emit(self, item: T | None=None, /, **fields: Any) -> int:
+        """Records an item, or one with these fields, and returns the position of its event."""
+        return LOOP.wait(self._core.emit(item, **fields))
+
+    def get(self, at: Any=None) -> Any:
+        """Returns the value: a list of items, a dict of items by their keys, or the latest item (None without one)."""
+        return LOOP.wait(self._core.get(at))
 
 
 class Snapshot:
@@ -267,6 +297,52 @@ class Session(SessionPast):
     def state(self, slice: str | None=None, *, pointer: str | None=None) -> Any:
         """Returns its state: all slices, one slice, or a part of one."""
         return LOOP.wait(self._own.state(slice, pointer=pointer))
+
+    def emit(self, kind: str, data: Any=None, *, call: int | None=None, commit_id: str | None=None) -> int:
+        """Records an event of a kind of your own, and returns its position.
+
+        ``kind`` has letters, digits, ``.``, ``_``, ``-`` or ``/``, and begins with a lower-case letter. ``data`` is
+        JSON of at most 1 MiB, not counting long strings. ``call`` names the call that the event belongs to. A second
+        event with the same ``commit_id`` (32 hexadecimal digits) is not recorded.
+        """
+        return LOOP.wait(self._own.emit(kind, data, call=call, commit_id=commit_id))
+
+    def emit_all(self, events: Sequence[tuple[str, Any]], *, call: int | None=None) -> tuple[int, int]:
+        """Records events, each a kind and its data, in one commit; returns the first and the last position."""
+        return LOOP.wait(self._own.emit_all(events, call=call))
+
+    def declare(self, name: str, *rules: Mapping[str, Any], merge: Literal['ours', 'theirs', 'union', 'refuse']='ours', on_rewind: Literal['restore', 'keep']='restore') -> DeclaredSlice:
+        """Declares a slice of your own, and folds the past into it; the same declaration again changes nothing.
+
+        Each rule is a mapping such as ``{"kinds": ["plan.step"], "fold": "latest_by", "key": "/id"}``. ``state(name)``
+        then returns the slice's value, also at earlier positions since.
+        """
+        return LOOP.wait(self._own.declare(name, *rules, merge=merge, on_rewind=on_rewind))
+
+    def declared(self) -> list[DeclaredSlice]:
+        """Lists the declared slices, without their values."""
+        return LOOP.wait(self._own.declared())
+
+    def undeclare(self, name: str) -> None:
+        """Removes a declared slice; earlier positions keep it."""
+        LOOP.wait(self._own.undeclare(name))
+
+    def slice(self, *, fold: Literal['append', 'latest', 'latest_by']='append', key: str | None=None, kind: str | None=None, name: str | None=None, max: int | None=None, merge: Literal['ours', 'theirs', 'union', 'refuse']='ours') -> Callable[[type[T]], TypedSlice[T]]:
+        """Makes a class the type of a slice of your own. It is declared with its first use.
+
+            @session.slice(fold="latest_by", key="/id")
+            @dataclass
+            class Step:
+                id: int
+                status: str
+
+            await Step.emit(id=1, status="open")
+            await Step.get()        # {"1": Step(id=1, status="open")}
+
+        The class is a dataclass, a pydantic model, or any class that takes the fields by name. ``kind`` is the name of
+        the events, by default ``own.`` with the name of the class.
+        """
+        return lambda item: TypedSlice(self._own.slice(fold=fold, key=key, kind=kind, name=name, max=max, merge=merge)(item))
 
     def annotate(self, name: str, *, score: float | None=None, note: str | None=None, value: Any=None, at: PositionLike | None=None) -> int:
         """Records a score, a note or a value for a position, and returns the annotation's own position."""

@@ -445,7 +445,8 @@ export interface paths {
         /** Returns a page of a session's log. */
         get: operations["list_events"];
         put?: never;
-        post?: never;
+        /** Records events of your own kinds, in one commit: one event (`kind` and `data`), or several (`events`). */
+        post: operations["record_events"];
         delete?: never;
         options?: never;
         head?: never;
@@ -739,6 +740,41 @@ export interface paths {
         /** Waits for a process to end, at most `timeout_seconds`, and returns its status. */
         post: operations["wait_process"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions/{session}/reducers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the declared slices of a session, by name. */
+        get: operations["list_reducers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions/{session}/reducers/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** Declares a slice of your own for a session, or changes its declaration, and folds the session's past into it once. From then on, each state has it beside the built-in slices: at any position, in predicates, forks and merges. The same declaration again changes nothing. */
+        put: operations["declare_slice"];
+        post?: never;
+        /** Removes a declared slice from a session. Earlier positions keep it. */
+        delete: operations["remove_reducer"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1180,6 +1216,8 @@ export interface components {
             left_out: string[];
             /** @description Generated files that both sides changed: the parent's versions stay. */
             generated: string[];
+            /** @description Declared slices with the child's changes. */
+            slices: string[];
             /** @description Paths, globs and hunks with a chosen side but without a conflict. */
             unused: string[];
             /** @description The session merged into. */
@@ -1833,6 +1871,61 @@ export interface components {
              */
             allow_roots: string[];
         };
+        /**
+         * @description Declares a slice of your own for a session, or changes its declaration, and folds the session's past into it once.
+         *     From then on, each state has it beside the built-in slices: at any position, in predicates, forks and merges. The
+         *     same declaration again changes nothing.
+         */
+        DeclareSlice: {
+            /** @description The rules that fold events into it, 1 to 32. */
+            rules: components["schemas"]["FoldRule"][];
+            /**
+             * @description Its value after a merge of a child: `ours` by default.
+             * @default ours
+             */
+            merge: components["schemas"]["SliceMergePolicy"];
+            /** @description Its value after a rewind: `restore`, the default, or `keep`. */
+            on_rewind?: string | null;
+            /** @description The agent or program that declares it; none by default. */
+            agent?: string | null;
+        };
+        /** @description The effect of an event on a declared slice. */
+        DeclaredFold: "append" | "latest" | "latest_by" | "remove_by" | "count_by" | "sum_by" | "merge_patch" | "json_patch";
+        /** @description A declared slice. */
+        DeclaredSlice: {
+            /** @description The name: a letter, then up to 79 letters, digits, `_` or `-`. */
+            name: string;
+            /** @description The rules, 1 to 32. */
+            rules: components["schemas"]["FoldRule"][];
+            /**
+             * @description The value after a merge of a child: `ours` by default.
+             * @default ours
+             */
+            merge: components["schemas"]["SliceMergePolicy"];
+            /**
+             * @description The value after a rewind: `restore`, the default, or `keep`.
+             * @default restore
+             */
+            on_rewind: string;
+            /**
+             * Format: int32
+             * @description The number of its declaration: 1 for the first of that name.
+             */
+            version: number;
+            /**
+             * Format: int64
+             * @description The position of the event that declared it, or set its value.
+             */
+            since: number;
+            /**
+             * Format: int64
+             * @description The number of events since then that fitted a rule and could not be folded: a pointer found nothing, a patch
+             *     failed, or the slice was full (1 MiB).
+             */
+            skipped: number;
+            /** @description Its value; omitted in lists. */
+            value?: unknown;
+        };
         /** @description Detaches a directory. `purge` removes its session too. Only for clients on the unix socket. */
         DetachDirectory: {
             /** @description The directory, or a path in it. */
@@ -2050,6 +2143,27 @@ export interface components {
             outcome: string;
             /** @description The number of conflicts, including conflicts with a chosen side. */
             conflicts: number;
+        };
+        /** @description A rule that folds events of some kinds. */
+        FoldRule: {
+            /** @description The kinds of events, 1 to 64: own kinds such as `plan.step`, or built-in ones such as `CommandResult`. */
+            kinds: string[];
+            /** @description A condition on the event: a predicate over `data`, `kind`, `agent`, `call` and `seq`. */
+            where?: string | null;
+            /** @description The effect on the slice. */
+            fold: components["schemas"]["DeclaredFold"];
+            /**
+             * @description A JSON pointer (RFC 6901) to the key in the event's data; required for `latest_by`, `remove_by`, `count_by` and
+             *     `sum_by`. The key is a string, a number or a Boolean.
+             */
+            key?: string | null;
+            /** @description A JSON pointer to the value in the event's data; the whole data by default. Required for `sum_by`. */
+            value?: string | null;
+            /**
+             * Format: int64
+             * @description The most items of the list; only for `append`. The oldest are dropped.
+             */
+            max?: number | null;
         };
         /** @description Forks a session several times at one position. All or nothing: if one fork fails, the others are removed. */
         ForkRequest: {
@@ -2287,6 +2401,8 @@ export interface components {
             left_out: string[];
             /** @description Generated files that both sides changed: the parent's versions stay. */
             generated: string[];
+            /** @description Declared slices with the child's changes. */
+            slices: string[];
             /** @description Paths, globs and hunks with a chosen side but without a conflict. */
             unused: string[];
             /** @description The session merged into. */
@@ -2450,6 +2566,44 @@ export interface components {
             answer: components["schemas"]["Choice"];
             /** @description The reason of a refusal, for the author of the command. Its first 1,000 characters are stored. */
             reason?: string | null;
+        };
+        /** @description An event to record. */
+        NewEvent: {
+            /** @description The kind. */
+            kind: string;
+            /**
+             * @description The data.
+             * @default null
+             */
+            data: unknown;
+        };
+        /** @description Records events of your own kinds, in one commit: one event (`kind` and `data`), or several (`events`). */
+        NewEvents: {
+            /**
+             * @description The kind of the only event: 1 to 100 letters, digits, `.`, `_`, `-` or `/`. The first is a lower-case letter:
+             *     built-in kinds begin with an upper-case one.
+             */
+            kind?: string | null;
+            /**
+             * @description The data of the only event: JSON of at most 1 MiB, not counting strings of more than 16 KiB, which are stored
+             *     as contents.
+             * @default null
+             */
+            data: unknown;
+            /** @description Several events, at most 10,000. */
+            events?: components["schemas"]["NewEvent"][];
+            /**
+             * Format: int64
+             * @description The call that the events belong to; none by default.
+             */
+            call?: number | null;
+            /** @description The agent or program that records them; none by default. */
+            agent?: string | null;
+            /**
+             * @description An id for retries, 32 hexadecimal digits: a second request with it records nothing, and returns the positions of
+             *     the first.
+             */
+            commit_id?: string | null;
         };
         /** @description A host directory to copy into a workspace. */
         NewMount: {
@@ -2788,6 +2942,19 @@ export interface components {
             next: number | null;
             /** @description True if the recording was cut short. */
             truncated: boolean;
+        };
+        /** @description The positions of recorded events. */
+        RecordedRange: {
+            /**
+             * Format: int64
+             * @description The position of the first event.
+             */
+            first: number;
+            /**
+             * Format: int64
+             * @description The position of the last event.
+             */
+            last: number;
         };
         /** @description The position of a recorded event. */
         RecordedSeq: {
@@ -3250,6 +3417,8 @@ export interface components {
             /** @description True if it holds. */
             holds: boolean;
         };
+        /** @description The value of a declared slice after a merge of a child. */
+        SliceMergePolicy: "ours" | "theirs" | "union" | "refuse";
         /** @description The summary of one slice. */
         SliceSummary: {
             /** @description Its name. */
@@ -4699,6 +4868,40 @@ export interface operations {
             };
         };
     };
+    record_events: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewEvents"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecordedRange"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     follow_events: {
         parameters: {
             query?: {
@@ -5392,6 +5595,102 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Process"];
                 };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_reducers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeclaredSlice"][];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    declare_slice: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+                /** @description The slice's name: a letter, then up to 79 letters, digits, `_` or `-`. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DeclareSlice"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeclaredSlice"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_reducer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+                /** @description The slice's name. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             "4XX": {
                 headers: {
