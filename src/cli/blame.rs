@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use clap::ValueEnum;
 use foldspace::history::{Cause, SessionChange};
 use foldspace::view::{Authorship, AuthorshipError, BlameDocument, RunMention, blamed};
-use foldspace::{EntryPath, Seq, Session, SessionId, VirtualFileSystem, view};
+use foldspace::{Seq, Session, SessionId, VirtualFileSystem, view};
 use serde_json::json;
 
 use super::{AtArg, Cell, DIM, Failure, Globals, NOTED, Out, TextTable, open, output, position, text, tree};
@@ -62,7 +62,7 @@ impl BlameArgs {
                 AuthorshipFormat::GitAiNote => out.line(view::git_ai_note(&authorship).trim_end()),
             };
         }
-        let path = EntryPath::lookup(self.path.as_deref().unwrap_or_default())?;
+        let path = tree::path(self.path.as_deref().unwrap_or_default())?;
         let seq = self.at.resolve(&found.session)?;
         let document = match blamed(&found.session, &path, seq) {
             Ok(document) => document,
@@ -90,7 +90,8 @@ impl BlameArgs {
         let document = json!({ "commit": commit, "files": files, "note": note, "written": !self.dry_run });
         out.show(&document, |out| match self.dry_run {
             true => out.line(note.trim_end()),
-            false => out.line(format!("wrote the note of {commit}: the lines of {files} files that agents wrote")),
+            false => out
+                .line(format!("wrote the note of {commit}: lines of agents in {}", text::count(files as u64, "file"))),
         })
     }
 }

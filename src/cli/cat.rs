@@ -1,5 +1,5 @@
+use foldspace::VirtualFileSystem;
 use foldspace::view;
-use foldspace::{EntryPath, VirtualFileSystem};
 use serde_json::json;
 
 use super::{AtArg, Failure, Globals, Out, open, position, tree};
@@ -24,7 +24,7 @@ impl Cat {
         let files = VirtualFileSystem::of(&state);
         let mut list = Vec::new();
         for path in &self.paths {
-            let path = EntryPath::lookup(path)?;
+            let path = tree::path(path)?;
             let entry = match path.is_root() {
                 true => return Err(Failure::missing("/ is a directory")),
                 false => tree::entry(&files, &path, &state)?,

@@ -37,7 +37,7 @@ pub(super) struct DiffArgs {
 
 impl DiffArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
-        let path = self.path.as_deref().map(EntryPath::lookup).transpose()?;
+        let path = self.path.as_deref().map(tree::path).transpose()?;
         let found = open::session(globals, &self.session)?;
         let (from, until) = match (&self.range, &self.run) {
             (Some(range), _) => range.resolve(&found.session)?,
@@ -52,7 +52,8 @@ impl DiffArgs {
         {
             let meant = tree::meant(&VirtualFileSystem::of(&found.session.state_at(until)?), path);
             let what = format!("{} exists neither at {from} nor at {until}", path.rooted());
-            return Err(Failure::missing(what).with_hint(format!("{meant}`foldspace ls SESSION -R` lists the files")));
+            return Err(Failure::missing(what)
+                .with_hint(format!("{meant}`foldspace ls {} -R` lists the files", found.session.id().short())));
         }
         if out.is_json() {
             let list: Result<Vec<_>, _> = changes.iter().map(|change| view::change(&found.session, change)).collect();

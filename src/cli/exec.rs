@@ -7,7 +7,10 @@ use super::calling::{self, Calling};
 use super::live::LiveOutput;
 use super::local_terminal::{LocalInput, give_terminal};
 use super::new::IfMissing;
-use super::{Exit, Failure, Globals, Out, RuleArgs, interrupt, output, workspace};
+use super::{Exit, Failure, Globals, Out, RuleArgs, interrupt, output, text, workspace};
+
+/// The exit status of a command whose program was not found.
+const NOT_FOUND: i64 = 127;
 
 /// Runs a command in a session's workspace, and records it
 ///
@@ -70,6 +73,16 @@ impl Exec {
         out.go_live_for_good()?;
         let (outcome, shown) = super::block_on(self.call(globals, params, out.is_json()))??;
         let exit = report(&outcome, out)?;
+        if let [text] = &self.command[..]
+            && outcome.result["exit_code"] == NOT_FOUND
+            && text.contains([' ', '|', ';', '&', '>', '<'])
+            && !self.sh
+        {
+            output::note(&format!(
+                "{} is one word, the name of a program; --sh runs it in a shell",
+                text::shell_word(text)
+            ));
+        }
         shown.map(|()| exit)
     }
 

@@ -27,7 +27,7 @@ pub(super) struct HistoryArgs {
 impl HistoryArgs {
     /// Returns the path, if one is given.
     pub(super) fn path(&self) -> Result<Option<EntryPath>, Failure> {
-        Ok(self.path.as_deref().map(EntryPath::lookup).transpose()?)
+        self.path.as_deref().map(tree::path).transpose()
     }
 
     /// Shows the changes of a path up to a position: the last `limit`, or all.
@@ -42,7 +42,8 @@ impl HistoryArgs {
         if changes.is_empty() && !path.is_root() {
             let what = format!("{} did not exist at any position up to {until}", path.rooted());
             let meant = tree::meant(&VirtualFileSystem::of(&session.state_at(until)?), path);
-            return Err(Failure::missing(what).with_hint(format!("{meant}`foldspace ls SESSION -R` lists the files")));
+            return Err(Failure::missing(what)
+                .with_hint(format!("{meant}`foldspace ls {} -R` lists the files", session.id().short())));
         }
         changes.drain(..changes.len().saturating_sub(limit.unwrap_or(usize::MAX)));
         if reverse {

@@ -82,7 +82,7 @@ impl Forest {
     fn told(&self, id: SessionId, out: &Out) -> String {
         let Some((entry, origin)) = self.known.entries.get(&id) else {
             let name = self.absent.get(&id).map_or("", String::as_str);
-            return out.paint(DIM, format!("{} ({}), not here", text::one_line(name, 80), id.short()));
+            return out.paint(DIM, format!("{} ({}), removed", text::one_line(name, 80), id.short()));
         };
         let SessionDocument { name, backend, events, .. } = listed(entry);
         let name = out.paint(BOLD, text::one_line(&name, 80));

@@ -27,7 +27,7 @@ pub(super) struct Ls {
 
 impl Ls {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
-        let path = EntryPath::lookup(&self.path)?;
+        let path = tree::path(&self.path)?;
         let found = open::session(globals, &self.session)?;
         let state = self.at.state(&found.session)?;
         if self.stat {

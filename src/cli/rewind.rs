@@ -27,7 +27,7 @@ Examples:
 pub(super) struct RewindArgs {
     /// The session, by name or by the beginning of its id
     session: String,
-    #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
+    #[arg(long, alias = "at", value_name = "POSITION", allow_hyphen_values = true)]
     #[arg(help = format!("Goes back to POSITION: {}", Position::FORMS))]
     to: Option<Position>,
     /// Goes back to before CALL: the number of a call or of any of its events

@@ -162,6 +162,9 @@ impl SessionWords {
             return Ok(as_is);
         }
         let is_new = self.words[self.at..at.min(self.words.len())].iter().any(|word| word == "--new");
+        if is_new {
+            self.check_new(at)?;
+        }
         let first = match self.words.get(at).filter(|_| !is_new) {
             None if as_is.is_ok() => return Ok(as_is),
             Some(word) if word != "--" => word,
@@ -182,7 +185,31 @@ impl SessionWords {
             Some(own) if meant.is_empty() => Ok(self.with(own.session.as_ref())),
             Some(_) => Err(Failure::missing(what)
                 .with_hint(format!("{meant}`{name} -- {shown}` runs {shown} in the session of this directory"))),
-            None => Err(Failure::missing(what).with_hint(format!("{meant}`foldspace sessions` lists them"))),
+            None => Err(Failure::missing(what).with_hint(format!(
+                "{meant}`foldspace sessions` lists them, `foldspace new NAME --dir .` begins one in this directory"
+            ))),
+        }
+    }
+
+    /// Checks that a command follows the name of a new session.
+    fn check_new(&self, at: usize) -> Result<(), Failure> {
+        let (name, shown) = (self.command.get_name(), |word: &OsStr| text::one_line(&word.to_string_lossy(), 80));
+        match (self.words.get(at), self.words.get(at + 1)) {
+            (Some(session), None) if session != "--" && runs_command(&self.command) && name != "shell" => {
+                let session = shown(session);
+                let hint = format!(
+                    "`foldspace {name} --new {session} make` runs a command, `foldspace new {session}` runs none"
+                );
+                Err(Failure::usage(format!("{name} --new {session} lacks a command")).with_hint(hint))
+            }
+            (Some(session), Some(option)) if session != "--" && option != "--" && is_option(option) => {
+                let (session, option) = (shown(session), shown(option));
+                let hint = format!(
+                    "options of `{name}` come before the session; `foldspace new {session}` takes those of a workspace"
+                );
+                Err(Failure::usage(format!("{option} after the session belongs to no command")).with_hint(hint))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -7,11 +7,19 @@ use foldspace::{EntryPath, Session, State, VirtualFileSystem};
 
 use super::{Cell, DIM, DIRECTORY, Failure, GOOD, NOTED, ODD, Out, did_you_mean, text};
 
+/// Reads a path of the workspace, also in the form that commands use: below /workspace.
+pub(super) fn path(text: &str) -> Result<EntryPath, Failure> {
+    let below = text.strip_prefix("/workspace").filter(|below| below.is_empty() || below.starts_with('/'));
+    Ok(EntryPath::lookup(below.unwrap_or(text))?)
+}
+
 pub(super) fn entry<'a>(files: &'a VirtualFileSystem, path: &EntryPath, state: &State) -> Result<&'a Entry, Failure> {
     files.get(path).ok_or_else(|| {
         let meant = meant(files, path);
-        Failure::missing(format!("{} does not exist at position {}", path.rooted(), state.seq()))
-            .with_hint(format!("{meant}`foldspace ls SESSION -R` lists the files; --at selects another position"))
+        Failure::missing(format!("{} does not exist at position {}", path.rooted(), state.seq())).with_hint(format!(
+            "{meant}`foldspace ls {} -R` lists the files; --at selects another position",
+            state.session().short()
+        ))
     })
 }
 

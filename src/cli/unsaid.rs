@@ -27,7 +27,8 @@ const NEVER_SUGGESTED: [&str; 13] = [
     "yes",
 ];
 /// Commands of other programs, with the commands that do the same here.
-const ELSEWHERE: [(&[&str], &str); 6] = [
+const ELSEWHERE: [(&[&str], &str); 7] = [
+    (&["redo"], "`foldspace undo NAME --redo` takes the last undo back"),
     (
         &["continue", "resume"],
         "each command continues its session: `foldspace exec NAME make`; `foldspace run FILE --session NAME \
@@ -138,6 +139,15 @@ fn habit(words: &[OsString], error: &clap::Error) -> Option<Failure> {
             format!("`diff` takes two positions before a path: {value}"),
             format!("`foldspace diff {session} .. {value}` shows all changes of a path"),
         ),
+        (command @ ("rewind" | "undo"), ErrorKind::UnknownArgument) if argument.parse::<u64>().is_ok() => {
+            let option = if command == "undo" { "--call" } else { "--to" };
+            let hint = format!("`foldspace {command} {session} {option} {argument}`");
+            (format!("`{command}` takes the number with an option"), hint)
+        }
+        ("attach", _) if ["claude", "codex", "gemini", "opencode"].contains(&argument) => (
+            format!("{argument} is not a directory"),
+            format!("`foldspace attach --agent {argument}` attaches the current directory for one agent"),
+        ),
         _ => return None,
     };
     Some(Failure::usage(problem).with_hint(hint))
@@ -178,7 +188,7 @@ fn with_suggestion(mut error: clap::Error) -> clap::Error {
 
 /// Suggests the most similar option; the parser's own suggestions are too broad.
 fn with_option(mut error: clap::Error, words: &[OsString]) -> clap::Error {
-    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return error };
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg).cloned() else { return error };
     let wanted = given.trim_start_matches('-').split('=').next().unwrap_or_default();
     let mut definition = definition();
     definition.build();
@@ -191,7 +201,8 @@ fn with_option(mut error: clap::Error, words: &[OsString]) -> clap::Error {
     let meant = meant(wanted, command.get_arguments().filter_map(clap::Arg::get_long));
     let meant = meant.map(|meant| ContextValue::String(format!("--{meant}")));
     error.remove(ContextKind::SuggestedArg);
-    if let Some(meant) = meant {
+    error.remove(ContextKind::Suggested);
+    if let Some(meant) = meant.filter(|_| given.starts_with('-')) {
         error.insert(ContextKind::SuggestedArg, meant);
     }
     error.insert(ContextKind::Usage, ContextValue::StyledStr(command.render_usage()));

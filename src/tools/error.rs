@@ -103,6 +103,9 @@ pub enum WorkspaceError {
     /// The agent's run is unknown or ambiguous.
     #[error("{0}")]
     UnknownRun(String),
+    /// No agent has reported a run.
+    #[error("no agent has reported a run")]
+    NoRun,
     /// Files have changed since the position that the caller saw.
     #[error("files have changed since {seen}, at {at}; preview the undo again")]
     Moved {
@@ -211,7 +214,7 @@ impl Diagnostic for WorkspaceError {
             Self::NotCopied(error) => error.kind(),
             Self::NoCall { .. } => ErrorKind::NotFound,
             Self::NothingToUndo { .. } | Self::NothingToRedo => ErrorKind::NotFound,
-            Self::NotThere { .. } | Self::UnknownRun(_) => ErrorKind::NotFound,
+            Self::NotThere { .. } | Self::UnknownRun(_) | Self::NoRun => ErrorKind::NotFound,
             Self::SecondContainer(_) => ErrorKind::Busy,
             Self::NotEmpty(_) => ErrorKind::Conflict,
             Self::NotAChild { .. } | Self::NoDirectory { .. } | Self::UnfitRule(_) => ErrorKind::Invalid,

@@ -248,7 +248,7 @@ async fn remote_tool_failing_changes_no_file() {
     assert_eq!(std::fs::read_to_string(files.join("kept.txt")).unwrap(), "old");
     assert!(!files.join("new.txt").exists());
     let odd = call_tool(&served, "steered", json!("no list"), json!({})).await;
-    assert!(odd.text.starts_with("the parameters of steered are not right"), "{odd:?}");
+    assert!(odd.text.starts_with("invalid parameters for steered"), "{odd:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -45,7 +45,7 @@ type Hit = (u64, String);
 
 impl Grep {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        let path = EntryPath::lookup(&self.path)?;
+        let path = tree::path(&self.path)?;
         let lines = self.lines()?;
         let glob = self.glob.as_deref().map(tree::glob).transpose()?;
         let found = open::session(globals, &self.session)?;

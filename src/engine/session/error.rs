@@ -133,7 +133,7 @@ impl Diagnostic for SessionError {
         match self {
             Self::NotFound { nearest, .. } => Some(Advice::ListSessions { nearest: nearest.clone() }),
             Self::Ambiguous { .. } => Some(Advice::text("give more of the id, or the whole name")),
-            Self::NameTaken { .. } => Some(Advice::text("open that session, or choose another name")),
+            Self::NameTaken { .. } => Some(Advice::text("use that session, or choose another name")),
             Self::Unreadable { .. } => Some(Advice::text("a newer foldspace may have created it: use that version")),
             Self::NoPosition { .. } | Self::NotBegun { .. } => Some(Advice::ListPositions),
             Self::NotInCall { .. } => Some(Advice::ListCalls),

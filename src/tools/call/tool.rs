@@ -153,7 +153,7 @@ pub trait ErasedTool<C = ToolContext>: Send + Sync {
 }
 
 fn wrong_params(tool: &str, error: &serde_json::Error) -> ValueError {
-    ValueError::new(format!("the parameters of {tool} are not right: {error}"))
+    ValueError::new(format!("invalid parameters for {tool}: {error}"))
 }
 
 impl<C: Send, T: Tool<C>> ErasedTool<C> for T {

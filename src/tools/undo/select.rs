@@ -217,7 +217,7 @@ pub fn known_run(session: &Session, wanted: &str) -> Result<String, WorkspaceErr
     let runs = || runs.into_iter().flatten();
     if wanted == "last" {
         let last = runs().max_by_key(|(_, run)| run.seq).map(|(id, _)| id.clone());
-        return last.ok_or_else(|| WorkspaceError::UnknownRun("no agent has reported a run".to_owned()));
+        return last.ok_or_else(|| WorkspaceError::NoRun);
     }
     let mut meant = runs().filter(|(id, _)| *id == wanted || id.starts_with(wanted)).map(|(id, _)| id);
     match (meant.next(), meant.next()) {

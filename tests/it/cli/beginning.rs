@@ -24,7 +24,7 @@ fn new_creates_a_session_and_says_what_is_next() {
     assert_eq!(program.printed(&["exec", "demo", "--", "ls"]), "a.txt\n");
     assert_snapshot!(program.run(&["new", "demo"]), @r#"
     error: a session called "demo" exists already
-    hint: open that session, or choose another name
+    hint: use that session, or choose another name
     [exit 2]
     "#);
 }
@@ -99,12 +99,12 @@ fn script_is_checked_before_a_session_begins() {
     [exit 2]
     "#);
     assert_snapshot!(run(r#"{"tool": "write_file", "params": {"path": "a", "content": ""}}"#), @"
-    error: line 2 of [dir]/s.jsonl: the parameters of write_file are not right: unknown field `path`, expected one of `file_path`, `content`, `mode`
+    error: line 2 of [dir]/s.jsonl: invalid parameters for write_file: unknown field `path`, expected one of `file_path`, `content`, `mode`
     hint: did you mean file_path? `foldspace tools write_file` shows the parameters; nothing was run
     [exit 2]
     ");
     assert_snapshot!(run(r#"{"tool": "write_file"}"#), @"
-    error: line 2 of [dir]/s.jsonl: the parameters of write_file are not right: missing field `file_path`
+    error: line 2 of [dir]/s.jsonl: invalid parameters for write_file: missing field `file_path`
     hint: `foldspace tools write_file` shows the parameters; nothing was run
     [exit 2]
     ");

@@ -206,3 +206,26 @@ fn exec_needs_no_dashes_before_the_command() {
     let refused = within(&["exec", "onw", "hi"]);
     assert!(refused.contains("did you mean own?") && refused.contains("`exec -- onw`"), "{refused}");
 }
+
+#[test]
+fn next_step_is_named_where_a_command_line_is_nearly_right() {
+    let program = Program::with_story();
+    for (given, hint) in [
+        (&["rewind", "story", "20"][..], "`foldspace rewind story --to 20`"),
+        (&["undo", "story", "4"], "`foldspace undo story --call 4`"),
+        (&["attach", "claude"], "--agent claude"),
+        (&["redo", "story"], "undo NAME --redo"),
+        (&["exec", "--new", "fresh"], "`foldspace exec --new fresh make` runs a command"),
+        (&["exec", "--new", "fresh", "--backend", "host"], "options of `exec` come before the session"),
+    ] {
+        let told = program.run(given);
+        assert!(told.contains(hint) && told.ends_with("[exit 2]"), "{given:?}: {told}");
+    }
+    for given in [&["log", "story", "-p"][..], &["fork", "story", "second"], &["rerun", "story", "--call", "1"]] {
+        let told = program.run(given);
+        assert!(!told.contains("tip:") && told.ends_with("[exit 2]"), "{given:?}: {told}");
+    }
+    assert!(program.run(&["exec", "make", "test"]).contains("`foldspace new NAME --dir .`"));
+    assert!(program.printed(&["cat", "story", "/workspace/src/main.rs"]).contains("fn main"));
+    assert!(!program.printed(&["sessions"]).contains("fresh"));
+}

@@ -158,7 +158,7 @@ fn tool_errors_say_what_to_do() {
     let mut client = program.client(&[]);
     assert_eq!(client.failed("read_file", json!({ "file_path": "nope" })), "/nope does not exist");
     let wrong = client.failed("read_file", json!({ "path": "nope" }));
-    assert!(wrong.starts_with("the parameters of read_file are not right: unknown field `path`"), "{wrong}");
+    assert!(wrong.starts_with("invalid parameters for read_file: unknown field `path`"), "{wrong}");
     assert!(client.failed("read_file", json!({ "file_path": "../x" })).contains("are not allowed"));
     let nothing = client.failed("shell_execute", json!({ "command": "echo" }));
     assert!(nothing.contains("memory"), "{nothing}");

@@ -125,7 +125,7 @@ mod tests {
         let world = ToolWorld::new();
         for tool in Tools::standard().names() {
             let error = world.error(tool, serde_json::json!({ "colour": "red" }));
-            assert!(error.starts_with(&format!("the parameters of {tool} are not right: ")), "{error}");
+            assert!(error.starts_with(&format!("invalid parameters for {tool}: ")), "{error}");
         }
     }
 
