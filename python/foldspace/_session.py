@@ -267,10 +267,20 @@ class Session(SessionPast):
         return Process(self._connection, self.id, document)
 
     async def call(
-        self, tool: str, params: Mapping[str, Any] | None = None, *, on_output: Output | None = None, timeout: float | None = None
+        self,
+        tool: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        on_output: Output | None = None,
+        timeout: float | None = None,
+        on_failure: Literal["keep", "undo"] = "keep",
     ) -> CallOutcome:
-        """Makes a tool call, and raises if it fails."""
+        """Makes a tool call, and raises if it fails.
+
+        With ``on_failure="undo"`` a call that fails, or whose command exits non-zero, leaves the files as they were.
+        """
         body: dict[str, Any] = {"tool": tool, "params": dict(params or {}), "timeout_seconds": timeout, "all_output": True}
+        body["on_failure"] = on_failure
         return succeeded(await self._stream(body, on_output or _ignore, tool))
 
     async def tools(self) -> list[_models.Tool]:
@@ -427,9 +437,21 @@ class Session(SessionPast):
         body |= {"rules": dict(rules or {}), "allow": self._rules.allow, "auto_confirm": self._rules.auto_confirm}
         return await self._connection.document("POST", _SESSION + "/rerun", body=body, what="rerun", session=self.id)
 
-    async def events(self, start: int | None = None) -> AsyncIterator[Event]:
-        """Yields its events from a position on, then new events until it is removed. Reconnects if necessary."""
-        async for name, event in resumed(self._connection, _SESSION + "/events/stream", {"from": start}, session=self.id):
+    async def events(
+        self,
+        start: int | None = None,
+        *,
+        kind: str | None = None,
+        agent: str | None = None,
+        tool: str | None = None,
+        path: str | None = None,
+    ) -> AsyncIterator[Event]:
+        """Yields its events from a position on, then new events until it is removed. Reconnects if necessary.
+
+        ``kind`` (several with commas), ``agent``, ``tool`` and ``path`` (a glob) select events.
+        """
+        query = {"from": start, "kind": kind, "agent": agent, "tool": tool, "path": path}
+        async for name, event in resumed(self._connection, _SESSION + "/events/stream", query, session=self.id):
             if name != "end":
                 yield event
 

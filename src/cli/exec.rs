@@ -1,5 +1,6 @@
 use foldspace::ToolOutcome;
 use foldspace::event::CallStatus;
+use foldspace::tools::OnFailure;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -51,6 +52,9 @@ pub(super) struct Exec {
     /// Limits its running time: 1 to 86,400 seconds [default: no limit]
     #[arg(long, value_name = "SECS", value_parser = workspace::command_seconds)]
     timeout: Option<f64>,
+    /// Undoes its changes if it fails: if it exits non-zero, times out or is interrupted
+    #[arg(long)]
+    undo_on_failure: bool,
     /// The agent that runs it
     #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
@@ -99,7 +103,10 @@ impl Exec {
             return Err(workspace::without_shell(&known.name));
         }
         workspace::check_runs_commands(&owner.sessions()?.find(&self.session)?.session)?;
-        let request = calling::request("shell_execute", params, self.agent.as_deref(), &rules);
+        let mut request = calling::request("shell_execute", params, self.agent.as_deref(), &rules);
+        if self.undo_on_failure {
+            request.on_failure = OnFailure::Undo;
+        }
         let cancel = CancellationToken::new();
         interrupt::watch(cancel.clone(), owner.closing());
         let mut live = if is_json { None } else { Some(LiveOutput::begin(&cancel)?) };
@@ -165,6 +172,9 @@ pub(super) fn report(outcome: &ToolOutcome, out: &mut Out) -> Result<Exit, Failu
         CallStatus::Ok => {
             if outcome.result["timed_out"] == true {
                 output::note(TOOK_TOO_LONG);
+            }
+            if let Some(count) = outcome.result["undone"].as_u64() {
+                output::note(&format!("undid its changes of {}", text::count(count, "entry")));
             }
             if let Some(note) = outcome.result["note"].as_str() {
                 output::note(note);

@@ -12,7 +12,7 @@ use super::problem::{HttpProblem, ProblemKind};
 use crate::engine::error::ValueError;
 use crate::hub::OpenSession;
 use crate::hub::operations::check_agent;
-use crate::tools::{Asker, CommandTime, DenyRule, MAX_COMMAND_CHARS, PythonPlace, ToolCall};
+use crate::tools::{Asker, CommandTime, DenyRule, MAX_COMMAND_CHARS, OnFailure, PythonPlace, ToolCall};
 
 /// Bounds of a call's timeout in seconds.
 pub(super) const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=86_400.0;
@@ -83,6 +83,9 @@ pub struct CallRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 4_294_967_296_u64))]
     pub keep_step_bytes: Option<u64>,
+    /// Treatment of the changes of a call that fails, or whose command exits non-zero: `keep`, the default, or `undo`.
+    #[serde(default, skip_serializing_if = "OnFailure::is_keep")]
+    pub on_failure: OnFailure,
     /// Streaming only: block the command rather than drop output for a slow client. A client that reads nothing for 30
     /// s is disconnected.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -109,6 +112,7 @@ impl CallRequest {
         self.time(CommandTime::default())?;
         let mut call = ToolCall::new(std::mem::take(&mut self.tool), Value::Object(std::mem::take(&mut self.params)));
         call.limit = seconds.map(Duration::from_secs_f64);
+        call.on_failure = self.on_failure;
         Ok(call)
     }
 

@@ -22,10 +22,12 @@ use crate::engine::session::Session;
 use crate::engine::store::StoreError;
 use crate::engine::subscription::{Filter, Subscription};
 use crate::hub::operations::OperationRoute;
-use crate::view::{self, Position};
+use crate::view::{self, EventSelection, Position};
 
 /// Time to wait for an announcement before reading the store anyway: it may have events, or the session may be gone.
 const LOOK: Duration = Duration::from_millis(200);
+/// Limit for the events of a piece, of which a selection may leave out most.
+const EVENTS: u64 = 10_000;
 /// Time that a slow client may hold up announcements. Then they are dropped, and read from the store later.
 const HOLD: Duration = Duration::from_secs(1);
 
@@ -37,6 +39,14 @@ const HOLD: Duration = Duration::from_secs(1);
 pub(super) struct FollowEvents {
     /// The first position; 1 by default. `Last-Event-ID` overrides it.
     from: Option<Position>,
+    /// Only events of these kinds, separated by commas; case is ignored.
+    kind: Option<String>,
+    /// Only events of this agent.
+    agent: Option<String>,
+    /// Only events of calls of this tool.
+    tool: Option<String>,
+    /// Only changes of entries whose path matches this glob.
+    path: Option<String>,
 }
 
 impl HttpVerb for FollowEvents {
@@ -47,13 +57,15 @@ impl HttpVerb for FollowEvents {
 
     async fn answer(self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
         let seen = head.last_seen()?;
-        let from = seen.map(|seen| Position::Seq(seen.saturating_add(1))).or(self.from);
+        let Self { from, kind, agent, tool, path } = self;
+        let selection = EventSelection::new(kind.as_deref(), agent, tool, path.as_deref())?;
+        let from = seen.map(|seen| Position::Seq(seen.saturating_add(1))).or(from);
         let session = face.session(&head.session).await?;
         let looked = session.clone();
         let next = blocking(move || from.map_or(Ok(1), |from| from.first_read(&looked))).await??;
         let (frames, response) = frames::open(head.caller.is_some());
         let follower = Arc::clone(&face.metrics().followers);
-        let follow = EventFollower { session, frames, next, spoken: Instant::now(), follower };
+        let follow = EventFollower { session, frames, next, spoken: Instant::now(), selection, follower };
         tokio::spawn(follow.run(face.clone(), face.shared.ending.clone()));
         Ok(response)
     }
@@ -64,6 +76,7 @@ struct EventFollower {
     frames: EventFrames,
     next: Seq,
     spoken: Instant,
+    selection: EventSelection,
     #[expect(dead_code, reason = "it counts the client while it is connected")]
     follower: Arc<()>,
 }
@@ -112,11 +125,17 @@ impl EventFollower {
 
     /// Takes the announced events; without any it reads the store on a blocking thread.
     async fn look(&mut self, subscription: Subscription) -> Result<FollowStart, HttpProblem> {
-        let mut found = gather(&self.session, subscription, |subscription| Ok(subscription.next_at_hand()));
+        let take = |subscription: &mut Subscription| Ok(subscription.next_at_hand());
+        let mut found = gather(&self.session, &mut self.selection, subscription, take);
         if found.count == 0 && found.subscription.is_behind() {
             let (session, subscription) = (self.session.clone(), found.subscription);
+            let mut selection = std::mem::take(&mut self.selection);
             let read = |subscription: &mut Subscription| subscription.next_within(Duration::ZERO);
-            found = blocking(move || gather(&session, subscription, read)).await?;
+            (found, self.selection) = blocking(move || {
+                let found = gather(&session, &mut selection, subscription, read);
+                (found, selection)
+            })
+            .await?;
         }
         self.next = found.subscription.position();
         Ok(found)
@@ -156,16 +175,19 @@ impl EventFollower {
 /// Writes events until the last one, or until the piece is full.
 fn gather(
     session: &Session,
+    selection: &mut EventSelection,
     mut subscription: Subscription,
     mut next: impl FnMut(&mut Subscription) -> Result<Option<Recorded>, StoreError>,
 ) -> FollowStart {
     let (mut text, mut count) = (Vec::new(), 0);
     let mut outcome = Ok(());
-    while text.len() < PIECE {
+    while text.len() < PIECE && count < EVENTS {
         match next(&mut subscription) {
             Ok(Some(event)) => {
-                frames::write(&mut text, None, Some(event.seq), &view::event(session, &event.view()));
                 count += 1;
+                if selection.holds(session, &event.view()) {
+                    frames::write(&mut text, None, Some(event.seq), &view::event(session, &event.view()));
+                }
             }
             Ok(None) => break,
             Err(error) => {

@@ -349,9 +349,10 @@ export class Session implements AsyncDisposable {
     return events;
   }
 
-  /** Yields its events from a position on, then new events until it is removed. Reconnects if necessary. */
-  async *events(options: { from?: Position; signal?: AbortSignal } = {}): AsyncGenerator<Event> {
-    const asked = { query: { from: options.from }, signal: options.signal };
+  /** Yields its events, or those of some kinds (with commas), an agent, a tool or a path, from a position on, then new events until it is removed. Reconnects if necessary. */
+  async *events(options: { from?: Position; kind?: string; agent?: string; tool?: string; path?: string; signal?: AbortSignal } = {}): AsyncGenerator<Event> {
+    const { signal, ...query } = options;
+    const asked = { query, signal };
     for await (const event of this.connection.resumed(`${this.#path}/events/stream`, asked, "end")) {
       if (event.name === "message") yield event.data as Event;
       else if (event.name === "problem") throw ofProblem(event.data);

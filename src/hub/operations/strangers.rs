@@ -31,6 +31,7 @@ const HARMLESS: &[&str] = &[
     "materialise",
     "read_file",
     "read_recorded",
+    "search_session",
     "section",
     "show_call",
     "show_family",

@@ -1,5 +1,6 @@
 //! The declaration of a slice, and its compiled form.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
@@ -226,12 +227,12 @@ impl PlannedRule {
 static STANDARD: LazyLock<Registry> = LazyLock::new(Registry::standard);
 
 /// Returns an event's data as JSON. That of own events is stored as JSON.
-fn data_of(event: &EventRef<'_>) -> Vec<u8> {
+fn data_of<'a>(event: &EventRef<'a>) -> Cow<'a, [u8]> {
     if event.kind.starts_with(|c: char| c.is_ascii_lowercase()) {
-        return event.payload.to_vec();
+        return Cow::Borrowed(event.payload);
     }
     let data: Value = STANDARD.to_json(event);
-    serde_json::to_vec(&data).unwrap_or_default()
+    Cow::Owned(serde_json::to_vec(&data).unwrap_or_default())
 }
 
 /// Accepts own kinds, and kinds of a Rust program, which this program need not know.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use super::error::ToolError;
-use crate::backends::FileChange;
+use crate::backends::{FileChange, Workspace};
 use crate::engine::commit::CommitError;
 use crate::engine::event::{DeleteEntry, FileMode, Node, WriteFile, WriteMode};
 use crate::engine::id::Digest;
@@ -13,7 +13,9 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::reducers::{Entry, VirtualFileSystem, directories_above};
 use crate::tools::workspace::capture::Captured;
-use crate::tools::workspace::plan::{NewContents, PlannedChange};
+use crate::tools::error::WorkspaceError;
+use crate::tools::workspace::plan::{ChangePlan, NewContents, PlannedChange};
+use crate::tools::workspace::project::project;
 use crate::tools::workspace::recording::EventBuffer;
 
 const LINKS_MAX: usize = 40;
@@ -23,6 +25,8 @@ const LINKS_MAX: usize = 40;
 /// Changes are staged: the call sees them at once, others after success. An error discards all since the last command.
 pub struct Filesystem {
     session: Session,
+    /// The files when the call began.
+    begun: VirtualFileSystem,
     tree: VirtualFileSystem,
     staged: Vec<PlannedChange>,
     /// Number of staged changes that are already on the disk.
@@ -34,7 +38,8 @@ pub struct Filesystem {
 
 impl Filesystem {
     pub(crate) fn new(session: Session, tree: VirtualFileSystem, umask: u32) -> Self {
-        Self { session, tree, staged: Vec::new(), landed: 0, fresh: NewContents::new(), umask }
+        let begun = tree.clone();
+        Self { session, begun, tree, staged: Vec::new(), landed: 0, fresh: NewContents::new(), umask }
     }
 
     /// Returns all entries, including the call's own changes.
@@ -286,6 +291,23 @@ impl Filesystem {
 
     pub(crate) fn record_into(&self, recording: &mut EventBuffer) -> Result<(), CommitError> {
         self.staged.iter().try_for_each(|change| recording.push_change(change, &self.fresh))
+    }
+
+    /// Undoes the call's changes that are on the disk, and drops the others. Returns their number; `None` if an entry
+    /// can't be restored, so that all stay.
+    pub(super) fn take_back(&mut self, workspace: &dyn Workspace) -> Result<Option<usize>, WorkspaceError> {
+        self.unstage();
+        let mut now = self.begun.clone();
+        self.staged.iter().for_each(|change| change.apply_to(&mut now, self.session.now()));
+        let plan = ChangePlan::kept(&self.session, &now, &self.begun, (&self.fresh, false))?;
+        if !plan.left.is_empty() {
+            return Ok(None);
+        }
+        project(&self.session, workspace, &plan.steps, &self.fresh, &mut 0)?;
+        self.tree = self.begun.clone();
+        self.staged.clear();
+        self.landed = 0;
+        Ok(Some(plan.changes.len()))
     }
 
     /// Drops the staged changes that are not on the disk.

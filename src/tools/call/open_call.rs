@@ -1,12 +1,14 @@
 //! A call with a recorded intent and no outcome yet.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::content_params::{PARAMS_MAX, lift};
 use super::context::ToolContext;
 use super::error::ToolError;
 use super::tool::ToolAnswer;
-use super::tool_call::{ToolCall, ToolOutcome};
+use super::tool_call::{OnFailure, ToolCall, ToolOutcome};
 use crate::engine::commit::{CallLink, Commit};
 use crate::engine::event::{CallFinished, CallStarted, CallStatus};
 use crate::engine::id::Seq;
@@ -33,6 +35,9 @@ pub(crate) struct OpenCall {
     pub(crate) turn: Option<WorkspaceLock>,
     settling: Option<Pending>,
     in_flight: Option<SessionCall>,
+    pub(crate) on_failure: OnFailure,
+    /// What happened to the changes of a failed call, for its message.
+    note: Option<String>,
 }
 
 impl OpenCall {
@@ -77,6 +82,8 @@ impl OpenCall {
             turn,
             settling: None,
             in_flight,
+            on_failure: OnFailure::Keep,
+            note: None,
         })
     }
 
@@ -99,10 +106,44 @@ impl OpenCall {
     }
 
     fn record(&mut self, answer: Result<ToolAnswer, ToolError>) -> Result<ToolOutcome, SessionError> {
+        let answer = self.taken_back(answer);
         match answer.and_then(|answer| self.succeed(answer)) {
             Ok(outcome) => Ok(outcome),
             Err(error) => self.fail(&error),
         }
+    }
+
+    /// Undoes the changes of a failed call, if that was asked for, and says so.
+    fn taken_back(&mut self, answer: Result<ToolAnswer, ToolError>) -> Result<ToolAnswer, ToolError> {
+        let has_failed = match &answer {
+            Ok(ToolAnswer { result, .. }) => {
+                result["timed_out"] == true || result["exit_code"].as_i64().is_some_and(|code| code != 0)
+            }
+            Err(_) => true,
+        };
+        let Some(context) = self.context.as_mut().filter(|_| has_failed && self.on_failure == OnFailure::Undo) else {
+            return answer;
+        };
+        let workspace = Arc::clone(context.workspace());
+        let undone = context.files.take_back(workspace.as_ref());
+        let note = match &undone {
+            Ok(Some(0)) => return answer,
+            Ok(Some(1)) => "its change of 1 entry was undone".to_owned(),
+            Ok(Some(count)) => format!("its changes of {count} entries were undone"),
+            Ok(None) => "its changes stay: an entry that it replaced can't be restored".to_owned(),
+            Err(error) => {
+                self.distrust();
+                format!("its changes could not be undone: {error}")
+            }
+        };
+        self.note = Some(note.clone());
+        answer.map(|mut answer| {
+            if let (Value::Object(fields), Ok(Some(count))) = (&mut answer.result, &undone) {
+                fields.insert("undone".to_owned(), (*count).into());
+            }
+            answer.text = format!("{}\n[{note}]", answer.text);
+            answer
+        })
     }
 
     /// Records a success with its facts, changes and events. On an error the call stays open, and only its facts can be
@@ -138,7 +179,10 @@ impl OpenCall {
     /// Records a failure with its facts, and with the changes that are on the disk.
     fn fail(&mut self, error: &ToolError) -> Result<ToolOutcome, SessionError> {
         let micros = self.micros();
-        let message = error.to_string();
+        let message = match &self.note {
+            Some(note) => format!("{error}; {note}"),
+            None => error.to_string(),
+        };
         let status = match error {
             ToolError::Cancelled => CallStatus::Interrupted,
             _ => CallStatus::Error,
@@ -231,6 +275,8 @@ impl Drop for OpenCall {
                     turn: self.turn.take(),
                     settling: None,
                     in_flight: self.in_flight.take(),
+                    on_failure: self.on_failure,
+                    note: None,
                 };
                 runtime.spawn(abandoned.give_up());
             }

@@ -12,6 +12,24 @@ use crate::backends::CommandInput;
 use crate::engine::event::{CallReason, CallStatus};
 use crate::engine::id::Seq;
 
+/// Treatment of the changes of a call that fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OnFailure {
+    /// They stay, and are recorded.
+    #[default]
+    Keep,
+    /// They are undone before the outcome is recorded: the files are as before the call.
+    Undo,
+}
+
+impl OnFailure {
+    #[doc(hidden)]
+    pub fn is_keep(&self) -> bool {
+        *self == Self::Keep
+    }
+}
+
 /// A call to make.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ToolCall {
@@ -20,6 +38,9 @@ pub struct ToolCall {
     /// Its parameters.
     #[serde(default)]
     pub params: Value,
+    /// Treatment of its changes if it fails, or if its command exits non-zero.
+    #[serde(default, skip_serializing_if = "OnFailure::is_keep")]
+    pub on_failure: OnFailure,
     /// Time limit; by default the tool's, which excludes the time of a command with its own limit.
     #[serde(skip)]
     pub limit: Option<Duration>,
@@ -38,7 +59,8 @@ impl ToolCall {
     /// Creates a call of that tool.
     pub fn new(tool: impl Into<String>, params: Value) -> Self {
         let cancel = CancellationToken::new();
-        Self { tool: tool.into(), params, limit: None, cancel, trace: None, input: None }
+        let on_failure = OnFailure::default();
+        Self { tool: tool.into(), params, on_failure, limit: None, cancel, trace: None, input: None }
     }
 }
 

@@ -207,6 +207,7 @@ impl ToolRunner {
         // With the lock, one state serves the whole call: no other call changes files after it was read.
         let turn = tool.as_ref().and_then(|tool| self.free_turn(tool.effect()));
         let (mut open, state) = OpenCall::begin(&self.session, &call, size, turn).await?;
+        open.on_failure = call.on_failure;
         begun(open.call);
         let answer = match state {
             Ok(state) => self.perform(&mut open, state, tool, call, size).await,

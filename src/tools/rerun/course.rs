@@ -20,7 +20,7 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::tools::call::file_work::FileWork;
 use crate::tools::call::process::START;
-use crate::tools::call::tool_call::{ToolCall, ToolOutcome};
+use crate::tools::call::tool_call::{OnFailure, ToolCall, ToolOutcome};
 use crate::tools::call::tool_runner::{END_PROCESS, ToolRunner};
 use crate::tools::call::toolset::Tools;
 use crate::tools::error::WorkspaceError;
@@ -164,7 +164,7 @@ impl Course<'_> {
     ) -> Result<CallReport, SessionError> {
         place.answers.hold(Vec::new());
         let tool_runner = place.under(&self.past.limits())?;
-        let outcome = make(&tool_runner, &call.tool, &call.params, &call.agent, cancel).await?;
+        let outcome = make(&tool_runner, (&call.tool, &call.params), &call.agent, OnFailure::Keep, cancel).await?;
         Ok(CallReport {
             call: None,
             rerun: Some(outcome.call),
@@ -192,7 +192,9 @@ impl Course<'_> {
         }
         place.answers.hold(call.decisions.clone());
         let tool_runner = place.under(&call.limits)?;
-        let outcome = make(&tool_runner, &call.tool, &call.params, &call.agent, cancel).await?;
+        let was_undone = call.outcome.as_ref().is_some_and(|(_, end)| end.result["undone"].is_u64());
+        let on_failure = if was_undone { OnFailure::Undo } else { OnFailure::Keep };
+        let outcome = make(&tool_runner, (&call.tool, &call.params), &call.agent, on_failure, cancel).await?;
         let again = comparison.is.ended_call(outcome.call, outcome.finished)?;
         let divergences = again.map_or(Ok(Vec::new()), |again| comparison.calls(call, &again))?;
         let report = CallReport::of(Some(call), None, CallVerdict::of(divergences));
@@ -224,7 +226,7 @@ impl Course<'_> {
         let (mut first, mut divergences) = (None, Vec::new());
         let count = own.len();
         for (number, OwnCall { tool, params }) in own.into_iter().enumerate() {
-            let outcome = make(&tool_runner, tool, &params, &call.agent, cancel).await?;
+            let outcome = make(&tool_runner, (tool, &params), &call.agent, OnFailure::Keep, cancel).await?;
             first.get_or_insert(outcome.call);
             let has_failed = outcome.status != CallStatus::Ok;
             if has_failed {
@@ -251,12 +253,13 @@ fn beside_tools(tool: &str) -> Option<&'static str> {
 
 async fn make(
     tool_runner: &ToolRunner,
-    tool: &str,
-    params: &Value,
+    (tool, params): (&str, &Value),
     agent: &str,
+    on_failure: OnFailure,
     cancel: &CancellationToken,
 ) -> Result<ToolOutcome, SessionError> {
     let mut call = ToolCall::new(tool, params.clone());
     call.cancel = cancel.child_token();
+    call.on_failure = on_failure;
     tool_runner.as_agent(agent).call(call).await
 }

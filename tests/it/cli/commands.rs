@@ -419,3 +419,26 @@ fn podman_options_that_are_wrong_are_refused() {
     [exit 2]
     ");
 }
+
+#[test]
+fn failed_command_takes_its_changes_back() {
+    let (program, _) = Program::with_own_directory("a", "one\n");
+    let place = program.path("mine");
+    program.printed(&["exec", "own", "--sh", "mkdir d; echo x > d/b; chmod 600 d/b"]);
+    let script = "echo two > a; rm -r d; echo new > c; ln -s a l; exit 3";
+    let told = program.run(&["exec", "--undo-on-failure", "own", "--sh", script]);
+    assert!(told.contains("undid its changes of 5 entries") && told.ends_with("[exit 3]"), "{told}");
+    let text = |name: &str| std::fs::read_to_string(place.join(name)).ok();
+    assert_eq!([text("a"), text("d/b"), text("c"), text("l")], [Some("one\n".into()), Some("x\n".into()), None, None]);
+    let last = &program.json(&["log", "own", "--calls"]).as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&last["exit_code"], last["paths"].as_array().unwrap().len()), (&3.into(), 0), "{last}");
+    // Nothing is found as drift afterwards, and a success keeps its changes.
+    program.printed(&["exec", "--undo-on-failure", "own", "--sh", "echo two > a"]);
+    let kinds: Vec<String> =
+        program.json_lines(&["log", "own"]).iter().map(|event| event["kind"].as_str().unwrap().to_owned()).collect();
+    assert!(!kinds.contains(&"DriftFound".to_owned()) || kinds.iter().filter(|kind| *kind == "DriftFound").count() == 1);
+    assert_eq!(text("a"), Some("two\n".into()));
+    let slow = program.run(&["exec", "--undo-on-failure", "--timeout", "1", "own", "--sh", "echo late > a; sleep 9"]);
+    assert!(slow.contains("undid its change"), "{slow}");
+    assert_eq!(text("a"), Some("two\n".into()));
+}

@@ -156,3 +156,32 @@ async fn builtin_events_are_folded_and_long_texts_are_contents() {
     let (_, page) = ask(&server, "GET", &format!("box/events?from={seq}"), Value::Null).await;
     assert_eq!(page["events"][0]["event"]["text"]["bytes"], json!(2 << 20), "{page}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_selected_by_kind_agent_tool_and_path() {
+    let server = Server::begin().await;
+    server.session("box").await;
+    server.write("box", "a.txt").await;
+    server.write("box", "b.txt").await;
+    emit(&server, "box", "note", json!(1)).await;
+    let body = json!({ "kind": "note", "data": 2, "agent": "ada" });
+    ask(&server, "POST", "box/events", body).await;
+    for (query, kinds) in [
+        ("kind=note", &["note", "note"][..]),
+        ("kind=NOTE,CallStarted", &["CallStarted", "CallStarted", "note", "note"]),
+        ("agent=ada", &["note"]),
+        ("kind=note&agent=nobody", &[]),
+        ("path=b*", &["WriteFile"]),
+        ("tool=write_file&kind=callfinished", &["CallFinished", "CallFinished"]),
+        ("tool=rm", &[]),
+    ] {
+        let (status, page) = ask(&server, "GET", &format!("box/events?{query}"), Value::Null).await;
+        let found: Vec<&str> = page["events"].as_array().unwrap().iter().map(|e| e["kind"].as_str().unwrap()).collect();
+        assert_eq!((status, &found[..], page["next"].is_null()), (200, kinds, true), "{query}: {page}");
+    }
+    let (_, page) = ask(&server, "GET", "box/events?kind=note&limit=1", Value::Null).await;
+    let next = page["next"].as_u64().unwrap();
+    let (_, rest) = ask(&server, "GET", &format!("box/events?kind=note&limit=1&from={next}"), Value::Null).await;
+    assert_eq!((&rest["events"][0]["event"], &rest["next"]), (&json!(2), &Value::Null));
+    assert_eq!(ask(&server, "GET", "box/events?path=%5Bz", Value::Null).await.0, 422);
+}
