@@ -7,7 +7,7 @@ use super::bisection::probe_record::ProbeRecord;
 use super::call::error::ToolError;
 use super::mounts::MountError;
 use super::words::counted;
-use crate::backends::{BackendError, ShellError};
+use crate::backends::{BackendError, ShellError, UnusableDirectory};
 use crate::engine::advice::Advice;
 use crate::engine::commit::CommitError;
 use crate::engine::error::{Diagnostic, ErrorKind};
@@ -27,6 +27,9 @@ pub enum WorkspaceError {
     /// The workspace failed.
     #[error(transparent)]
     Backend(#[from] BackendError),
+    /// The user's directory is not fit for a session.
+    #[error(transparent)]
+    Directory(#[from] UnusableDirectory),
     /// A command did not run, external changes could not be found, or a limit forbids the operation.
     #[error(transparent)]
     Tool(#[from] ToolError),
@@ -191,6 +194,7 @@ impl Diagnostic for WorkspaceError {
         match self {
             Self::Session(error) => error.kind(),
             Self::Backend(error) => error.kind(),
+            Self::Directory(error) => error.kind(),
             Self::Tool(error) => error.kind(),
             Self::Mounts { source, .. } => source.kind(),
             Self::NotCopied(error) => error.kind(),

@@ -171,7 +171,7 @@ impl ScriptRun<'_> {
             }
         };
         if copied.is_empty() && !self.mounts.specs.is_empty() {
-            output::note("the workspace is not new; the mounts were not copied again");
+            output::note("the workspace is not empty; the mounts were not copied");
         }
         if !out.is_json() {
             copied.iter().try_for_each(|mount| out.line(told(mount)))?;

@@ -75,6 +75,11 @@ impl StoreOwner {
     }
 }
 
+/// Returns true if a directory has the files of a store.
+pub fn is_data_directory(directory: &Path) -> bool {
+    directory.join(LOCK).is_file() && directory.join("journal").is_dir()
+}
+
 #[expect(clippy::disallowed_methods, reason = "the store accesses files directly")]
 fn existing(directory: &Path) -> Result<Option<File>> {
     let path = directory.join(LOCK);

@@ -218,7 +218,7 @@ fn run_mount_is_copied_once_from_allowed_root() {
       foldspace diff m 3..
       foldspace ls m -R --at 3
     note: session m continues after 3 events
-    note: the workspace is not new; the mounts were not copied again
+    note: the workspace is not empty; the mounts were not copied
     [exit 0]
     ");
 }
@@ -242,7 +242,7 @@ fn run_mount_that_is_refused_leaves_no_session() {
     ");
     assert_snapshot!(mount(&["nowhere"]), @"
     error: [dir]/nowhere does not exist and can't be mounted
-    [exit 2]
+    [exit 3]
     ");
     assert_snapshot!(mount(&["story:../up"]), @r#"
     error: mount "story:../up": path "../up": `.` and `..` are not allowed; give the path from the workspace root; write DIRECTORY or DIRECTORY:PATH
