@@ -176,6 +176,14 @@ pub enum WorkspaceError {
     /// The session to rerun calls in already has a history.
     #[error("session {0} is not fresh; a rerun needs a new session with an empty workspace")]
     NotFresh(String),
+    /// The command of a recorded call can't run in the workspace of the rerun. No call was made.
+    #[error("call {call}: {why}; nothing was run")]
+    CantRerun {
+        /// Call with the command.
+        call: Seq,
+        /// Reason.
+        why: String,
+    },
     /// A session could not be copied to another store.
     #[error("the session can't be copied: {0}")]
     NotCopied(Arc<HistoryError>),
@@ -205,7 +213,7 @@ impl Diagnostic for WorkspaceError {
             Self::NotEmpty(_) => ErrorKind::Conflict,
             Self::NotAChild { .. } | Self::NoDirectory { .. } | Self::UnfitRule(_) => ErrorKind::Invalid,
             Self::NothingChanged { .. } => ErrorKind::Invalid,
-            Self::Itself(_) | Self::Order { .. } | Self::NotFresh(_) => ErrorKind::Invalid,
+            Self::Itself(_) | Self::Order { .. } | Self::NotFresh(_) | Self::CantRerun { .. } => ErrorKind::Invalid,
             Self::NotPutBack { .. } => ErrorKind::Io,
             Self::Stopped => ErrorKind::Broken,
             Self::Cancelled => ErrorKind::Cancelled,

@@ -38,6 +38,8 @@ pub use builtin::shell_execute::ShellTool;
 #[doc(hidden)]
 pub use builtin::shell_execute::TIMED_OUT;
 pub use builtin::shell_facts::{EnvTool, WhichTool};
+#[doc(hidden)]
+pub use builtin::unrunnable::unrunnable;
 pub use call::approval::ASK_THE_PERSON;
 #[doc(hidden)]
 pub use call::approval::Decided;
