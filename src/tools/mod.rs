@@ -119,7 +119,7 @@ pub use workspace::output_stream::Outputs;
 pub use workspace::output_stream::{CommandOutput, OutputOptions, OutputSubscription};
 #[doc(hidden)]
 pub use workspace::plan::PlannedChange;
-pub use workspace::runtime::may_be_running;
+pub use workspace::runtime::running_calls;
 #[doc(hidden)]
 pub use workspace::runtime::{SessionRuntime, WorkspaceLock};
 pub use workspace::section::WorkspaceSection;
