@@ -235,7 +235,10 @@ fn show_hunks(parent: &Session, conflict: &MergeConflict, child: &str, out: &mut
     let sides = [text(&conflict.base)?, text(&conflict.ours)?, text(&conflict.theirs)?];
     let [Some(base), Some(ours), Some(theirs)] = sides else { return Ok(()) };
     for ConflictHunk { base, ours, theirs } in conflict_hunks(&base, &ours, &theirs) {
-        let place = format!("{}: line {} here, line {} in {child}", conflict.path, ours.first, theirs.first);
+        let at =
+            |node: &Option<Node>, line: usize| node.as_ref().map_or("removed".to_owned(), |_| format!("line {line}"));
+        let sides = (at(&conflict.ours, ours.first), at(&conflict.theirs, theirs.first));
+        let place = format!("{}: {} here, {} in {child}", conflict.path, sides.0, sides.1);
         out.line(format!("\n{}", out.paint(BOLD, place)))?;
         let marks = [("<<<<<<< here".to_owned(), ours, ODD), ("||||||| before both".to_owned(), base, BAD)];
         for (mark, side, style) in marks.into_iter().chain([("=======".to_owned(), theirs, GOOD)]) {

@@ -74,10 +74,21 @@ pub enum WorkspaceError {
         reason: String,
     },
     /// No selected call changed files, or all of them are undone.
-    #[error("nothing to undo: the selection changed no files, or is undone already")]
+    #[error("nothing to undo: {}", call.map_or_else(|| "the selection changed no files, or is undone already".to_owned(),
+        |call| format!("call {call} changed no files")))]
     NothingToUndo {
+        /// The selected call, if only that was selected.
+        call: Option<Seq>,
         /// Position of the latest change from outside of any call, which an undo can revert, too.
         outside: Option<Seq>,
+    },
+    /// The event to undo is not the start of a call.
+    #[error("event {seq} is not a call{}", call.map_or_else(String::new, |call| format!(", but part of call {call}")))]
+    NotACall {
+        /// Position of the event.
+        seq: Seq,
+        /// Call that it belongs to.
+        call: Option<Seq>,
     },
     /// No undo remains to be redone.
     #[error("nothing to redo: no undo was made, or each was redone")]
@@ -143,7 +154,7 @@ pub enum WorkspaceError {
         bad: Seq,
     },
     /// No file changed between the ends.
-    #[error("no file changed between {good} and {bad}, so the command fails for another reason")]
+    #[error("no file changed between {good} and {bad}")]
     NothingChanged {
         /// Good position.
         good: Seq,
@@ -207,7 +218,7 @@ impl Diagnostic for WorkspaceError {
             Self::Mounts { source, .. } => source.kind(),
             Self::NotCopied(error) => error.kind(),
             Self::NoCall { .. } => ErrorKind::NotFound,
-            Self::NothingToUndo { .. } | Self::NothingToRedo => ErrorKind::NotFound,
+            Self::NothingToUndo { .. } | Self::NothingToRedo | Self::NotACall { .. } => ErrorKind::NotFound,
             Self::NotThere { .. } | Self::UnknownRun(_) => ErrorKind::NotFound,
             Self::SecondContainer(_) => ErrorKind::Busy,
             Self::NotEmpty(_) => ErrorKind::Conflict,
@@ -225,12 +236,12 @@ impl Diagnostic for WorkspaceError {
         match self {
             Self::Drifted(_) | Self::NotKept(_) => Some(Advice::ForceRewind),
             Self::Earlier { .. } => Some(Advice::RemoveEarlier),
-            Self::NothingToUndo { outside } => Some(Advice::SelectUndo { outside: *outside }),
+            Self::NothingToUndo { outside, call: None } => Some(Advice::SelectUndo { outside: *outside }),
             Self::UnknownRun(_) => Some(Advice::ListRuns),
             Self::NotAChild { .. } | Self::Itself(_) => Some(Advice::ShowLineage),
             Self::NoDirectory { .. } => Some(Advice::NameDirectory),
             Self::Mounts { name, .. } => Some(Advice::RemoveChild { name: name.clone() }),
-            Self::NoCall { .. } => Some(Advice::ListCalls),
+            Self::NoCall { .. } | Self::NotACall { .. } | Self::NothingToUndo { .. } => Some(Advice::ListCalls),
             _ => self.inner()?.advice(),
         }
     }
