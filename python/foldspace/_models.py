@@ -948,6 +948,7 @@ class RewindRequest(TypedDict):
     to: Position
     force: NotRequired[bool]
     keep_earlier: NotRequired[bool]
+    git: NotRequired[bool]
     dry_run: NotRequired[bool]
 
 

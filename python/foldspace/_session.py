@@ -372,10 +372,10 @@ class Session(SessionPast):
         return await self._connection.document("POST", _SESSION + "/apply", body=body, what="apply", session=self.id)
 
     async def rewind(
-        self, to: PositionLike, *, force: bool = False, keep_earlier: bool = False, dry_run: bool = False
+        self, to: PositionLike, *, force: bool = False, keep_earlier: bool = False, git: bool = False, dry_run: bool = False
     ) -> Rewind:
         """Rewinds log and files to a position. The rewind is an event, and can be undone."""
-        body = {"to": to, "force": force, "keep_earlier": keep_earlier, "dry_run": dry_run}
+        body = {"to": to, "force": force, "keep_earlier": keep_earlier, "git": git, "dry_run": dry_run}
         return await self._connection.document("POST", _SESSION + "/rewind", body=body, what="rewind", session=self.id)
 
     async def undo(

@@ -265,9 +265,9 @@ class Session(SessionPast):
         """
         return LOOP.wait(self._own.apply(to, take=take, keep=keep, generated=generated, dry_run=dry_run))
 
-    def rewind(self, to: PositionLike, *, force: bool=False, keep_earlier: bool=False, dry_run: bool=False) -> Rewind:
+    def rewind(self, to: PositionLike, *, force: bool=False, keep_earlier: bool=False, git: bool=False, dry_run: bool=False) -> Rewind:
         """Rewinds log and files to a position. The rewind is an event, and can be undone."""
-        return LOOP.wait(self._own.rewind(to, force=force, keep_earlier=keep_earlier, dry_run=dry_run))
+        return LOOP.wait(self._own.rewind(to, force=force, keep_earlier=keep_earlier, git=git, dry_run=dry_run))
 
     def undo(self, *, call: int | None=None, run: str | None=None, to: PositionLike | None=None, external: bool | int | None=None, redo: bool=False, overwrite: bool=False, force: bool=False, dry_run: bool=False) -> _models.Undone:
         """Takes back changes that calls made to files, and keeps all other changes: one call, the calls of an agent's

@@ -1,5 +1,7 @@
 //! Failures of backends.
 
+use std::path::PathBuf;
+
 use crate::engine::advice::Advice;
 use crate::engine::error::{Diagnostic, ErrorKind};
 
@@ -20,5 +22,21 @@ impl Diagnostic for BackendError {
 
     fn advice(&self) -> Option<Advice> {
         Some(Advice::CheckMachine)
+    }
+}
+
+/// A user's directory that no session may work in or copy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("can't use {}: {why}", directory.display())]
+pub struct UnusableDirectory {
+    /// The directory, with resolved links.
+    pub directory: PathBuf,
+    /// The reason, and what to use instead.
+    pub why: String,
+}
+
+impl Diagnostic for UnusableDirectory {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Invalid
     }
 }

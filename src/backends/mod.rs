@@ -52,7 +52,7 @@ pub use config::{MockOptions, MockRule, WorkspaceSpec};
 pub use containers::{EngineKind, Leftover, Leftovers, OverlayUse, PodmanOptions};
 pub use disk::{IgnoredLimits, is_secret_name};
 pub use doctor::{DoctorReport, Finding, diagnose};
-pub use error::BackendError;
+pub use error::{BackendError, UnusableDirectory};
 #[doc(hidden)]
 pub use git::{GitPlace, commit_in, write_commit};
 #[doc(hidden)]

@@ -104,6 +104,12 @@ impl BisectArgs {
             _ if self.slice.is_some() => 0,
             _ => first_position(&session)?,
         };
+        for (position, at) in [(&self.good, good), (&self.bad, bad)] {
+            let asked = position.as_ref().map_or(Ok(None), |position| position.inside(&session))?;
+            if let Some(asked) = asked.filter(|asked| *asked != at) {
+                output::note(&format!("event {asked} is inside a commit; this goes to its end, {at}"));
+            }
+        }
         if let Some(text) = &self.slice {
             let predicate = Predicate::parse_for(text, &session.state()?)
                 .map_err(|error| Failure::from(error).with_hint(PREDICATES))?;

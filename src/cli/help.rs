@@ -20,8 +20,7 @@ const MORE: &str = "\
 that every command takes, positions and exit codes.";
 const EXAMPLES: &str = "\
 Examples:
-  foldspace run script.jsonl --mount ./src      make calls, on a copy of ./src
-  foldspace run script.jsonl --backend container  the same, in a container
+  foldspace new NAME --mount ./src              a session, on a copy of ./src
   foldspace exec NAME make test                 a command, run and recorded
   foldspace log NAME --calls                    the calls and their outcomes
   foldspace show NAME 42                        an event, or a call as a whole
@@ -32,9 +31,9 @@ Examples:
 const NOTES: &str = "\
 A session is given by its name or by the beginning of its id.
 
-Positions: an event number (12 or @12), a number of events ago (-5), a time
-(2025-01-31T12:00:00Z), an age (10m, 2h, 1h30m), or a name (tag:NAME). 0 is before the
-first event. Names are set over HTTP.
+Positions: a call or an event (12), an exact event (@12), before a call (before:12), a
+number of events ago (-5), a time (2025-01-31T12:00:00Z), an age (10m, 2h, 1h30m), or a
+name (tag:NAME). 0 is before the first event. Names are set over HTTP.
 
 Data: --data DIR, else FOLDSPACE_DATA, else XDG_DATA_HOME/foldspace, else
 ~/.local/share/foldspace. FOLDSPACE_PAGER or PAGER sets the pager; NO_COLOR turns colour off.

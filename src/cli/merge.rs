@@ -228,7 +228,13 @@ pub(super) fn show_conflicts(
 /// Prints the lines in conflict of texts, as git's diff3 style does.
 fn show_hunks(parent: &Session, conflicts: &[MergeConflict], child: &str, out: &mut Out) -> Result<(), Failure> {
     for HunkDocument { path, hunk, ours, base, theirs } in operations::hunks_in_conflict(parent, conflicts)? {
-        let place = format!("{path}:{hunk}  (line {} here, line {} in {child})", ours.first, theirs.first);
+        let conflict = conflicts.iter().find(|conflict| conflict.path == path);
+        let at = |node: Option<&Node>, line| node.map_or("removed".to_owned(), |_| format!("line {line}"));
+        let sides = (
+            at(conflict.and_then(|conflict| conflict.ours.as_ref()), ours.first),
+            at(conflict.and_then(|conflict| conflict.theirs.as_ref()), theirs.first),
+        );
+        let place = format!("{path}:{hunk}  ({} here, {} in {child})", sides.0, sides.1);
         out.line(format!("\n{}", out.paint(BOLD, place)))?;
         let marks = [("<<<<<<< here".to_owned(), ours, ODD), ("||||||| before both".to_owned(), base, BAD)];
         for (mark, side, style) in marks.into_iter().chain([("=======".to_owned(), theirs, GOOD)]) {

@@ -23,6 +23,7 @@ Examples:
   foldspace new demo --mount .   in a copy of it
   foldspace new demo --backend container --dir . --copy-on-write
   foldspace new demo --backend container --image python:3.13 --network")]
+#[command(mut_args(workspace::on_host))]
 pub(super) struct NewArgs {
     /// Its name [default: the name of DIR, else of the current directory]
     name: Option<String>,

@@ -1,6 +1,7 @@
 use foldspace::WorkspaceSpec;
 use foldspace::http::{ClientError, RewindRefusal};
 use foldspace::hub::operations::{RewoundDocument, RewoundRange};
+use foldspace::reducers::Change;
 use foldspace::view::Position;
 use serde_json::json;
 
@@ -17,7 +18,8 @@ Files and slices go back; the history stays, and rewinding to the position befor
 all or nothing. It is refused, with a list, if the workspace was changed outside of foldspace, or if it would \
 remove files that your own directory had before the session began.
 
-In an attached directory it undoes all calls after POSITION, and asks first.
+In your own directory it asks on a terminal before it removes files, and `.git` stays as it is unless --git is \
+given. In an attached directory it undoes all calls after POSITION, and asks first.
 
 Examples:
   foldspace rewind NAME --to 42             as it was after call or event 42
@@ -36,9 +38,12 @@ pub(super) struct RewindArgs {
     /// Takes back the changes of an agent's run, as `undo --run` does: its id, the beginning of it, or `last`
     #[arg(long, value_name = "RUN")]
     run: Option<String>,
-    /// Does not ask, in an attached directory
+    /// Does not ask, in a directory of yours
     #[arg(long, short)]
     yes: bool,
+    /// Also takes back the `.git` of your own directory, and with it the commits made since
+    #[arg(long)]
+    git: bool,
     /// Records external changes first; removes contents that were never stored; leaves entries that can't be
     /// restored; removes files from before the session
     #[arg(long)]
@@ -50,23 +55,31 @@ pub(super) struct RewindArgs {
 
 impl RewindArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        let Self { session, to, before, run, force, dry_run, yes } = self;
+        let Self { session, to, before, run, force, dry_run, yes, git: _ } = self;
         let undo = |to: Option<Position>| {
             let subject = SubjectArgs { run: run.clone(), to, ..SubjectArgs::default() };
             let how = UndoHow { force: *force, dry_run: *dry_run, yes: *yes, ..UndoHow::default() };
             UndoArgs { session: session.clone(), subject, how }
         };
         let Some(to) = to.as_ref().or(before.as_ref()) else { return undo(None).run(globals, out) };
-        let started = open::session(globals, session)?.session.started().map(WorkspaceSpec::of_session);
-        if matches!(started, Some(Ok(spec)) if spec.only_watches()) {
+        let spec = open::session(globals, session)?.session.started().and_then(|it| WorkspaceSpec::of_session(it).ok());
+        if spec.as_ref().is_some_and(WorkspaceSpec::only_watches) {
             return undo(Some(to.clone())).run(globals, out);
         }
+        let is_own = spec.is_some_and(|spec| spec.given_directory().is_some());
         super::block_on(async {
             let owner = OwnerClient::of_existing(globals).await?;
             let opened = owner.sessions()?;
             let found = opened.find(&self.session)?;
-            let asked = json!({ "to": to.to_string(), "force": self.force, "dry_run": self.dry_run });
+            let mut asked = json!({ "to": to.to_string(), "force": force, "git": self.git, "dry_run": dry_run });
             let path = format!("/v1/sessions/{}/rewind", found.session.id());
+            if is_own && !dry_run && !yes && output::can_ask() {
+                asked["dry_run"] = true.into();
+                if let Ok(planned) = owner.client.work(&path, &asked, output::progress).await {
+                    agreed(&planned, out)?;
+                }
+                asked["dry_run"] = false.into();
+            }
             let rewound: Result<RewoundDocument, _> = owner.client.work(&path, &asked, output::progress).await;
             owner.end().await;
             match &rewound {
@@ -78,6 +91,18 @@ impl RewindArgs {
             }
         })?
     }
+}
+
+/// Asks before files are removed. A refusal of the plan is shown by the rewind itself.
+fn agreed(planned: &RewoundDocument, out: &mut Out) -> Result<(), Failure> {
+    let removed = planned.changes.iter().filter(|change| matches!(change, Change::Removed { .. })).count();
+    if removed == 0 {
+        return Ok(());
+    }
+    show_changes(&planned.changes, out)?;
+    let question =
+        format!("change {}, and remove {removed} of them?", text::count(planned.changes.len() as u64, "entry"));
+    output::confirm(out, &question, "nothing was done", Failure::usage("no terminal to ask on"))
 }
 
 fn show(found: &FoundSession, rewound: &RewoundDocument, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
@@ -111,7 +136,9 @@ fn tell_rest(rewound: &RewoundDocument, out: &mut Out) -> Result<(), Failure> {
     for path in rewound.drift.iter().take(SHOWN) {
         out.line(format!("outside  {path}"))?;
     }
-    tell_not_back(&rewound.left, &rewound.lost, out)?;
+    let (git, left): (Vec<_>, Vec<_>) = rewound.left.iter().cloned().partition(|path| path.name() == b".git");
+    git.iter().try_for_each(|git| out.line(format!("left     {git}, as it is now: --git takes it back, too")))?;
+    tell_not_back(&left, &rewound.lost, out)?;
     tell_apart(&rewound.apart, out)
 }
 

@@ -109,8 +109,10 @@ impl SessionWords {
             return Ok(self.with(named));
         }
         let as_is = definition().try_get_matches_from(&self.words);
-        // If an added session does not parse, none was left out.
-        let Ok(with) = self.with(OsStr::new("session")) else { return Ok(as_is) };
+        let with = match self.with(OsStr::new("session")) {
+            Ok(with) => with,
+            Err(missing) => return self.missing(missing, as_is),
+        };
         let globals = Cli::from_arg_matches(&with).map_err(|error| Failure::usage(error.to_string()))?.globals;
         let name = self.command.get_name();
         if NAMED.contains(&name) {
@@ -141,6 +143,23 @@ impl SessionWords {
                 }
             }
         }
+    }
+
+    /// Returns the error about missing arguments, without the session if the directory has one.
+    fn missing(
+        &self,
+        missing: clap::Error,
+        as_is: Result<ArgMatches, clap::Error>,
+    ) -> Result<Result<ArgMatches, clap::Error>, Failure> {
+        let added = |words: &[&str]| {
+            let words = self.words.iter().cloned().chain(words.iter().map(OsString::from));
+            definition().try_get_matches_from(words).ok()
+        };
+        // If added arguments do not parse, none was left out.
+        let with = added(&["session", "path"]).or_else(|| added(&["session", "path", "--at=0"]));
+        let Some(with) = with else { return Ok(as_is) };
+        let globals = Cli::from_arg_matches(&with).map_err(|error| Failure::usage(error.to_string()))?.globals;
+        Ok(if as_is.is_err() && own(&globals)?.is_some() { Err(missing) } else { as_is })
     }
 
     /// Returns the parsed command line of a command such as `exec`: the word before the other command is the session.

@@ -1,7 +1,7 @@
 use foldspace::event::CallFinished;
 use foldspace::hub::operations::{self, SliceDocument, known_slice};
 use foldspace::reducers::{Mounts, ToolCalls, Usage};
-use foldspace::tools::may_be_running;
+use foldspace::tools::running_calls;
 use foldspace::view;
 use foldspace::{Seq, Session, VirtualFileSystem};
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ impl StateArgs {
                 let name = known_slice(&state, wanted)?;
                 match out.is_json() {
                     true => out.document(&view::slice(&state, &name)?)?,
-                    false => show(&found.session, &state, &name, may_be_running(&found.session), out)?,
+                    false => show(&found.session, &state, &name, out)?,
                 }
             }
         }
@@ -66,10 +66,10 @@ fn show_list(session: &str, state: &foldspace::State, rows: &[SliceDocument], ou
     table.show(out)
 }
 
-fn show(session: &Session, state: &foldspace::State, name: &str, shared: bool, out: &mut Out) -> Result<(), Failure> {
+fn show(session: &Session, state: &foldspace::State, name: &str, out: &mut Out) -> Result<(), Failure> {
     match name {
         "VirtualFileSystem" => show_files(&VirtualFileSystem::of(state), out),
-        "ToolCalls" => show_calls(session, state, shared, out),
+        "ToolCalls" => show_calls(session, state, out),
         "Usage" => show_usage(state, out),
         "Mounts" => show_mounts(state, out),
         _ => {
@@ -92,18 +92,18 @@ fn result_of(session: &Session, finished: Seq) -> Value {
     end.map_or(Value::Null, |end| end.event.result)
 }
 
-fn show_calls(session: &Session, state: &foldspace::State, shared: bool, out: &mut Out) -> Result<(), Failure> {
+fn show_calls(session: &Session, state: &foldspace::State, out: &mut Out) -> Result<(), Failure> {
     let Some(calls) = state.slice::<ToolCalls>() else { return Ok(()) };
     let (total, known) = (text::count(calls.total, "call"), calls.iter().count() as u64);
     out.line(if known < calls.total { format!("{total}, the last {known}:") } else { total })?;
-    let mut table = TextTable::default();
+    let (mut table, running) = (TextTable::default(), running_calls(session));
     for call in calls.iter() {
         let (status, style) = match call.status {
             Some(status) => {
                 let result = result_of(session, call.finished);
                 (events::ending(status, &result), events::ending_tone(status, &result))
             }
-            None if shared => ("running".to_owned(), Tone::Noted),
+            None if running.contains(&call.call) => ("running".to_owned(), Tone::Noted),
             None => ("interrupted".to_owned(), Tone::Odd),
         };
         let duration = call.status.map_or(String::new(), |_| text::duration(call.micros));

@@ -4,7 +4,7 @@ use std::time::Duration;
 use foldspace::store::StoreOwner;
 use tokio::time::Instant;
 
-use super::{Exit, Failure, Globals, Out, open, owner, text};
+use super::{Exit, Failure, Globals, Out, open, output, owner, text};
 
 /// Ends the owner of the data
 ///
@@ -46,11 +46,18 @@ pub(super) async fn stop(directory: &Path) -> Result<Option<u32>, Failure> {
     Ok(Some(process))
 }
 
-/// Ends the running owner if it is unused, so that this process can open the store.
+/// Ends the running owner if it is unused, so that this process can open the store, and says so.
 pub(super) async fn make_way(directory: &Path) -> Result<(), Failure> {
-    let Some((_, status)) = owner::running(directory).await? else { return Ok(()) };
+    if let Some(process) = end_unused(directory).await? {
+        output::note(&format!("ended the idle owner, process {process}; `foldspace ui` opens its page again"));
+    }
+    Ok(())
+}
+
+async fn end_unused(directory: &Path) -> Result<Option<u32>, Failure> {
+    let Some((_, status)) = owner::running(directory).await? else { return Ok(None) };
     if status.clients.is_empty() && status.calls.is_empty() {
-        return stop(directory).await.map(drop);
+        return stop(directory).await;
     }
     let (process, clients) = (status.process, text::count(status.clients.len() as u64, "client"));
     let calls = text::count(status.calls.len() as u64, "call");
@@ -64,10 +71,10 @@ pub(super) async fn take_turn(directory: &Path) -> Result<(), Failure> {
     let until = Instant::now() + open::STORE_LOCK_WAIT;
     let is_background = |owner: StoreOwner| owner.command.split(' ').any(|word| word == "--background");
     while StoreOwner::of(directory)?.is_some_and(is_background) {
-        match make_way(directory).await {
+        match end_unused(directory).await {
             Err(failure) if Instant::now() >= until => return Err(failure),
             Err(_) => tokio::time::sleep(AGAIN).await,
-            Ok(()) => return Ok(()),
+            Ok(_) => return Ok(()),
         }
     }
     Ok(())

@@ -16,7 +16,8 @@ const PASSED_SHOWN: usize = 5;
 ///
 /// It names the call, lists the changes, and asks. Each further undo takes back the call before; `--redo` goes forward
 /// again. Later changes by others stay, even in the same file. Changes that can't be taken back are listed with the
-/// reason, and the exit status is 1. It never touches `.git`.
+/// reason, and the exit status is 1. In an attached directory it
+/// never touches `.git`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

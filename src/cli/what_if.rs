@@ -1,12 +1,10 @@
 use std::path::PathBuf;
 
-use foldspace::backends::ShellCommand;
 use foldspace::event::CallStatus;
 use foldspace::reducers::Allowances;
-use foldspace::tools::{CallVerdict, Decision, RerunReport, ScriptedCall, ShellRules, nobody_to_ask, roots_of};
+use foldspace::tools::{CallVerdict, RerunReport, ScriptedCall, roots_of};
 use foldspace::view::Position;
 use foldspace::{Seq, Session, WorkspaceSpec};
-use serde_json::Value;
 
 use super::position::before;
 use super::rerun::{AgainArgs, RerunTarget};
@@ -21,7 +19,8 @@ The workspace and its commands have the options of `foldspace run`: --help lists
 
 The session itself is only read. A throw-away session, or with --keep a fork of this one, starts with the \
 files of that position. It first runs the calls of the script (written as for `foldspace run`), then the \
-recorded calls that followed. Exits with 1 only if a call of the script does not end as its `expect` says.
+recorded calls that followed. Exits with 1 if these or the files at the end differ, or if a call of the script \
+does not end as its `expect` says.
 
 Examples:
   foldspace what-if NAME --at 42 --script more.jsonl
@@ -60,10 +59,20 @@ impl WhatIfArgs {
         let found = store.opened.find(&self.session)?;
         let mut at = self.at(&found.session)?;
         let asking = self.options.commands.again()?;
-        let place = asked.as_ref().map(WorkspaceSpec::backend_name).unwrap_or(found.session.backend());
-        check_allowed(&script, &asking, &found.session, at, place)?;
+        let spec = asked.clone().map_or_else(|| workspace::spec_for_copy(globals, &found.session), Ok)?.forked();
+        // Without a sandbox, recorded approvals don't count.
+        let allowed = match &spec {
+            WorkspaceSpec::Host(_) => Allowances::default(),
+            _ => found.session.state_at(at)?.slice().cloned().unwrap_or_default(),
+        };
+        script.check_commands(&spec, &asking, &allowed)?;
+        let what_if = |at| {
+            let calls = script.steps.iter().map(scripted).collect();
+            foldspace::tools::WhatIf::of(&found.session, at, calls).replacing(self.replace.iter().copied())
+        };
+        what_if(at).check(&spec, &asking)?;
         let place = match self.options.keep.as_deref() {
-            None => RerunTarget::open(globals, store, &found.session, asked, None)?,
+            None => RerunTarget::open(store, spec, None, globals)?,
             Some(name) => {
                 // A fork has at least the first event of its parent.
                 at = found.session.commit_end(at.max(1))?;
@@ -73,9 +82,7 @@ impl WhatIfArgs {
                 RerunTarget::fork(globals, store, &found.session, asked, (name, at))?
             }
         };
-        let calls = script.steps.iter().map(scripted).collect();
-        let what_if = foldspace::tools::WhatIf::of(&found.session, at, calls).replacing(self.replace.iter().copied());
-        let what_if = what_if.with_rules(rules.with_roots(roots_of(&found.session, &open::directory(globals)?)?));
+        let what_if = what_if(at).with_rules(rules.with_roots(roots_of(&found.session, &open::directory(globals)?)?));
         let done = place.report(&found.session, asking, out, async |fresh, watch| what_if.run(fresh, watch).await)?;
         let wrong = wrong(&script, &done);
         if !out.is_json() {
@@ -85,7 +92,7 @@ impl WhatIfArgs {
             }
         }
         place.end(globals, out)?;
-        Ok(match (done.interrupted, wrong.is_empty()) {
+        Ok(match (done.interrupted, wrong.is_empty() && done.is_same()) {
             (true, _) => Exit::Interrupted,
             (false, true) => Exit::Ok,
             (false, false) => Exit::Failed,
@@ -107,38 +114,6 @@ impl WhatIfArgs {
             (None, None) => Ok(session.head()?),
         }
     }
-}
-
-/// Refuses a script with a command that needs approval if no approver is available: the comparison would be with a
-/// refusal.
-fn check_allowed(
-    script: &CallScript,
-    rules: &ShellRules,
-    session: &Session,
-    at: Seq,
-    place: &str,
-) -> Result<(), Failure> {
-    // Without a sandbox, recorded approvals don't count.
-    let allowed = match place {
-        "host" => Allowances::default(),
-        _ => session.state_at(at)?.slice::<Allowances>().cloned().unwrap_or_default(),
-    };
-    if rules.asker.is_some() || allowed.everything {
-        return Ok(());
-    }
-    let runs = |step: &&ScriptStep| step.tool == "shell_execute" && !step.expect.is_met(CallStatus::Error);
-    for step in script.steps.iter().filter(runs) {
-        let command = match &step.params["command"] {
-            Value::String(text) => ShellCommand::shell(text),
-            Value::Array(words) => ShellCommand::args(words.iter().filter_map(Value::as_str)),
-            _ => continue,
-        };
-        if let Decision::Ask { programs } = rules.policy.check(&command, &allowed.programs) {
-            let why = nobody_to_ask(&programs, rules.advice.as_deref());
-            return Err(Failure::usage(format!("line {} of {}: {why}", step.line, script.place)));
-        }
-    }
-    Ok(())
 }
 
 fn scripted(step: &ScriptStep) -> ScriptedCall {

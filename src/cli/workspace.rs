@@ -244,6 +244,14 @@ pub(super) fn again(arg: Arg) -> Arg {
     }
 }
 
+/// Adapts the help of `--backend` for commands whose sessions are on the host by default.
+pub(super) fn on_host(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "backend" => arg.help("The place of its files and commands [default: host, this machine]"),
+        _ => arg,
+    }
+}
+
 /// Hides the options for questions and Python in commands without them.
 pub(super) fn unasked(arg: Arg) -> Arg {
     match arg.get_id().as_str() {

@@ -198,10 +198,6 @@ impl Hub {
             let canonical = directory.canonicalize().map_err(|error| failed(directory, error))?;
             let repository = git::GitRepository::find(&canonical).map_err(|error| failed(&canonical, error))?;
             let top = repository.map_or(canonical, |repository| repository.top);
-            let is_home = std::env::var_os("HOME").is_some_and(|home| *home == *top);
-            if is_home || top.parent().is_none() {
-                return Err(failed(&top, "it is a home or root directory; attach a project's directory"));
-            }
             let known = read(&attached_file(&home, &top)).map_err(|error| failed(&top, error))?;
             let attached = AttachedDirectory::asked(asked, known.as_ref(), top.clone());
             let host = HostOptions {
@@ -214,8 +210,8 @@ impl Hub {
                 ..HostOptions::default()
             };
             let spec = WorkspaceSpec::Host(host);
-            spec.check_apart(&top, &home)?;
-            Ok((known, attached, spec))
+            spec.check_new_directory(&home)?;
+            Ok::<_, HubError>((known, attached, spec))
         };
         let (known, mut attached, spec) = blocking(looked).await??;
         match self.session_of(&attached, &spec).await? {

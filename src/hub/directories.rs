@@ -30,7 +30,6 @@ impl Hub {
         spec: &WorkspaceSpec,
         directory: &Path,
     ) -> Result<OpenSession, HubError> {
-        spec.check_apart(directory, &self.options().home)?;
         let hub = self.reading_more();
         if !directory.is_dir() {
             let reason = format!("{} is not a directory, so it can't be copied", directory.display());

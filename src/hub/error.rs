@@ -1,6 +1,6 @@
 //! Errors of a hub.
 
-use crate::backends::BackendError;
+use crate::backends::{BackendError, UnusableDirectory};
 use crate::engine::advice::Advice;
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::session::error::SessionError;
@@ -95,7 +95,7 @@ macro_rules! through {
 }
 pub(super) use through;
 
-through!(HubError, WorkspaceError: ToolError, BackendError);
+through!(HubError, WorkspaceError: ToolError, BackendError, UnusableDirectory);
 through!(HubError, SessionError: StoreError);
 
 impl HubError {

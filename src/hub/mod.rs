@@ -47,8 +47,8 @@ use crate::engine::session::sessions::NewSession;
 use crate::engine::session::sessions::Sessions;
 use crate::reducers::MergeChoices;
 use crate::tools::{
-    AllowedRoots, Forker, MergeReport, MountSpec, Registrations, RewindOptions, Rewound, ShellRules, ToolRunner, Tools,
-    hydrate, preview_merge, rewind,
+    AllowedRoots, Forker, MergeReport, MountError, MountSpec, Registrations, RewindOptions, Rewound, ShellRules,
+    ToolRunner, Tools, hydrate, preview_merge, rewind,
 };
 
 pub use attached::{AttachedDirectory, all_attached, attached_at, attached_file, worktree_at};
@@ -231,6 +231,8 @@ impl Hub {
         spec: &WorkspaceSpec,
         mounts: &[MountSpec],
     ) -> Result<OpenSession, HubError> {
+        let (looked, home) = (spec.clone(), self.options().home.clone());
+        blocking(move || looked.check_new_directory(&home)).await??;
         match spec.named_directory().filter(|_| spec.given_directory().is_none()) {
             Some(_) if !mounts.is_empty() => {
                 let reason = "a session with a copied directory takes no mounts; leave out one of them".to_owned();
@@ -272,7 +274,11 @@ impl Hub {
         let user = self.user(id).await?;
         check_engine(spec).await?;
         let tool_runner = user.tool_runner();
-        hydrate(tool_runner.session(), tool_runner.workspace().as_ref(), mounts, &self.options().roots).await?;
+        let (session, workspace) = (tool_runner.session(), tool_runner.workspace().as_ref());
+        let copied = hydrate(session, workspace, mounts, &self.options().roots).await?;
+        if copied.len() < mounts.len() {
+            return Err(MountError::NotEmpty.into());
+        }
         Ok(OpenSession::of(user))
     }
 
@@ -439,6 +445,7 @@ impl Hub {
         };
         let spec = WorkspaceSpec::of_session(started)?;
         let spec = self.as_attached(session.id(), spec);
+        spec.check_directory(&self.options.home)?;
         hosts::claim(session, &spec, &self.options.home)?;
         let opened = spec.open_ready(session.id(), &self.options.home, self.options.progress.clone());
         Ok(opened.inspect_err(|_| hosts::release(session))?)

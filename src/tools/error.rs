@@ -7,7 +7,7 @@ use super::bisection::probe_record::ProbeRecord;
 use super::call::error::ToolError;
 use super::mounts::MountError;
 use super::words::counted;
-use crate::backends::{BackendError, ShellError};
+use crate::backends::{BackendError, ShellError, UnusableDirectory};
 use crate::engine::advice::Advice;
 use crate::engine::commit::CommitError;
 use crate::engine::error::{Diagnostic, ErrorKind, ValueError};
@@ -30,6 +30,9 @@ pub enum WorkspaceError {
     /// A value in the request can't be used.
     #[error(transparent)]
     Value(#[from] ValueError),
+    /// The user's directory is not fit for a session.
+    #[error(transparent)]
+    Directory(#[from] UnusableDirectory),
     /// A command did not run, external changes could not be found, or a limit forbids the operation.
     #[error(transparent)]
     Tool(#[from] ToolError),
@@ -84,10 +87,21 @@ pub enum WorkspaceError {
         reason: String,
     },
     /// No selected call changed files, or all of them are undone.
-    #[error("nothing to undo: the selection changed no files, or is undone already")]
+    #[error("nothing to undo: {}", call.map_or_else(|| "the selection changed no files, or is undone already".to_owned(),
+        |call| format!("call {call} changed no files")))]
     NothingToUndo {
+        /// The selected call, if only that was selected.
+        call: Option<Seq>,
         /// Position of the latest change from outside of any call, which an undo can revert, too.
         outside: Option<Seq>,
+    },
+    /// The event to undo is not the start of a call.
+    #[error("event {seq} is not a call{}", call.map_or_else(String::new, |call| format!(", but part of call {call}")))]
+    NotACall {
+        /// Position of the event.
+        seq: Seq,
+        /// Call that it belongs to.
+        call: Option<Seq>,
     },
     /// No undo remains to be redone.
     #[error("nothing to redo: no undo was made, or each was redone")]
@@ -156,7 +170,7 @@ pub enum WorkspaceError {
         bad: Seq,
     },
     /// No file changed between the ends.
-    #[error("no file changed between {good} and {bad}, so the command fails for another reason")]
+    #[error("no file changed between {good} and {bad}")]
     NothingChanged {
         /// Good position.
         good: Seq,
@@ -189,6 +203,14 @@ pub enum WorkspaceError {
     /// The session to rerun calls in already has a history.
     #[error("session {0} is not fresh; a rerun needs a new session with an empty workspace")]
     NotFresh(String),
+    /// The command of a recorded call can't run in the workspace of the rerun. No call was made.
+    #[error("call {call}: {why}; nothing was run")]
+    CantRerun {
+        /// Call with the command.
+        call: Seq,
+        /// Reason.
+        why: String,
+    },
     /// A session could not be copied to another store.
     #[error("the session can't be copied: {0}")]
     NotCopied(Arc<HistoryError>),
@@ -207,19 +229,20 @@ impl Diagnostic for WorkspaceError {
         match self {
             Self::Session(error) => error.kind(),
             Self::Backend(error) => error.kind(),
+            Self::Directory(error) => error.kind(),
             Self::Tool(error) => error.kind(),
             Self::Value(error) => error.kind(),
             Self::Mounts { source, .. } => source.kind(),
             Self::Unrecorded { source, .. } => source.kind(),
             Self::NotCopied(error) => error.kind(),
             Self::NoCall { .. } => ErrorKind::NotFound,
-            Self::NothingToUndo { .. } | Self::NothingToRedo => ErrorKind::NotFound,
+            Self::NothingToUndo { .. } | Self::NothingToRedo | Self::NotACall { .. } => ErrorKind::NotFound,
             Self::NotThere { .. } | Self::UnknownRun(_) | Self::NoRun => ErrorKind::NotFound,
             Self::SecondContainer(_) => ErrorKind::Busy,
             Self::NotEmpty(_) => ErrorKind::Conflict,
             Self::NotAChild { .. } | Self::NoDirectory { .. } | Self::UnfitRule(_) => ErrorKind::Invalid,
             Self::NothingChanged { .. } => ErrorKind::Invalid,
-            Self::Itself(_) | Self::Order { .. } | Self::NotFresh(_) => ErrorKind::Invalid,
+            Self::Itself(_) | Self::Order { .. } | Self::NotFresh(_) | Self::CantRerun { .. } => ErrorKind::Invalid,
             Self::NotPutBack { .. } => ErrorKind::Io,
             Self::Stopped => ErrorKind::Broken,
             Self::Cancelled => ErrorKind::Cancelled,
@@ -231,12 +254,12 @@ impl Diagnostic for WorkspaceError {
         match self {
             Self::Drifted(_) | Self::NotKept(_) => Some(Advice::ForceRewind),
             Self::Earlier { .. } => Some(Advice::RemoveEarlier),
-            Self::NothingToUndo { outside } => Some(Advice::SelectUndo { outside: *outside }),
+            Self::NothingToUndo { outside, call: None } => Some(Advice::SelectUndo { outside: *outside }),
             Self::UnknownRun(_) => Some(Advice::ListRuns),
             Self::NotAChild { .. } | Self::Itself(_) => Some(Advice::ShowLineage),
             Self::NoDirectory { .. } => Some(Advice::NameDirectory),
             Self::Mounts { name, .. } => Some(Advice::RemoveChild { name: name.clone() }),
-            Self::NoCall { .. } => Some(Advice::ListCalls),
+            Self::NoCall { .. } | Self::NotACall { .. } | Self::NothingToUndo { .. } => Some(Advice::ListCalls),
             Self::Unrecorded { path, place: Some(place), .. } => Some(Advice::text(format!(
                 "make room by hand: delete {place} or another file; a command can't, because {} is recorded first",
                 path.rooted()

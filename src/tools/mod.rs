@@ -39,6 +39,8 @@ pub use builtin::shell_execute::ShellTool;
 #[doc(hidden)]
 pub use builtin::shell_execute::TIMED_OUT;
 pub use builtin::shell_facts::{EnvTool, WhichTool};
+#[doc(hidden)]
+pub use builtin::unrunnable::unrunnable;
 pub use call::approval::ASK_THE_PERSON;
 #[doc(hidden)]
 pub use call::approval::Decided;
@@ -117,7 +119,7 @@ pub use workspace::output_stream::Outputs;
 pub use workspace::output_stream::{CommandOutput, OutputOptions, OutputSubscription};
 #[doc(hidden)]
 pub use workspace::plan::PlannedChange;
-pub use workspace::runtime::may_be_running;
+pub use workspace::runtime::running_calls;
 #[doc(hidden)]
 pub use workspace::runtime::{SessionRuntime, WorkspaceLock};
 pub use workspace::section::WorkspaceSection;

@@ -13,7 +13,7 @@ use foldspace::{
 };
 use serde_json::{Value, json};
 
-use super::model::{IsHeld, Model, SessionHistory};
+use super::model::{FindRunning, Model, SessionHistory};
 
 pub(crate) fn sessions() -> Sessions {
     let clock = Arc::new(StepClock::new(Timestamp(1_700_000_000_000), 10));
@@ -59,14 +59,14 @@ pub(crate) fn story() -> (Sessions, Session) {
 
 /// Returns the debugger on a session, at a position.
 pub(crate) fn model(sessions: &Sessions, session: &Session, at: u64) -> Model {
-    let mut model = unsettled(sessions, session, at, Arc::new(|| false));
+    let mut model = unsettled(sessions, session, at, Arc::new(|_| Default::default()));
     model.settle();
     model
 }
 
 /// Returns the debugger before its background tasks have run.
-pub(crate) fn unsettled(sessions: &Sessions, session: &Session, at: u64, is_held: IsHeld) -> Model {
-    let past = SessionHistory::new(sessions, session, is_held).unwrap();
+pub(crate) fn unsettled(sessions: &Sessions, session: &Session, at: u64, find_running: FindRunning) -> Model {
+    let past = SessionHistory::new(sessions, session, find_running).unwrap();
     Model::new(Arc::new(past), at)
 }
 

@@ -1,6 +1,7 @@
 //! Calls, assembled from their events.
 
-use std::collections::BTreeMap;
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::engine::path::EntryPath;
 use crate::engine::recorded::{EventRef, Recorded};
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
-use crate::tools::{PlannedChange, lower, may_be_running};
+use crate::tools::{PlannedChange, lower, running_calls};
 
 use super::unkept::{Unkept, UnkeptOfCall, follow, unkept_before};
 
@@ -161,15 +162,15 @@ pub struct CallViews {
     unkept: Unkept,
     /// The calls that may have made the changes now being read, and the position of the last such change.
     sharing: Option<(Seq, Vec<Seq>)>,
-    /// The status of a call without an outcome.
-    open_status: &'static str,
+    session: Session,
+    running: OnceCell<BTreeSet<Seq>>,
 }
 
 impl CallViews {
     /// Prepares for the events of a session from a position on.
     pub fn from(session: &Session, from: Seq) -> Result<Self, SessionError> {
-        let open_status = if may_be_running(session) { "running" } else { CallStatus::Interrupted.word() };
-        Ok(Self { open: OpenCalls::default(), unkept: unkept_before(session, from)?, sharing: None, open_status })
+        let (open, unkept, running) = (OpenCalls::default(), unkept_before(session, from)?, OnceCell::new());
+        Ok(Self { open, unkept, sharing: None, session: session.clone(), running })
     }
 
     /// Adds an event. Only events of calls and changes of files matter.
@@ -180,7 +181,7 @@ impl CallViews {
                 tool: started.event.tool,
                 agent: started.agent,
                 started_at: event.time,
-                status: self.open_status,
+                status: CallStatus::Interrupted.word(),
                 params: started.event.params,
                 events: vec![event.seq],
                 ..Call::default()
@@ -231,7 +232,12 @@ impl CallViews {
 
     /// Returns the next call, ended or not.
     pub fn next_begun(&mut self) -> Option<Call> {
-        self.open.next_begun().map(whole_call)
+        let mut call = self.open.next_begun().map(whole_call)?;
+        let is_running = || self.running.get_or_init(|| running_calls(&self.session)).contains(&call.call);
+        if call.finished.is_none() && is_running() {
+            call.status = "running";
+        }
+        Some(call)
     }
 }
 

@@ -90,14 +90,14 @@ pub struct CallRows<'a> {
     glob: Option<PathGlob>,
     text: Option<Regex>,
     has_digests: bool,
-    may_run: bool,
+    running: BTreeSet<Seq>,
     names: BTreeSet<Arc<str>>,
     open: OpenCalls<CallRow>,
 }
 
 impl<'a> CallRows<'a> {
-    /// Prepares a search. `may_run` is true if calls without an outcome may run; else they have failed.
-    pub fn new(filter: &'a CallFilter, may_run: bool) -> Result<Self, ValueError> {
+    /// Prepares a search. Calls without an outcome that are not among `running` have failed.
+    pub fn new(filter: &'a CallFilter, running: BTreeSet<Seq>) -> Result<Self, ValueError> {
         let glob = filter.path.as_deref().map(PathGlob::new).transpose();
         let glob = glob.map_err(|error| ValueError::new(format!("path is not a glob: {}", error.kind())))?;
         // The events have the text as a JSON string.
@@ -105,7 +105,7 @@ impl<'a> CallRows<'a> {
         let text = text.map(|text| regex::escape(&text[1..text.len() - 1]));
         let text = text.map(|text| RegexBuilder::new(&text).case_insensitive(true).build()).transpose();
         let text = text.map_err(|_| ValueError::new("text is too long to search for"))?;
-        Ok(Self { filter, glob, text, has_digests: false, may_run, names: BTreeSet::new(), open: OpenCalls::default() })
+        Ok(Self { filter, glob, text, has_digests: false, running, names: BTreeSet::new(), open: OpenCalls::default() })
     }
 
     /// Turns on digests of parameters and outcomes.
@@ -152,7 +152,7 @@ impl<'a> CallRows<'a> {
 
     /// Passes on a call if it matches; returns the position after it if `take` breaks.
     fn pass_on(&self, mut row: CallRow, take: &mut dyn FnMut(CallRow) -> ControlFlow<()>) -> Option<Seq> {
-        row.failed |= row.status.is_none() && !self.may_run;
+        row.failed |= row.status.is_none() && !self.running.contains(&row.call);
         let (behind, filter) = (row.call + 1, self.filter);
         let is_wanted = filter.tool.as_deref().is_none_or(|tool| tool == &*row.tool)
             && filter.agent.as_deref().is_none_or(|agent| agent == &*row.agent)

@@ -3156,7 +3156,7 @@ export interface components {
             slices: string[];
             /** @description Paths of external changes that were recorded first. */
             drift: string[];
-            /** @description Paths that could not be restored and were left unchanged. */
+            /** @description Paths that could not be restored and were left unchanged, and each `.git` that stays as it is. */
             left: string[];
             /**
              * @description Paths that were removed or replaced for good, since their contents were never stored.
@@ -3198,6 +3198,12 @@ export interface components {
              * @default false
              */
             keep_earlier: boolean;
+            /**
+             * @description True to also rewind the existing `.git` of a person's own directory, and with it the commits made since. Without
+             *     it, `.git` stays as it is. Only a person can do that, not a model.
+             * @default false
+             */
+            git: boolean;
             /**
              * @description True to only report what would happen.
              * @default false

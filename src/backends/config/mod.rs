@@ -1,5 +1,7 @@
 //! The definition of a session's workspace, as recorded with the session.
 
+mod given_directory;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,7 +16,7 @@ use super::host::{HostOptions, HostWorkspace};
 use super::memory::MemoryWorkspace;
 use super::mock::{MockAnswer, MockWorkspace};
 use super::podman;
-use super::{BackendError, ProgressWatch, Workspace};
+use super::{BackendError, ProgressWatch, UnusableDirectory, Workspace};
 use crate::engine::event::SessionStarted;
 use crate::engine::id::SessionId;
 
@@ -292,20 +294,14 @@ impl WorkspaceSpec {
         }
     }
 
+    /// Returns true if commands can run there.
+    pub fn runs_commands(&self) -> bool {
+        !matches!(self, Self::Memory | Self::Host(HostOptions { files_only: true, .. }))
+    }
+
     /// Returns true for a directory where other programs work and the session only records the changes.
     pub fn only_watches(&self) -> bool {
         matches!(self, Self::Host(HostOptions { files_only: true, gitignore: true, .. }))
-    }
-
-    /// Checks that a user's directory and the data directory do not contain each other.
-    #[doc(hidden)]
-    pub fn check_apart(&self, directory: &Path, home: &Path) -> Result<(), BackendError> {
-        if !overlap(directory, home) {
-            return Ok(());
-        }
-        let shown = directory.display();
-        let reason = format!("can't use {shown}: the data directory is there; use a separate directory");
-        Err(BackendError { backend: self.backend_name(), reason })
     }
 
     #[doc(hidden)]
@@ -359,6 +355,9 @@ impl WorkspaceSpec {
     /// Opens the workspace of a session. A directory that was not given is created below `home`; nothing runs yet.
     pub fn open(&self, session: SessionId, home: &Path) -> Result<Arc<dyn Workspace>, BackendError> {
         self.check()?;
+        let refused =
+            |error: UnusableDirectory| BackendError { backend: self.backend_name(), reason: error.to_string() };
+        self.check_directory(home).map_err(refused)?;
         self.keep_values(session, home)?;
         let spec = self.clone().with_values_of(session, home);
         let kept = || KeptIndex::at(home.join(WORKSPACES).join(session.to_string()).join(INDEX));
@@ -371,10 +370,7 @@ impl WorkspaceSpec {
                 };
                 Arc::new(HostWorkspace::open_kept(&directory, options, Some(kept()))?)
             }
-            Self::Podman(options) => {
-                options.own_directory().map_or(Ok(()), |own| self.check_apart(own, home))?;
-                podman::open(session, options, home, kept())?
-            }
+            Self::Podman(options) => podman::open(session, options, home, kept())?,
             Self::Mock(options) => {
                 let mock = MockWorkspace::with_options(options.commands.clone());
                 let answers = &mut options.answers.iter();

@@ -41,7 +41,7 @@ pub use ignore_rules::{IgnoredLimits, is_secret_name};
 pub(crate) use kept_index::KeptIndex;
 pub(crate) use making::umask;
 pub(crate) use mapped_mount::MappedMount;
-pub(crate) use opened_directory::{OpenedDirectory, overlap, owner_of};
+pub(crate) use opened_directory::{OpenedDirectory, overlap, owner_of, resolved};
 pub(crate) use overlay::{OverlayDir, OverlayDisk, OverlayOptions};
 pub(crate) use plain::{PlainDisk, PlainOptions};
 pub use remove::remove_path;

@@ -64,9 +64,20 @@ pub(crate) fn owner_of(directory: &Path) -> io::Result<(u32, u32)> {
     Ok((stat.stx_uid, stat.stx_gid))
 }
 
+/// Resolves the links of a path as far as it exists.
+pub(crate) fn resolved(path: &Path) -> PathBuf {
+    let found = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    let rest = found.as_ref().and_then(|(above, _)| path.strip_prefix(above).ok());
+    match (&found, rest) {
+        // Joining nothing would add a slash.
+        (Some((_, there)), Some(rest)) if !rest.as_os_str().is_empty() => there.join(rest),
+        (Some((_, there)), _) => there.clone(),
+        (None, _) => path.to_owned(),
+    }
+}
+
 /// Returns true if one of two paths is inside of the other.
 pub(crate) fn overlap(one: &Path, other: &Path) -> bool {
-    let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let (one, other) = (resolved(one), resolved(other));
     one.starts_with(&other) || other.starts_with(&one)
 }

@@ -12,7 +12,7 @@ use foldspace::reducers::{AgentRuns, Entry, VirtualFileSystem};
 use foldspace::store::Durability;
 use foldspace::tools::{AgentKind, CopyProgress};
 use foldspace::view::Patch;
-use foldspace::{EntryPath, LocalStore};
+use foldspace::{EntryPath, LocalStore, Session, WorkspaceSpec};
 use serde::Serialize;
 use serde_json::json;
 
@@ -221,6 +221,9 @@ impl DetachArgs {
         };
         // Detaching a repository also detaches its other worktrees.
         ending.retain(|one: &AttachedDirectory| one.worktree_of.is_none() || of.is_some());
+        if let (true, true, Some(path)) = (self.purge, ending.is_empty(), of) {
+            return Err(unattached(&data, path));
+        }
         if self.purge && !self.yes && !ending.is_empty() {
             confirm_purge(&ending, out)?;
         }
@@ -237,6 +240,7 @@ impl DetachArgs {
             })??;
             if self.purge {
                 free(&data)?;
+                output::note(&format!("removed what was recorded of {}", named(&ending)));
             }
         }
         let paths = |all: Vec<AttachedDirectory>| all.into_iter().map(|one| one.directory.0).collect::<Vec<_>>();
@@ -247,9 +251,33 @@ impl DetachArgs {
     }
 }
 
+/// Returns the failure to purge what is not attached, with the session that an earlier detach has left.
+fn unattached(data: &Path, path: &Path) -> Failure {
+    let what = Failure::missing(format!("{} is not attached", text::one_line(&path.to_string_lossy(), 300)));
+    let sessions = open::glance(data).ok().map(|opened| opened.sessions.clone());
+    let all = sessions.iter().flat_map(|sessions| {
+        let entries = sessions.list().unwrap_or_default().into_iter();
+        entries.filter_map(|entry| sessions.session(entry.id).ok())
+    });
+    let records = |session: &Session| {
+        let spec = session.started().and_then(|started| WorkspaceSpec::of_session(started).ok());
+        spec.is_some_and(|spec| spec.only_watches() && spec.given_directory().is_some_and(|own| path.starts_with(own)))
+    };
+    match all.into_iter().find(records) {
+        Some(session) => {
+            what.with_hint(format!("`foldspace remove {}` removes its recorded history", open::named(&session)))
+        }
+        None => what,
+    }
+}
+
+fn named(directories: &[AttachedDirectory]) -> String {
+    let named = directories.iter().map(|one| text::one_line(&one.directory.0.to_string_lossy(), 80));
+    named.collect::<Vec<_>>().join(", ")
+}
+
 fn confirm_purge(ending: &[AttachedDirectory], out: &mut Out) -> Result<(), Failure> {
-    let named: Vec<String> = ending.iter().map(|one| text::one_line(&one.directory.0.to_string_lossy(), 80)).collect();
-    let question = format!("remove what was recorded of {} for good?", named.join(", "));
+    let question = format!("remove what was recorded of {} for good?", named(ending));
     let unasked = Failure::usage(format!("no terminal to ask on: {question}"));
     output::confirm(out, &question, "nothing was detached", unasked.with_hint("--yes removes it without asking"))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::builder::NonEmptyStringValueParser;
-use foldspace::tools::may_be_running;
+use foldspace::tools::running_calls;
 use foldspace::{Session, Sessions};
 
 use super::interrupt::Interruption;
@@ -110,9 +110,7 @@ impl ReplayArgs {
         }
         let opened = open::reading(globals)?;
         let session = opened.find(&self.session)?.session;
-        let looked_at = session.clone();
-        let is_worked_in = Arc::new(move || may_be_running(&looked_at));
-        let past = Arc::new(SessionHistory::new(&opened.sessions, &session, is_worked_in)?);
+        let past = Arc::new(SessionHistory::new(&opened.sessions, &session, Arc::new(running_calls))?);
         match scripted {
             true => script::run(self, &session, past, out),
             false => self.on_terminal(globals, &opened.sessions, &session, past),
@@ -133,9 +131,9 @@ impl ReplayArgs {
         model.mouse = !self.no_mouse;
         if !self.at.is_given() {
             // A running session is shown at its end, an ended session from its first call.
-            match may_be_running(session) {
-                true => model.apply(DebuggerAction::Last),
-                false => [DebuggerAction::First, DebuggerAction::Call(Direction::Forward)]
+            match running_calls(session).is_empty() {
+                false => model.apply(DebuggerAction::Last),
+                true => [DebuggerAction::First, DebuggerAction::Call(Direction::Forward)]
                     .into_iter()
                     .for_each(|action| model.apply(action)),
             }

@@ -186,8 +186,10 @@ impl RunAgain<'_> {
                 asked = Some(based.spec);
             }
         }
-        let place = RerunTarget::open(globals, store, &found.session, asked, self.keep)?;
         let rules = self.options.commands.again()?;
+        let spec = asked.map_or_else(|| workspace::spec_for_copy(globals, &found.session), Ok)?.forked();
+        rerun.check(&spec, &rules)?;
+        let place = RerunTarget::open(store, spec, self.keep, globals)?;
         let done = place.report(&found.session, rules, out, async |fresh, watch| rerun.run(fresh, watch).await)?;
         place.end(globals, out)?;
         drop(base);
@@ -211,13 +213,11 @@ pub(super) struct RerunTarget {
 
 impl RerunTarget {
     pub(super) fn open(
-        globals: &Globals,
         store: RerunStore,
-        recorded: &Session,
-        asked: Option<WorkspaceSpec>,
+        spec: WorkspaceSpec,
         keep: Option<&str>,
+        globals: &Globals,
     ) -> Result<Self, Failure> {
-        let spec = asked.map_or_else(|| workspace::spec_for_copy(globals, recorded), Ok)?.forked();
         let Some(name) = keep else {
             return Ok(Self { scratch: Scratch::begin(Registry::standard(), &spec, "rerun")?, store });
         };

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use foldspace::event::MountHydrated;
 use foldspace::hub::operations::{CopiedMounts, CopyMounts, NewMount};
-use foldspace::reducers::Mounts;
+use foldspace::reducers::{Allowances, Mounts};
 use foldspace::store::Durability;
 use foldspace::{Session, Sessions};
 use tokio_util::sync::CancellationToken;
@@ -94,6 +94,7 @@ impl RunArgs {
             let usual = expected.as_ref().map(|expected| expected.spec(globals)).transpose()?.unwrap_or_default();
             let (wanted, spec) = (self.session.as_deref(), self.workspace.spec()?);
             let chosen = naming::choose(&opened.sessions, wanted, &script.name, spec, usual)?;
+            self.check_commands(&script, &chosen)?;
             out.go_live_for_good()?;
             let run = ScriptRun { args: self, owner: &owner, script: &script, mounts: &mounts };
             let ran = run.in_session(&opened.sessions, chosen, out).await;
@@ -106,7 +107,7 @@ impl RunArgs {
                 expected.map(|expected| expected.compare(&session, summary.before, globals, out)).transpose()?;
             let exit = if as_expected == Some(false) { Exit::Failed } else { Exit::Ok };
             let exit = if summary.exit() == Exit::Ok { exit } else { summary.exit() };
-            summary.show(&session, globals, out)?;
+            summary.show(&session, &self.script, globals, out)?;
             Ok(exit)
         })?
     }
@@ -120,6 +121,17 @@ impl RunArgs {
             false => Vec::new(),
         };
         script.check(&tools, &others)
+    }
+
+    fn check_commands(&self, script: &CallScript, chosen: &ChosenSession) -> Result<(), Failure> {
+        let rules = self.rules.asking(None)?;
+        match chosen {
+            ChosenSession::New(_, spec) => script.check_commands(spec, &rules, &Allowances::default()),
+            ChosenSession::Known(session) => {
+                let allowed = session.state()?.slice().cloned().unwrap_or_default();
+                script.check_commands(&workspace::spec_of(session)?, &rules, &allowed)
+            }
+        }
     }
 }
 
@@ -171,7 +183,7 @@ impl ScriptRun<'_> {
             }
         };
         if copied.is_empty() && !self.mounts.specs.is_empty() {
-            output::note("the workspace is not new; the mounts were not copied again");
+            output::note("the workspace is not empty; the mounts were not copied");
         }
         if !out.is_json() {
             copied.iter().try_for_each(|mount| out.line(told(mount)))?;

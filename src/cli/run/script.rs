@@ -3,9 +3,11 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use foldspace::Tools;
 use foldspace::event::CallStatus;
+use foldspace::reducers::Allowances;
 use foldspace::store::MAX_AGENT_BYTES;
+use foldspace::tools::{ShellRules, unrunnable};
+use foldspace::{Tools, WorkspaceSpec};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -88,6 +90,26 @@ impl CallScript {
                     return Err(Failure::usage(format!("{at}: tool {:?} not found", step.tool))
                         .with_hint(format!("{meant}`foldspace tools` lists all; nothing was run")));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the command of each call that must succeed can run in the workspace, with the session's allowances.
+    pub(in crate::cli) fn check_commands(
+        &self,
+        spec: &WorkspaceSpec,
+        rules: &ShellRules,
+        allowed: &Allowances,
+    ) -> Result<(), Failure> {
+        for step in self.steps.iter().filter(|step| step.expect == Expect::Ok) {
+            if let Some(why) = unrunnable((&step.tool, &step.params), spec, rules, allowed) {
+                let hint = match spec {
+                    WorkspaceSpec::Memory => "--backend host or --backend container runs commands; nothing was run",
+                    _ => "nothing was run",
+                };
+                let what = format!("line {} of {}: {why}", step.line, self.place);
+                return Err(Failure::usage(what).with_hint(hint));
             }
         }
         Ok(())

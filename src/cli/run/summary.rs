@@ -1,5 +1,7 @@
 //! The summary of a run.
 
+use std::path::Path;
+
 use foldspace::ToolOutcome;
 use foldspace::event::CallStatus;
 use foldspace::reducers::Entry;
@@ -71,7 +73,13 @@ impl Summary {
     }
 
     /// Shows the summary with the session's state.
-    pub(super) fn show(mut self, session: &Session, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+    pub(super) fn show(
+        mut self,
+        session: &Session,
+        script: &Path,
+        globals: &Globals,
+        out: &mut Out,
+    ) -> Result<(), Failure> {
         let state = session.state()?;
         let tree = VirtualFileSystem::of(&state);
         self.head = state.seq();
@@ -95,6 +103,12 @@ impl Summary {
             out.line(format!("  {}  {value}", out.paint(DIM, format!("{name:<7}"))))?;
         }
         let program = open::same_program(globals);
+        if let (false, 1.., Some(line)) = (self.interrupted, self.not_made, self.wrong_at) {
+            let (script, next) = (script.to_string_lossy(), line + 1);
+            let rest =
+                format!("run {} --session {} --from-line {next}", text::shell_word(&script), open::named(session));
+            out.line(format!("\n`{program} {rest}` continues"))?;
+        }
         out.line("\nlook further:")?;
         out.line(format!("  {program} log {name} --calls"))?;
         out.line(format!("  {program} diff {name} {}..", self.before))?;
@@ -117,7 +131,7 @@ impl Summary {
         }
         let why = match (self.interrupted, self.not_made, self.wrong_at) {
             (true, ..) => "; stopped by Ctrl-C".to_owned(),
-            (false, 1.., Some(line)) => format!("; stopped at line {line}, --keep-going continues"),
+            (false, 1.., Some(line)) => format!("; stopped at line {line}"),
             _ => String::new(),
         };
         format!("{}: {}{why}", self.calls, words.join(", "))

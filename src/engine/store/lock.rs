@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::owner::StoreOwner;
 use super::{Result, StoreError};
+use crate::engine::clock::Timestamp;
 
 const LOCK: &str = "lock";
 /// Attempts to take a lock that another process is only probing, and the pause between attempts.
@@ -75,6 +76,11 @@ impl StoreOwner {
     }
 }
 
+/// Returns true if a directory has the files of a store.
+pub fn is_data_directory(directory: &Path) -> bool {
+    directory.join(LOCK).is_file() && directory.join("journal").is_dir()
+}
+
 #[expect(clippy::disallowed_methods, reason = "the store accesses files directly")]
 fn existing(directory: &Path) -> Result<Option<File>> {
     let path = directory.join(LOCK);
@@ -103,7 +109,10 @@ fn locked(file: &File, directory: &Path) -> StoreError {
     let mut text = Vec::new();
     let read = file.take(NOTE_MAX).read_to_end(&mut text);
     let owner: Option<StoreOwner> = read.ok().and_then(|_| serde_json::from_slice(&text).ok());
-    StoreError::Locked { path: directory.to_owned(), owner: owner.unwrap_or_default().into() }
+    // Written by the owner, when it took the lock.
+    let written = file.metadata().ok().map(|known| Timestamp(known.mtime() * 1000 + known.mtime_nsec() / 1_000_000));
+    let owner = StoreOwner { since: written, ..owner.unwrap_or_default() };
+    StoreError::Locked { path: directory.to_owned(), owner: owner.into() }
 }
 
 /// Writes the owner into a locked file. On a full disk the lock is valid without it.

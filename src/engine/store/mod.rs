@@ -44,6 +44,7 @@ pub use hosts::{SessionClaim, SessionHosts, StoreHost};
 pub use journal::disk;
 pub use journal::{FsckReport, Gap, JournalProblem};
 pub use local::{Durability, GcReport, LocalStore, LocalStoreOptions};
+pub use lock::is_data_directory;
 pub use loss::{Loss, LostEvents};
 pub use memory::MemoryStore;
 #[cfg(feature = "nats")]

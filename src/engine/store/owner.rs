@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::engine::clock::Timestamp;
+
 /// Maximum characters of the recorded command line.
 const COMMAND_CHARS: usize = 200;
 
@@ -12,6 +14,9 @@ pub struct StoreOwner {
     pub process: u32,
     /// Command line.
     pub command: String,
+    /// Time at which it took the store; `None` if unknown.
+    #[serde(skip)]
+    pub since: Option<Timestamp>,
 }
 
 impl StoreOwner {
@@ -19,7 +24,7 @@ impl StoreOwner {
     pub fn this_process() -> Self {
         let words: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let command = words.join(" ").chars().take(COMMAND_CHARS).collect();
-        Self { process: std::process::id(), command }
+        Self { process: std::process::id(), command, since: None }
     }
 }
 

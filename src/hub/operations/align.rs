@@ -11,7 +11,7 @@ use super::{Operation, OperationContext, OperationError, OperationRoute, reading
 use crate::engine::event::CallStatus;
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
-use crate::tools::may_be_running;
+use crate::tools::running_calls;
 use crate::view::{CallFilter, CallRow, CallRows, Position, subject};
 
 /// Number of calls of each session that are compared.
@@ -114,7 +114,7 @@ impl Operation for Align {
 fn rows(session: &Session, to: Option<Position>) -> Result<Vec<CallRow>, OperationError> {
     let to = to.unwrap_or(Position::Back(0)).resolve(session)?;
     let (filter, mut found) = (CallFilter::default(), Vec::new());
-    CallRows::new(&filter, may_be_running(session))?.with_digests().visit(session, (1, to), &mut |row| {
+    CallRows::new(&filter, running_calls(session))?.with_digests().visit(session, (1, to), &mut |row| {
         found.push(row);
         if found.len() <= CALLS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;

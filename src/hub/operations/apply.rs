@@ -97,7 +97,8 @@ fn check_elsewhere(session: &Session, to: Option<&Path>) -> Result<(), Operation
 /// Refuses anything but a directory that can be merged into.
 fn checked(to: &Path, home: &Path) -> Result<PathBuf, OperationError> {
     let shown = to.display();
-    WorkspaceSpec::Host(HostOptions::default()).check_apart(to, home)?;
+    WorkspaceSpec::Host(HostOptions { directory: Some(to.to_owned()), ..HostOptions::default() })
+        .check_new_directory(home)?;
     if !to.is_dir() {
         return Err(OperationError::not_found(format!("{shown} is not a directory")));
     }

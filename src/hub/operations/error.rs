@@ -1,6 +1,6 @@
 //! Errors of operations.
 
-use crate::backends::{BackendError, ShellError};
+use crate::backends::{BackendError, ShellError, UnusableDirectory};
 use crate::engine::advice::Advice;
 use crate::engine::commit::CommitError;
 use crate::engine::error::{Diagnostic, ErrorKind, ValueError};
@@ -87,7 +87,7 @@ impl Diagnostic for OperationError {
     }
 }
 
-through!(OperationError, HubError: SessionError, StoreError, WorkspaceError, MountError, BackendError);
+through!(OperationError, HubError: SessionError, StoreError, WorkspaceError, MountError, BackendError, UnusableDirectory);
 through!(OperationError, SessionError: SliceError, CommitError);
 
 macro_rules! invalid {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::log::LogPage;
 use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
 use crate::engine::id::Seq;
-use crate::tools::may_be_running;
+use crate::tools::running_calls;
 use crate::view::{Call, CallFilter, CallRows, Position, subject, visit_calls};
 
 /// Limit for the calls of a page.
@@ -73,7 +73,7 @@ impl Operation for ListCalls {
         reading(move || {
             let from = from.map_or(Ok(1), |from| from.first_read(&session))?.max(1);
             let (mut wanted, mut last) = (Vec::new(), 0);
-            let rows = CallRows::new(&filter, may_be_running(&session))?;
+            let rows = CallRows::new(&filter, running_calls(&session))?;
             let mut next = rows.visit(&session, (from, from.saturating_add(EVENTS - 1)), &mut |row| {
                 wanted.push(row.call);
                 last = last.max(row.finished.unwrap_or(row.call));

@@ -120,6 +120,8 @@ impl Operation for RerunCalls {
         let runtime = Handle::current();
         // A dropped request cancels it; the work then ends on its own and removes the throw-away session.
         reading(move || {
+            let rerun = self.rerun(&recorded, &home)?;
+            rerun.check(&self.spec(&recorded, &home)?.forked(), &rules)?;
             let place = self.place(&recorded, &sessions, &home)?;
             if let Some(preparing) = preparing {
                 place.scratch.workspace().watch_progress(preparing);
@@ -131,7 +133,7 @@ impl Operation for RerunCalls {
                 rules,
                 cancel: cancel.clone(),
             };
-            let report = runtime.block_on(self.rerun(&recorded, &home)?.run(fresh, &mut |call| tell(call)))?;
+            let report = runtime.block_on(rerun.run(fresh, &mut |call| tell(call)))?;
             // Covers a cancellation during the last call, too.
             if report.interrupted || cancel.is_cancelled() {
                 return Err(WorkspaceError::Cancelled.into());

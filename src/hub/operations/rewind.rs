@@ -32,6 +32,10 @@ pub struct Rewind {
     /// rewind that would remove them is refused.
     #[serde(default)]
     pub keep_earlier: bool,
+    /// True to also rewind the existing `.git` of a person's own directory, and with it the commits made since. Without
+    /// it, `.git` stays as it is. Only a person can do that, not a model.
+    #[serde(default)]
+    pub git: bool,
     /// True to only report what would happen.
     #[serde(default)]
     pub dry_run: bool,
@@ -42,13 +46,14 @@ impl Operation for Rewind {
     const ROUTE: Option<OperationRoute> = OperationRoute::post("children", "/v1/sessions/{session}/rewind", 200);
     const TOOL: Option<OperationTool> = Some(
         OperationTool::new("session_rewind", OperationEffect::Changes, TooLong::Cut("session_diff shows the changes"))
-            .hiding(&["keep_earlier"]),
+            .hiding(&["keep_earlier", "git"]),
     );
     type Output = RewoundDocument;
 
     async fn run(self, context: &OperationContext<'_>) -> Result<RewoundDocument, OperationError> {
         let Self { to, force, dry_run, .. } = self;
         let keep_earlier = self.keep_earlier || context.caller.is_model();
+        let git = self.git && !context.caller.is_model();
         let session = context.session().await?;
         let spec = session.started().and_then(|started| WorkspaceSpec::of_session(started).ok());
         if spec.is_some_and(|spec| spec.only_watches()) {
@@ -58,7 +63,7 @@ impl Operation for Rewind {
         }
         let looked = session.clone();
         let (to, asked) = reading(move || Ok((to.resolve(&looked)?, to.inside(&looked)?))).await?;
-        let options = RewindOptions { force, keep_earlier, dry_run };
+        let options = RewindOptions { force, keep_earlier, git, dry_run };
         let rewound = match context.caller.is_model() {
             true => context.open().await?.rewind(to, options).await?,
             false => context.hub.rewind(&session, to, options).await?,
@@ -111,7 +116,7 @@ pub struct RewoundDocument {
     /// Paths of external changes that were recorded first.
     #[schemars(with = "Vec<String>")]
     pub drift: Vec<EntryPath>,
-    /// Paths that could not be restored and were left unchanged.
+    /// Paths that could not be restored and were left unchanged, and each `.git` that stays as it is.
     #[schemars(with = "Vec<String>")]
     pub left: Vec<EntryPath>,
     /// Paths that were removed or replaced for good, since their contents were never stored.

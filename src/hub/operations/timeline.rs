@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
 use crate::engine::clock::Timestamp;
 use crate::engine::id::Seq;
-use crate::tools::may_be_running;
+use crate::tools::running_calls;
 use crate::view::{CallFilter, CallRow, CallRows};
 
 const BUCKETS: usize = 2000;
@@ -102,7 +102,7 @@ impl Operation for ShowTimeline {
             let head = session.head()?;
             let (mut points, mut ended_at) = (Vec::new(), None);
             let (mut tools, mut agents) = (BTreeMap::new(), BTreeMap::new());
-            let rows = CallRows::new(&filter, may_be_running(&session))?;
+            let rows = CallRows::new(&filter, running_calls(&session))?;
             rows.visit(&session, (1, head), &mut |row: CallRow| {
                 let millis = i64::try_from(row.micros / 1000).unwrap_or(i64::MAX);
                 let end = Timestamp(row.started_at.0.saturating_add(millis));

@@ -48,6 +48,15 @@ pub struct ExecuteScriptParams {
     capture_output: bool,
 }
 
+impl ExecuteScriptParams {
+    pub(super) fn parts(self) -> (CommandLine, CommandSurroundings) {
+        let Self { script, interpreter, cwd, env, env_mode, stdin, timeout_seconds, capture_output } = self;
+        let surroundings =
+            CommandSurroundings { cwd, env, env_mode, stdin, timeout_seconds, capture_output, tty: false };
+        (CommandLine::Script { interpreter, script }, surroundings)
+    }
+}
+
 fn sh() -> String {
     "/bin/sh".to_owned()
 }
@@ -62,11 +71,8 @@ impl Tool for ScriptTool {
     type Output = ShellRun;
 
     async fn call(&self, context: &mut ToolContext, params: ExecuteScriptParams) -> Result<ShellRun, ToolError> {
-        let ExecuteScriptParams { script, interpreter, cwd, env, env_mode, stdin, timeout_seconds, capture_output } =
-            params;
-        let surroundings =
-            CommandSurroundings { cwd, env, env_mode, stdin, timeout_seconds, capture_output, tty: false };
-        run(context, Self::NAME, CommandLine::Script { interpreter, script }, surroundings).await
+        let (line, surroundings) = params.parts();
+        run(context, Self::NAME, line, surroundings).await
     }
 
     fn limit(&self) -> Option<Duration> {

@@ -8,3 +8,4 @@ pub(crate) mod podman_shell;
 pub(crate) mod shell_execute;
 pub(crate) mod shell_facts;
 pub(crate) mod standard;
+pub(crate) mod unrunnable;

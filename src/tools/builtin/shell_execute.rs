@@ -67,6 +67,17 @@ pub(crate) struct CommandSurroundings {
     pub(crate) tty: bool,
 }
 
+impl ShellExecuteParams {
+    pub(super) fn parts(self) -> (CommandLine, CommandSurroundings) {
+        let Self { command, cwd, env, env_mode, stdin, timeout_seconds, capture_output, tty } = self;
+        let line = match command {
+            CommandParam::Text(text) => CommandLine::Shell(text),
+            CommandParam::List(list) => CommandLine::Args(list),
+        };
+        (line, CommandSurroundings { cwd, env, env_mode, stdin, timeout_seconds, capture_output, tty })
+    }
+}
+
 /// A command as a text or a list.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "command: a text, or a list of texts")]
@@ -118,12 +129,7 @@ impl Tool for ShellTool {
     type Output = ShellRun;
 
     async fn call(&self, context: &mut ToolContext, params: ShellExecuteParams) -> Result<ShellRun, ToolError> {
-        let ShellExecuteParams { command, cwd, env, env_mode, stdin, timeout_seconds, capture_output, tty } = params;
-        let line = match command {
-            CommandParam::Text(text) => CommandLine::Shell(text),
-            CommandParam::List(list) => CommandLine::Args(list),
-        };
-        let surroundings = CommandSurroundings { cwd, env, env_mode, stdin, timeout_seconds, capture_output, tty };
+        let (line, surroundings) = params.parts();
         run(context, Self::NAME, line, surroundings).await
     }
 
@@ -200,11 +206,18 @@ fn in_directory(directory: &str, command: &CommandLine) -> CommandLine {
 }
 
 pub(crate) fn no_shell(context: &ToolContext, tool: &str) -> ToolError {
-    let backend = context.workspace().backend_name();
-    ToolError::new(format!("{tool} needs a shell, and the {backend} workspace has none; use the file tools"))
+    ToolError::new(format!("{}; use the file tools", shell_missing(tool, context.workspace().backend_name())))
 }
 
-fn command(line: CommandLine, params: CommandSurroundings, cwd: EntryPath) -> Result<ShellCommand, ToolError> {
+pub(super) fn shell_missing(tool: &str, backend: &str) -> String {
+    format!("{tool} needs a shell, and the {backend} workspace has none")
+}
+
+pub(super) fn command(
+    line: CommandLine,
+    params: CommandSurroundings,
+    cwd: EntryPath,
+) -> Result<ShellCommand, ToolError> {
     let mut command = ShellCommand::new(line);
     command.cwd = cwd;
     check_chars("stdin", &params.stdin)?;

@@ -204,6 +204,7 @@ fn with_workspace(
         let reason = format!("{} is the parent's own directory; give the child another one, or none", own.display());
         return Err(BackendError { backend: spec.backend_name(), reason }.into());
     }
+    spec.check_new_directory(home)?;
     let workspace = Some((spec.backend_name().to_owned(), spec.options()));
     Ok((ForkOptions { workspace, ..new }, spec))
 }

@@ -19,6 +19,7 @@ use crate::engine::clock::Timestamp;
 use crate::engine::commit::MAX_COMMIT_EVENTS;
 use crate::engine::event::{FileMode, Node};
 use crate::engine::path::EntryPath;
+use crate::engine::store::is_data_directory;
 
 /// The limit for the nesting of directories, because each level holds a handle open.
 const DEPTH_MAX: usize = 128;
@@ -44,6 +45,9 @@ pub(super) struct CopiedEntry {
 pub(super) fn copy(spec: &MountSpec, roots: &AllowedRoots) -> Result<CopiedTree, MountError> {
     let globs = spec.globs()?;
     let (host, top) = roots.open(&spec.host_path)?;
+    if host.ancestors().any(is_data_directory) {
+        return Err(MountError::DataDirectory { path: host });
+    }
     let mount_path = spec.mount_path.clone().unwrap_or_else(EntryPath::root);
     let copied = CopiedTree { spec: spec.clone(), host, mount_path, entries: Vec::new(), files: 0, bytes: 0 };
     let handle = open_beneath(&top, Path::new(""), OFlags::DIRECTORY).map_err(MountError::io("open", &copied.host))?;
@@ -70,6 +74,10 @@ impl MountWalk<'_> {
         let shown = self.copied.host.join(relative);
         if self.above.len() == DEPTH_MAX {
             return Err(MountError::TooDeep { path: shown, limit: DEPTH_MAX });
+        }
+        // A store grows while it is copied, also by this copy.
+        if is_data_directory(&shown) {
+            return Ok(());
         }
         let names = names(handle).map_err(MountError::io("read", &shown))?;
         if names.is_empty() && self.globs.include(relative) && relative != Path::new("") {

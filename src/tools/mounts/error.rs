@@ -42,6 +42,15 @@ pub enum MountError {
         /// The given path.
         path: PathBuf,
     },
+    /// The directory is part of a store.
+    #[error("can't mount {}: a data directory is there; mount another directory", path.display())]
+    DataDirectory {
+        /// The given path.
+        path: PathBuf,
+    },
+    /// The directory of a new session has files.
+    #[error("the workspace has files, so the mounts can't be copied; use an empty directory, or leave them out")]
+    NotEmpty,
     /// A glob is invalid.
     #[error("glob {glob:?} of the mount {}: {why}", path.display())]
     Glob {
@@ -136,6 +145,7 @@ impl Diagnostic for MountError {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::Outside { .. } => ErrorKind::Forbidden,
+            Self::Missing { .. } => ErrorKind::NotFound,
             Self::Stopped => ErrorKind::Broken,
             Self::Backend(error) => error.kind(),
             Self::Session(error) => error.kind(),

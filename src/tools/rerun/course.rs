@@ -13,11 +13,13 @@ use super::foreign::{ForeignRun, OwnCall};
 use super::past::{PastRun, RecordedCall, RerunStep, ScriptedCall};
 use super::rules::NormalRules;
 use super::session::RerunSession;
-use crate::backends::Workspace;
-use crate::engine::event::CallStatus;
+use crate::backends::{Workspace, WorkspaceSpec};
+use crate::engine::event::{CallStatus, PolicyDecision, REVERT_TOOL, UNDO_TOOL};
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
+use crate::reducers::Allowances;
+use crate::tools::builtin::unrunnable::unrunnable;
 use crate::tools::call::file_work::FileWork;
 use crate::tools::call::process::START;
 use crate::tools::call::tool_call::{OnFailure, ToolCall, ToolOutcome};
@@ -182,8 +184,7 @@ impl Course<'_> {
         call: &RecordedCall,
         cancel: &CancellationToken,
     ) -> Result<CallReport, WorkspaceError> {
-        let over = call.was_over_limits().then_some("a limit of the session was used up");
-        if let Some(reason) = call.obstacle().or(over).or(beside_tools(&call.tool)) {
+        if let Some(reason) = skipped_because(call) {
             place.apply(&call.changes)?;
             return Ok(CallReport::of(Some(call), None, CallVerdict::Skipped { reason: reason.to_owned() }));
         }
@@ -243,10 +244,44 @@ impl Course<'_> {
     }
 }
 
+/// Checks that the recorded commands can run in a workspace, with these rules.
+pub(super) fn check_commands(
+    steps: &[RerunStep],
+    spec: &WorkspaceSpec,
+    rules: &ShellRules,
+) -> Result<(), WorkspaceError> {
+    for call in steps.iter().filter_map(RerunStep::call).filter(|call| skipped_because(call).is_none()) {
+        // Recorded approvals count only in a sandbox.
+        let everything = call.foreign.is_none() && !matches!(spec, WorkspaceSpec::Host(_));
+        let allowed = Allowances { everything, ..Allowances::default() };
+        let end = call.outcome.as_ref().map(|(_, end)| end);
+        let own = match &call.foreign {
+            Some(run) => run.own_calls((&call.tool, &call.params), end, &|_| None, rules.time.most()),
+            None => Ok(Vec::new()),
+        };
+        let own = own.unwrap_or_default();
+        // A command that did not run in the recording does not run again.
+        let ran = call.decisions.iter().any(|decided| decided.decision == PolicyDecision::Allow);
+        let made = own.iter().map(|own| (own.tool, &own.params)).chain(ran.then_some((&*call.tool, &call.params)));
+        for made in made {
+            if let Some(why) = unrunnable(made, spec, rules, &allowed) {
+                return Err(WorkspaceError::CantRerun { call: call.call, why });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn skipped_because(call: &RecordedCall) -> Option<&'static str> {
+    let over = call.was_over_limits().then_some("a limit of the session was used up");
+    call.obstacle().or(over).or(beside_tools(&call.tool))
+}
+
 /// Returns the reason to skip a client's action that was not a call of a tool.
 fn beside_tools(tool: &str) -> Option<&'static str> {
     match tool {
         START | END_PROCESS => Some("it ran in the background"),
+        UNDO_TOOL | REVERT_TOOL => Some("it took back other changes"),
         tool => FileWork::is_name(tool).then_some("a client changed the files directly"),
     }
 }

@@ -26,13 +26,15 @@ pub use scratch::Scratch;
 pub use subagents::subagents_of;
 pub use what_if::WhatIf;
 
+use crate::backends::WorkspaceSpec;
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::reducers::Change;
 use crate::tools::error::WorkspaceError;
-use course::Course;
+use crate::tools::policy::rules::ShellRules;
+use course::{Course, check_commands};
 use past::{PastRun, RerunStep};
 
 /// Rerun of a session's recorded calls in a fresh session, which compares outcome and files call by call.
@@ -172,6 +174,19 @@ impl Rerun {
     /// # Errors
     /// [`WorkspaceError`]. Calls that fail or diverge are not errors.
     pub async fn run(&self, fresh: RerunWorkspace, watch: CallWatch<'_>) -> Result<RerunReport, WorkspaceError> {
+        self.course()?.run(fresh, watch).await
+    }
+
+    /// Checks that each recorded command can run in such a workspace: it has a shell, and the rules allow the command or
+    /// have an approver.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::CantRerun`] for the first call that can't run.
+    pub fn check(&self, spec: &WorkspaceSpec, rules: &ShellRules) -> Result<(), WorkspaceError> {
+        check_commands(&self.course()?.steps, spec, rules)
+    }
+
+    fn course(&self) -> Result<Course<'_>, WorkspaceError> {
         let start = self.past.before_calls()?;
         let mut steps = self.past.steps(start, self.until.unwrap_or(Seq::MAX))?;
         let end = self.end(&steps)?;
@@ -180,7 +195,7 @@ impl Rerun {
             steps.iter_mut().filter_map(RerunStep::call_mut).for_each(|call| call.was_in(directory));
         }
         let (past, rules, base) = (&self.past, &self.rules, self.base.as_ref());
-        Course { past, start, steps, end, rules, base }.run(fresh, watch).await
+        Ok(Course { past, start, steps, end, rules, base })
     }
 
     fn add_subagents(&self, steps: &mut Vec<RerunStep>) -> Result<(), SessionError> {

@@ -335,7 +335,7 @@ impl Reading {
             return;
         }
         let Some(RerunStep::Recorded(known)) = self.steps.get_mut(&place) else { return };
-        if path_of(event).is_some() {
+        if path_of(event).is_some() || event.kind == LinkFile::KIND {
             known.changes.push(event.to_recorded());
         } else if let Some(Ok(decided)) = event.typed::<CommandDecided>() {
             known.decisions.push(decided.event);

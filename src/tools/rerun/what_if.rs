@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 
 use super::RerunReport;
-use super::course::{CallWatch, Course, RerunWorkspace};
+use super::course::{CallWatch, Course, RerunWorkspace, check_commands};
 use super::past::{PastRun, RerunStep, ScriptedCall};
 use super::rules::NormalRules;
+use crate::backends::WorkspaceSpec;
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::tools::error::WorkspaceError;
+use crate::tools::policy::rules::ShellRules;
 
 /// Run of other calls from a position on, then of the recorded calls that followed, in a fresh session. It compares the
 /// rerun calls and the final files with the recording.
@@ -44,6 +46,18 @@ impl WhatIf {
     pub fn with_rules(mut self, rules: NormalRules) -> Self {
         self.rules = rules;
         self
+    }
+
+    /// Checks that the command of each recorded call that is not replaced can run, like [`Rerun::check`].
+    ///
+    /// [`Rerun::check`]: super::Rerun::check
+    ///
+    /// # Errors
+    /// [`WorkspaceError::CantRerun`] for the first call that can't run.
+    pub fn check(&self, spec: &WorkspaceSpec, rules: &ShellRules) -> Result<(), WorkspaceError> {
+        let mut steps = self.past.steps(self.at, Seq::MAX)?;
+        steps.retain(|step| step.call().is_some_and(|call| !self.replaced.contains(&call.call)));
+        check_commands(&steps, spec, rules)
     }
 
     /// Runs the calls, and passes each to `watch`. In the report, scripted calls have no recorded call, and replaced

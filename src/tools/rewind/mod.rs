@@ -18,14 +18,16 @@ use super::workspace::project::Landing;
 use super::workspace::runtime::SessionRuntime;
 use crate::backends::{Walked, Workspace, WorkspaceSpec};
 use crate::engine::commit::{Commit, CommitError};
-use crate::engine::event::{CallStarted, DriftFound, Event, Isolation, Origin, SessionRewound, SliceRestored};
+use crate::engine::event::{
+    CallStarted, DeleteEntry, DriftFound, Event, Isolation, Origin, SessionRewound, SliceRestored, WriteFile, WriteMode,
+};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::slice::{EncodedSlice, Slice};
 use crate::engine::state::State;
-use crate::reducers::{Allowances, Change, DeclaredSlices, VirtualFileSystem};
+use crate::reducers::{Allowances, Change, DeclaredSlices, VirtualFileSystem, directories_above};
 use crate::tools::error::WorkspaceError;
 
 /// The options of a rewind.
@@ -37,6 +39,8 @@ pub struct RewindOptions {
     pub force: bool,
     /// True to retain entries from before the session even with [`force`](RewindOptions::force).
     pub keep_earlier: bool,
+    /// True to also rewind the existing `.git` of a user's own directory, and with it the commits made since.
+    pub git: bool,
     /// True to only report the result, without any changes.
     pub dry_run: bool,
 }
@@ -56,7 +60,7 @@ pub struct Rewound {
     pub slices: Vec<String>,
     /// The external changes, which were recorded first.
     pub drift: Vec<EntryPath>,
-    /// The entries that could not be restored and stay as they are.
+    /// The entries that could not be restored and stay as they are, and each [`.git`](RewindOptions::git) that stays.
     pub left: Vec<EntryPath>,
     /// The entries that were removed or replaced for good because their contents were never stored.
     pub lost: Vec<EntryPath>,
@@ -113,14 +117,19 @@ impl RewindWork {
         let (now, drift) = self.present()?;
         let state = self.session.state()?;
         let from = state.seq();
-        let old = VirtualFileSystem::of(&then);
-        let plan = ChangePlan::kept(&self.session, &now, &old, (&NewContents::new(), self.options.force))?;
+        let mut old = VirtualFileSystem::of(&then);
+        let kept = match WorkspaceSpec::directory_of(self.session.started()) {
+            Some(_) if !self.options.git => keep_git(&self.session, &mut old, &now)?,
+            _ => BTreeSet::new(),
+        };
+        let mut plan = ChangePlan::kept(&self.session, &now, &old, (&NewContents::new(), self.options.force))?;
         if !plan.left.is_empty() && !self.options.force {
             return Err(WorkspaceError::NotKept(plan.left));
         }
         if !self.options.force || self.options.keep_earlier {
             check_earlier(&self.session, &plan.changes)?;
         }
+        plan.left.extend(kept);
         let (restored, present) = (self.restored(&then, &state)?, state.restorable(VirtualFileSystem::NAME)?);
         let slices: Vec<EncodedSlice> = restored.into_iter().filter(|slice| !present.contains(slice)).collect();
         let names = slices.iter().map(|slice| slice.name.to_string()).collect();
@@ -202,6 +211,37 @@ impl RewindWork {
         }
         Ok(commit)
     }
+}
+
+/// Changes `then` so that each present `.git` that is there, or was in the directory before the session, stays as it is.
+/// Returns those that differ.
+fn keep_git(
+    session: &Session,
+    then: &mut VirtualFileSystem,
+    now: &VirtualFileSystem,
+) -> Result<BTreeSet<EntryPath>, SessionError> {
+    let Some(last) = taken_up(session)? else { return Ok(BTreeSet::new()) };
+    let (earlier, time) = (VirtualFileSystem::of(&session.state_at(last)?), session.now());
+    let mut kept = BTreeSet::new();
+    for change in then.diff(now) {
+        let all = std::iter::once(change.path().clone()).chain(directories_above(change.path()));
+        let Some(git) = all.into_iter().filter(|path| path.name() == b".git").last() else { continue };
+        if now.get(&git).is_none() || then.get(&git).is_none() && earlier.get(&git).is_none() {
+            continue;
+        }
+        let (path, mode) = (change.path().clone(), WriteMode::Overwrite);
+        match change.sides().1 {
+            Some(present) => then.write(&WriteFile { path, mode, node: present.node.clone() }, time),
+            None => then.delete(&DeleteEntry { path }),
+        }
+        for path in directories_above(&git) {
+            if let Some(node) = now.node(&path).filter(|_| !then.is_directory(&path)).cloned() {
+                then.write(&WriteFile { path, mode, node }, time);
+            }
+        }
+        kept.insert(git);
+    }
+    Ok(kept)
 }
 
 /// Refuses changes that remove entries from before the session in the session's directory.

@@ -127,6 +127,13 @@ impl UndoWork<'_> {
     fn run(&self, subject: &UndoSubject) -> Result<(UndoReport, Vec<EntryPath>), WorkspaceError> {
         let run = match subject {
             UndoSubject::Run(run) => Some(known_run(self.session, run)?),
+            UndoSubject::Call(seq) => {
+                let event = self.session.event(*seq)?;
+                if event.typed::<CallStarted>().is_none() {
+                    return Err(WorkspaceError::NotACall { seq: *seq, call: event.call });
+                }
+                None
+            }
             _ => None,
         };
         let history = ChangeHistory::read(self.session, run.as_deref())?;
@@ -201,7 +208,7 @@ impl UndoWork<'_> {
                 latest.get_or_insert((selection, plan));
             }
         }
-        let (selection, plan) = latest.ok_or_else(|| nothing(history))?;
+        let (selection, plan) = latest.ok_or_else(|| nothing(history, None))?;
         passed.remove(0);
         Ok((selection, plan, passed))
     }

@@ -99,7 +99,8 @@ pub(super) fn selected(
     }
     (selection.calls, selection.undos) = found.into_iter().partition(|call| chosen.contains(call));
     if selection.changes.is_empty() && selection.shared.is_empty() && selection.doubtful.is_empty() {
-        return Err(nothing(history));
+        let call = if let UndoSubject::Call(call) = subject { Some(*call) } else { None };
+        return Err(nothing(history, call));
     }
     Ok(selection)
 }
@@ -120,8 +121,8 @@ fn chosen(history: &ChangeHistory, subject: &UndoSubject) -> (Seq, BTreeSet<Seq>
 }
 
 /// Returns the error for a history without such changes.
-pub(super) fn nothing(history: &ChangeHistory) -> WorkspaceError {
-    WorkspaceError::NothingToUndo { outside: history.outside().next_back().map(|changes| changes.first) }
+pub(super) fn nothing(history: &ChangeHistory, call: Option<Seq>) -> WorkspaceError {
+    WorkspaceError::NothingToUndo { outside: history.outside().next_back().map(|changes| changes.first), call }
 }
 
 impl UndoSelection {

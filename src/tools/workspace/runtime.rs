@@ -12,6 +12,7 @@ use crate::engine::lock::lock;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
+use crate::reducers::{AgentRuns, ToolCalls};
 
 /// State of a session's work in this process, which all handles of the session share. It is not recorded.
 #[derive(Default)]
@@ -74,10 +75,23 @@ impl SessionRuntime {
     }
 }
 
-/// Returns true if a call without an outcome may be running: in this process, or in the store's owner.
-pub fn may_be_running(session: &Session) -> bool {
-    let is_elsewhere = || matches!(session.check_own(), Err(SessionError::Store(StoreError::Locked { .. })));
-    !lock(&SessionRuntime::of(session).in_flight).is_empty() || is_elsewhere()
+/// Returns the calls that run: in this process, in the store's owner since it took the store, or in an agent that is
+/// observed. A call that an earlier process left without an outcome does not run.
+pub fn running_calls(session: &Session) -> BTreeSet<Seq> {
+    let mut running = lock(&SessionRuntime::of(session).in_flight).clone();
+    let since = match session.check_own() {
+        Err(SessionError::Store(StoreError::Locked { owner, .. })) => owner.since,
+        _ => None,
+    };
+    // An unreadable history shows none.
+    let Ok(state) = session.state() else { return running };
+    let observed = state.slice::<AgentRuns>().map(|runs| &runs.open);
+    let open = state.slice::<ToolCalls>().into_iter().flat_map(ToolCalls::open).filter(|call| {
+        since.is_some_and(|since| call.started_at >= since)
+            || observed.is_some_and(|open| open.contains_key(&call.call))
+    });
+    running.extend(open.map(|call| call.call));
+    running
 }
 
 /// Claim of the session's only container. It keeps the session open, and with it the claim itself.
@@ -121,6 +135,12 @@ impl Drop for SessionCall {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::clock::SystemClock;
+    use crate::engine::commit::CallLink;
+    use crate::engine::event::{CallStarted, Isolation};
+    use crate::engine::session::children::ForkOptions;
+    use crate::engine::session::snapshot::SnapshotPolicy;
+    use crate::engine::store::LocalStore;
     use crate::{NewSession, Registry, Sessions};
 
     #[test]
@@ -137,10 +157,38 @@ mod tests {
         let again = sessions.session(id).unwrap();
         let runtime = SessionRuntime::of(&again);
         assert!(ContainerClaim::of(&again).is_none() && runtime.try_lock_workspace().is_none());
-        assert!(runtime.is_in_flight(7) && may_be_running(&again));
+        assert!(runtime.is_in_flight(7) && running_calls(&again).contains(&7));
         drop((claim, call, locked));
         assert!(ContainerClaim::of(&again).is_some() && runtime.try_lock_workspace().is_some());
-        assert!(!runtime.is_in_flight(7) && !may_be_running(&again));
+        assert!(!runtime.is_in_flight(7) && running_calls(&again).is_empty());
+    }
+
+    #[test]
+    fn open_call_runs_only_in_the_owner_that_began_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let sessions = Sessions::open(directory.path(), Registry::standard()).unwrap();
+        let session = sessions.create(NewSession::named("one")).unwrap();
+        let begin = |session: &Session| {
+            let mut commit = session.commit().of_call(CallLink::Opens);
+            commit.push(&CallStarted { tool: "ls".to_owned(), params: Default::default() }).unwrap();
+            session.record(commit).unwrap().first
+        };
+        let (lost, id) = (begin(&session), session.id());
+        let child = sessions.child_of(&session, ForkOptions::new(Isolation::Fork)).unwrap().id();
+        drop((session, sessions));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        // The next owner, and this process beside it.
+        let owner = Sessions::open(directory.path(), Registry::standard()).unwrap();
+        let beside = |id| {
+            let store = Arc::new(LocalStore::open_reading(directory.path()).unwrap());
+            let (clock, policy) = (Arc::new(SystemClock::default()), SnapshotPolicy::default());
+            Sessions::new(store, Registry::standard(), clock, policy).unwrap().session(id).unwrap()
+        };
+        assert!(running_calls(&beside(id)).is_empty() && running_calls(&owner.session(id).unwrap()).is_empty());
+        let begun = begin(&owner.session(id).unwrap());
+        assert_eq!(running_calls(&beside(id)), BTreeSet::from([begun]));
+        let kin = beside(child);
+        assert!(kin.event(lost).is_ok() && running_calls(&kin).is_empty(), "the parent's call is no call of the fork");
     }
 
     #[test]
@@ -149,6 +197,6 @@ mod tests {
         let sessions = Sessions::open(directory.path(), Registry::standard()).unwrap();
         let [one, other] = [(); 2].map(|()| sessions.create(NewSession::default()).unwrap());
         let _call = SessionCall::begin(&one, 2);
-        assert!(may_be_running(&one) && !may_be_running(&other));
+        assert!(running_calls(&one).contains(&2) && running_calls(&other).is_empty());
     }
 }

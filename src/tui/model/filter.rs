@@ -88,8 +88,8 @@ impl RowFilter {
             leash.at(event.seq)
         })?;
         leash.holds()?;
-        if matches!(self.test, FilterTest::Failed) && !past.is_running() {
-            seqs.extend(unfinished);
+        if matches!(self.test, FilterTest::Failed) {
+            seqs.extend(unfinished.into_iter().filter(|call| !past.is_running(*call)));
         }
         Ok(FilteredRows { filter: Arc::clone(self), seqs: seqs.into_iter().collect(), head })
     }

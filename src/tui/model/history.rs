@@ -1,8 +1,9 @@
 //! A read-only history with caches.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldspace::event::{CallFinished, CallStarted, ChildStarted, Digest, EventRef, RunPrompted, TranscriptRecord};
 use foldspace::reducers::Change;
@@ -25,15 +26,16 @@ const NEAR_END: u64 = 4;
 /// Maximum characters of a call's summary.
 const CALL_MAX: usize = 160;
 
-pub(crate) type IsHeld = Arc<dyn Fn() -> bool + Send + Sync>;
+/// Returns the calls of a session that run.
+pub(crate) type FindRunning = Arc<dyn Fn(&Session) -> BTreeSet<Seq> + Send + Sync>;
 
 /// A session's history, read-only: it can't record and reaches no workspace. Only a bounded part of it is in memory.
 pub(crate) struct SessionHistory {
     session: Session,
     sessions: Sessions,
     head: AtomicU64,
-    is_held: IsHeld,
-    held: AtomicBool,
+    find_running: FindRunning,
+    running: Mutex<BTreeSet<Seq>>,
     chunks: Cache<u64, Arc<[Brief]>>,
     gists: Cache<Seq, Arc<Gist>>,
     ends: Cache<Seq, CallEnd>,
@@ -136,13 +138,13 @@ impl PastOutcome {
 }
 
 impl SessionHistory {
-    pub(crate) fn new(sessions: &Sessions, session: &Session, is_held: IsHeld) -> Result<Self, Failure> {
+    pub(crate) fn new(sessions: &Sessions, session: &Session, find_running: FindRunning) -> Result<Self, Failure> {
         Ok(Self {
             head: AtomicU64::new(session.head()?),
             session: session.clone(),
             sessions: sessions.clone(),
-            held: AtomicBool::new(is_held()),
-            is_held,
+            running: Mutex::new(find_running(session)),
+            find_running,
             chunks: Cache::new(CHUNKS),
             gists: Cache::new(GISTS),
             ends: Cache::new(GISTS),
@@ -152,7 +154,7 @@ impl SessionHistory {
 
     pub(crate) fn sibling(&self, name: &str) -> Result<Self, Failure> {
         let entry = self.sessions.find(name)?;
-        Self::new(&self.sessions, &self.sessions.session(entry.id)?, Arc::clone(&self.is_held))
+        Self::new(&self.sessions, &self.sessions.session(entry.id)?, Arc::clone(&self.find_running))
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -169,8 +171,10 @@ impl SessionHistory {
 
     pub(crate) fn refresh(&self) -> Result<Seq, Failure> {
         let head = self.session.head()?;
-        self.head.store(head, Ordering::Relaxed);
-        self.held.store((self.is_held)(), Ordering::Relaxed);
+        let mut running = self.running();
+        if self.head.swap(head, Ordering::Relaxed) != head || !running.is_empty() {
+            *running = (self.find_running)(&self.session);
+        }
         Ok(head)
     }
 
@@ -403,12 +407,16 @@ impl SessionHistory {
         Ok(end)
     }
 
-    pub(crate) fn unfinished(&self) -> &'static str {
-        if self.is_running() { "running" } else { "interrupted" }
+    pub(crate) fn unfinished(&self, call: Seq) -> &'static str {
+        if self.is_running(call) { "running" } else { "interrupted" }
     }
 
-    pub(crate) fn is_running(&self) -> bool {
-        self.held.load(Ordering::Relaxed)
+    pub(crate) fn is_running(&self, call: Seq) -> bool {
+        self.running().contains(&call)
+    }
+
+    fn running(&self) -> MutexGuard<'_, BTreeSet<Seq>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

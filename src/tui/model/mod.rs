@@ -37,7 +37,7 @@ pub(crate) use action::{Ask, DebuggerAction, MenuKind, OutsideCommand, OutsideRe
 pub(crate) use background_task::{BackgroundTask, TaskDone};
 pub(crate) use direction::Direction;
 #[cfg(test)]
-pub(crate) use history::IsHeld;
+pub(crate) use history::FindRunning;
 pub(crate) use history::{SessionHistory, ToolSort};
 pub(crate) use menu::Menu;
 pub(crate) use prompt::InputPrompt;

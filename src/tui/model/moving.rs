@@ -333,10 +333,10 @@ impl Model {
         Ok(())
     }
 
-    /// Checks a running session for new events. A cursor on the last row follows them.
+    /// Checks the session for new events. A cursor on the last row follows them.
     pub(crate) fn follow(&mut self) -> Result<(), Failure> {
         let before = self.past.head();
-        if !self.past.is_running() || self.past.refresh()? == before {
+        if self.past.refresh()? == before {
             return Ok(());
         }
         let is_last = self.window.rows.last().is_some_and(|row| row.seq == self.cursor);

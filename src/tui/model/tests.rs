@@ -352,12 +352,18 @@ fn call_status_is_shown_only_where_known() {
     fixture::write(&session, &serde_json::json!({ "file_path": "last.txt", "content": "" }));
     fixture::long_call(&session, 3);
     let held = Arc::new(AtomicBool::new(true));
-    let is_held: IsHeld = Arc::new({
+    let find_running: FindRunning = Arc::new({
         let held = Arc::clone(&held);
-        move || held.load(Ordering::Relaxed)
+        move |session| {
+            if held.load(Ordering::Relaxed) {
+                (session.head().unwrap() - 3..).take(1).collect()
+            } else {
+                Default::default()
+            }
+        }
     });
     let end_of = |model: &Model, seq| model.window.rows.iter().find(|row| row.seq == seq).unwrap().end.clone();
-    let mut model = fixture::unsettled(&sessions, &session, 19, is_held);
+    let mut model = fixture::unsettled(&sessions, &session, 19, find_running);
     assert_eq!(end_of(&model, 19), "...", "its end is far");
     model.settle();
     assert!(end_of(&model, 19).starts_with("interrupted"), "{}", end_of(&model, 19));

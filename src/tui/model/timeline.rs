@@ -290,8 +290,8 @@ fn ending(past: &SessionHistory, call: Seq) -> Result<(String, Tone), Failure> {
     let end = past.end_near(call)?;
     Ok(match end.outcome {
         Some(outcome) => (format!("{} {}", outcome.ending, text::duration(outcome.micros)), outcome.tone),
-        None if end.is_known && past.is_running() => (past.unfinished().to_owned(), Tone::Noted),
-        None if end.is_known => (past.unfinished().to_owned(), Tone::Odd),
+        None if end.is_known && past.is_running(call) => (past.unfinished(call).to_owned(), Tone::Noted),
+        None if end.is_known => (past.unfinished(call).to_owned(), Tone::Odd),
         // Its end is beyond the search for a row; the view of the call shows it.
         None => ("...".to_owned(), Tone::Dim),
     })

@@ -202,8 +202,11 @@ fn detach_removes_what_was_recorded_only_when_it_is_told_to() {
     assert!(here(&repository, &["detach"]).ends_with("[exit 0]"));
     assert_eq!(document(&repository, &["attach", "--status"])["here"], Value::Null);
     assert!(here(&repository, &["log", "repo"]).contains("SessionStarted"), "what was recorded stays");
+    let late = here(&repository, &["detach", "--purge", "--yes"]);
+    assert!(late.contains("is not attached\nhint: `foldspace remove repo`") && late.ends_with("[exit 3]"), "{late}");
     repository.attach();
-    assert!(here(&repository, &["detach", "--purge", "--yes"]).ends_with("[exit 0]"));
+    let purged = here(&repository, &["detach", "--purge", "--yes"]);
+    assert!(purged.contains("note: removed what was recorded of ") && purged.ends_with("[exit 0]"), "{purged}");
     assert_eq!(document(&repository, &["sessions"]), json!([]));
     assert_eq!(repository.read("a.txt"), "one\n");
 }

@@ -299,7 +299,7 @@ fn dir_that_can_not_be_used_is_refused_with_reason() {
         assert!(podman(&file).contains("is not a directory"));
         for dir in ["/", &above, &data] {
             let told = podman(dir);
-            assert!(told.contains("data directory is there") && !told.contains("panicked"), "{told}");
+            assert!(told.contains("error: can't use ") && !told.contains("panicked"), "{told}");
         }
     }
     assert!(run(&["--dir", &above]).contains("--dir requires --backend host or container"));
@@ -329,7 +329,7 @@ fn apply_without_a_directory_is_refused_with_advice() {
     let path = |name: &str| program.path(name).to_string_lossy().into_owned();
     assert!(refused(&["kid", "--to", &path("empty")]).contains("foldspace materialise"));
     assert!(refused(&["kid", "--to", &path("none")]).contains("is not a directory"));
-    assert!(refused(&["kid", "--to", "/"]).contains("data directory is there"));
+    assert!(refused(&["kid", "--to", "/"]).contains("it is a home or root directory"));
     assert!(refused(&["kid", "--to", &path("data/workspaces")]).contains("data directory is there"));
     assert!(refused(&["kid", "--take", "a", "--keep", "a"]).contains("a"));
     assert!(refused(&["nobody"]).contains("nobody"));

@@ -196,7 +196,7 @@ fn bisect_wrong_arguments_are_refused() {
     [exit 2]
     ");
     assert_snapshot!(told(&["--good", "@9", "--bad", "10", "--", "true"]), @"
-    error: no file changed between 9 and 10, so the command fails for another reason
+    error: no file changed between 9 and 10
     hint: `foldspace log --path '**'` shows what changed when
     [exit 2]
     ");

@@ -186,3 +186,14 @@ fn ways_back_name_what_is_not_as_it_was() {
     let rewound = program.run(&["rewind", "work", "--to", &at, "--force"]);
     assert!(rewound.contains(lines), "{rewound}");
 }
+
+#[test]
+fn undo_of_what_is_no_call_with_changes_says_which() {
+    let program = Program::with_story();
+    let undo = |call: &str| program.run(&["undo", "story", "--yes", "--call", call]);
+    assert!(undo("99").starts_with("error: the session has no position 99; its last one is 15"));
+    assert!(undo("3").starts_with("error: event 3 is not a call, but part of call 2\nhint: `foldspace log --calls`"));
+    let failed = program.json_lines(&["log", "story", "--calls"]).iter().position(|call| call["tool"] == "read_file");
+    let failed = program.json_lines(&["log", "story", "--calls"])[failed.unwrap()]["call"].to_string();
+    assert!(undo(&failed).contains(&format!("nothing to undo: call {failed} changed no files")));
+}

@@ -85,10 +85,12 @@ fn run_stops_at_unexpected_failure() {
            line 1 of [dir]/wrong.jsonl
 
     session wrong ([id])
-      calls    5: 0 ok, 1 went wrong, 4 not made; stopped at line 1, --keep-going continues
+      calls    5: 0 ok, 1 went wrong, 4 not made; stopped at line 1
       events   3
       files    0 in 0 directories, 0 B
       time [duration]
+
+    `foldspace run [dir]/wrong.jsonl --session wrong --from-line 2` continues
 
     look further:
       foldspace log wrong --calls
@@ -229,7 +231,7 @@ fn run_mount_is_copied_once_from_allowed_root() {
       foldspace diff m 3..
       foldspace ls m -R --at 3
     note: session m continues after 3 events
-    note: the workspace is not new; the mounts were not copied again
+    note: the workspace is not empty; the mounts were not copied
     [exit 0]
     ");
 }
@@ -253,7 +255,7 @@ fn run_mount_that_is_refused_leaves_no_session() {
     ");
     assert_snapshot!(mount(&["nowhere"]), @"
     error: [dir]/nowhere does not exist and can't be mounted
-    [exit 2]
+    [exit 3]
     ");
     assert_snapshot!(mount(&["story:../up"]), @r#"
     error: mount "story:../up": path "../up": `.` and `..` are not allowed; give the path from the workspace root; write DIRECTORY or DIRECTORY:PATH
@@ -264,6 +266,57 @@ fn run_mount_that_is_refused_leaves_no_session() {
     [exit 2]
     "#);
     assert!(!program.printed(&["sessions"]).contains("new"), "a session whose mounts failed is not kept");
+}
+
+#[test]
+fn run_mount_leaves_out_data_directories_and_needs_an_empty_workspace() {
+    let program = Program::with_story();
+    program.file("tree/a.txt", "a");
+    let mount = |more: &[&str]| program.run(&[&["new", "copy"], more].concat());
+    assert!(mount(&["--mount", "."]).ends_with("[exit 0]"));
+    let files = program.printed(&["ls", "copy", "-R"]);
+    assert!(files.contains("tree/a.txt") && !files.contains("journal"), "{files}");
+    assert_snapshot!(program.run(&["new", "other", "--mount", "data/journal"]), @"
+    error: can't mount [dir]/data/journal: a data directory is there; mount another directory
+    [exit 2]
+    ");
+    program.file("mine/b.txt", "b");
+    for begin in [&["new", "other"][..], &["run", "story.jsonl", "--session", "other"]] {
+        let told = program.run(&[begin, &["--backend", "host", "--dir", "mine", "--mount", "tree"]].concat());
+        let why = "the workspace has files, so the mounts can't be copied";
+        assert!(told.contains(why) && told.ends_with("[exit 2]"), "{told}");
+    }
+    assert_eq!(program.json(&["sessions"]).as_array().unwrap().len(), 2, "nothing is left of them");
+}
+
+#[test]
+fn run_stopped_names_the_command_that_continues() {
+    let program = Program::new();
+    let script = "{\"tool\": \"rm\", \"params\": {\"path\": \"nothing\"}}\n\n{\"tool\": \"ls\"}\n";
+    let told = program.run(&["run", &program.file("my calls.jsonl", script), "--session", "s"]);
+    let typed = told.lines().find_map(|line| line.strip_suffix("` continues")).unwrap().trim_start_matches('`');
+    let typed = format!("{typed} 2>&1").replacen(env!("CARGO_BIN_EXE_foldspace"), "\"$0\"", 1);
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &typed, env!("CARGO_BIN_EXE_foldspace")]).env("FOLDSPACE_DATA", program.data());
+    let ran = String::from_utf8(shell.env("FOLDSPACE_IN_PROCESS", "1").output().unwrap().stdout).unwrap();
+    assert!(ran.contains("session s continues after 3 events") && ran.contains("1: 1 ok"), "{told}\n{ran}");
+}
+
+#[test]
+fn run_checks_the_commands_of_the_script_first() {
+    let program = Program::new();
+    let calls = "{\"tool\": \"ls\"}\n{\"tool\": \"shell_execute\", \"params\": {\"command\": \"make\"}}";
+    let script = program.file("s.jsonl", calls);
+    assert_snapshot!(program.run(&["run", &script]), @"
+    error: line 2 of [dir]/s.jsonl: shell_execute needs a shell, and the memory workspace has none
+    hint: --backend host or --backend container runs commands; nothing was run
+    [exit 2]
+    ");
+    assert!(program.run(&["run", &script, "--backend", "host"]).contains("s.jsonl: nothing allows make"));
+    let session = ["run", &script, "--session", "s", "--backend"];
+    assert!(program.run(&[&session[..], &["memory"]].concat()).ends_with("[exit 2]"));
+    assert_eq!(program.json(&["sessions"]), serde_json::json!([]));
+    assert!(program.run(&[&session[..], &["host", "--allow", "make"]].concat()).contains("shell_execute  make"));
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn failed_create_leaves_no_session() {
     let program = Program::with_story();
     let script = program.file("s.jsonl", "");
     let ran = program.run(&["run", &script, "--backend", "host", "--dir", "/"]);
-    assert!(ran.ends_with("[exit 6]"), "{ran}");
+    assert!(ran.ends_with("[exit 2]"), "{ran}");
     let nowhere = program.path("nowhere").to_string_lossy().into_owned();
     let ran = program.run(&["run", &script, "--backend", "host", "--mount", &nowhere]);
     assert!(!ran.ends_with("[exit 0]"), "{ran}");

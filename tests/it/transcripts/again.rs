@@ -166,7 +166,7 @@ fn base_may_be_a_commit_and_is_told_by_what_there_is() {
         (&["--base", "image:x", "--backend", "host"], "requires --backend container"),
         (&["--base", "HEAD"], "no backend given for the transcript's commands"),
         (&["--backend", "host"], "--base"),
-        (&["--base", "HEAD", "--backend", "host", "--keep", "kept"], "a session called"),
+        (&["--base", "HEAD", "--backend", "host", "--keep", "kept", "--yes"], "a session called"),
     ];
     for (arguments, reason) in refused {
         let told = import(arguments);
@@ -182,8 +182,7 @@ fn base_may_be_a_commit_and_is_told_by_what_there_is() {
 fn command_of_a_transcript_is_decided_as_any_other() {
     let (program, transcript) = program();
     let made = program.run(&["import", &transcript, "--re-run", "--base", "base", "--backend", "host"]);
-    assert!(made.contains("bash, cat and mkdir are not allowed, and no approver is available"), "{made}");
-    assert!(made.contains("11 calls: 4 diverged"), "what edits files goes on: {made}");
+    assert!(made.contains("and no approver is available") && made.contains("nothing was run"), "{made}");
     let denied =
         program.run(&["rerun", "claude-5e55", "--base", "base", "--backend", "host", "--yes", "--deny", "mkdir"]);
     assert!(denied.contains("mkdir"), "{denied}");

@@ -19,6 +19,8 @@ pub(super) struct SettingsFile {
 }
 
 const BACKUP: &str = ".foldspace-backup";
+/// Marks a directory that was there before the file, so that it stays when the file is removed.
+const EARLIER: &str = ".foldspace-earlier";
 
 impl SettingsFile {
     pub(super) fn at(path: PathBuf, base: PathBuf) -> Result<Self, Failure> {
@@ -38,12 +40,20 @@ impl SettingsFile {
         write(&self.target()?, text)
     }
 
-    /// Makes a backup of the file, if it exists and has no backup yet.
+    /// Makes a backup of the file, if it exists and has no backup yet. Marks the directory of a new file.
     pub(super) fn keep_backup(&self) -> Result<(), Failure> {
         match (&self.text, &self.backup) {
             (Some(text), None) => write(&beside(&self.path), text),
+            (None, _) => match self.directories().find(|directory| directory.is_dir()) {
+                Some(earlier) => write(&earlier.join(EARLIER), ""),
+                None => Ok(()),
+            },
             _ => Ok(()),
         }
+    }
+
+    fn directories(&self) -> impl Iterator<Item = &Path> {
+        self.path.ancestors().skip(1).take_while(|directory| *directory != self.base)
     }
 
     #[expect(clippy::disallowed_methods, reason = "detach removes files that attach made")]
@@ -57,13 +67,17 @@ impl SettingsFile {
         }
     }
 
-    /// Removes the file, and parent directories that become empty.
+    /// Removes the file, and parent directories that were made for it and become empty.
     #[expect(clippy::disallowed_methods, reason = "detach removes files that attach made")]
     pub(super) fn remove(&self) -> Result<(), Failure> {
         fs::remove_file(&self.path).map_err(|error| Failure::io("remove", self.path.display(), &error))?;
-        let mut directories = self.path.ancestors().skip(1).take_while(|directory| *directory != self.base);
-        // A directory with other entries can't be removed, nor can its parents.
-        directories.all(|directory| fs::remove_dir(directory).is_ok());
+        for directory in self.directories() {
+            if fs::remove_file(directory.join(EARLIER)).is_ok() {
+                break;
+            }
+            // A directory with other entries can't be removed, nor can its parents.
+            drop(fs::remove_dir(directory));
+        }
         Ok(())
     }
 

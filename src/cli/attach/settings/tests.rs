@@ -107,6 +107,18 @@ fn attach_to_nothing_and_detach_leaves_nothing() {
 }
 
 #[test]
+fn detach_leaves_the_directories_that_attach_found() {
+    let home = Home::new();
+    fs::create_dir_all(home.path(".claude")).unwrap();
+    fs::create_dir_all(home.path(".copilot")).unwrap();
+    for _ in 0..2 {
+        assert_eq!(home.attach(&[AgentKind::Claude, AgentKind::Copilot]).unwrap(), 2);
+        assert_eq!(home.detach(&[AgentKind::Claude, AgentKind::Copilot]).unwrap(), 2);
+        assert_eq!(home.files(), [".claude", ".copilot"]);
+    }
+}
+
+#[test]
 fn settings_attached_keep_comments_order_and_format() {
     let before = "{\n  // mine\n  \"model\": \"opus\", // best\n  \"hooks\": {\n    \"Stop\": [\n      { \"hooks\": [{ \"type\": \"command\", \"command\": \"say done\" }] },\n    ],\n  },\n}\n";
     let commands = HookCommands::new(AgentKind::Claude, &program(PROGRAM));

@@ -51,7 +51,7 @@ pub(crate) fn call(past: &SessionHistory, step: &ShownStep, leash: &Leash) -> Re
     let tool = known.as_ref().map_or("?", |call| call.tool.as_str());
     let status = match &end.outcome {
         Some(outcome) => format!("{} in {}", outcome.ending, text::duration(outcome.micros)),
-        None => past.unfinished().to_owned(),
+        None => past.unfinished(step.cursor).to_owned(),
     };
     let mut sheet = Sheet::new(format!("call {}: {}, {status}", step.cursor, text::one_line(tool, 100)));
     about(&started, &mut sheet);

@@ -100,7 +100,10 @@ fn stream(
 
 fn result(past: &SessionHistory, last: &Recorded, sheet: &mut Sheet) {
     let Some(Ok(end)) = last.typed::<CallFinished>() else {
-        return sheet.add(Tone::Dim, format!("the call has no outcome: it is {}", past.unfinished()));
+        return sheet.add(
+            Tone::Dim,
+            format!("the call has no outcome: it is {}", past.unfinished(last.call.unwrap_or(last.seq))),
+        );
     };
     if !end.event.message.is_empty() {
         sheet.block(Tone::Bad, "! ", &end.event.message);
