@@ -236,6 +236,7 @@ class CallRequest(TypedDict):
     command_chars: NotRequired[int | None]
     keep_file_bytes: NotRequired[int | None]
     keep_step_bytes: NotRequired[int | None]
+    on_failure: NotRequired[OnFailure]
     all_output: NotRequired[bool]
     no_output: NotRequired[bool]
 
@@ -1247,6 +1248,7 @@ Choice = Union[Literal['once'], Literal['session'], Literal['everything'], Liter
 DeclaredFold = Union[Literal['append'], Literal['latest'], Literal['latest_by'], Literal['remove_by'], Literal['count_by'], Literal['sum_by'], Literal['merge_patch'], Literal['json_patch']]
 ExternalChange = Union[bool, int]
 MessageRole = Union[Literal['user'], Literal['assistant'], Literal['reasoning'], Literal['system']]
+OnFailure = Union[Literal['keep'], Literal['undo']]
 Position = Union[int, str]
 ProbeCommand = Union[str, 'list[str]']
 PythonPlace = Union[Literal['in-process'], Literal['container']]

@@ -228,9 +228,12 @@ class Session(SessionPast):
         """Returns a process by its number."""
         return Process(LOOP.wait(self._own.process(number)))
 
-    def call(self, tool: str, params: Mapping[str, Any] | None=None, *, on_output: Output | None=None, timeout: float | None=None) -> CallOutcome:
-        """Makes a tool call, and raises if it fails."""
-        return LOOP.wait(self._own.call(tool, params, on_output=on_output, timeout=timeout))
+    def call(self, tool: str, params: Mapping[str, Any] | None=None, *, on_output: Output | None=None, timeout: float | None=None, on_failure: Literal['keep', 'undo']='keep') -> CallOutcome:
+        """Makes a tool call, and raises if it fails.
+
+        With ``on_failure="undo"`` a call that fails, or whose command exits non-zero, leaves the files as they were.
+        """
+        return LOOP.wait(self._own.call(tool, params, on_output=on_output, timeout=timeout, on_failure=on_failure))
 
     def tools(self) -> list[_models.Tool]:
         """Lists its tools."""
@@ -290,9 +293,12 @@ class Session(SessionPast):
         describe accepted differences: ``texts``, ``ignore_fields``, ``ignore_paths``, ``text_files``."""
         return LOOP.wait(self._own.rerun(until=until, backend=backend, options=options, keep=keep, rules=rules))
 
-    def events(self, start: int | None=None) -> Iterator[Event]:
-        """Yields its events from a position on, then new events until it is removed. Reconnects if necessary."""
-        return LOOP.iterate(self._own.events(start))
+    def events(self, start: int | None=None, *, kind: str | None=None, agent: str | None=None, tool: str | None=None, path: str | None=None) -> Iterator[Event]:
+        """Yields its events from a position on, then new events until it is removed. Reconnects if necessary.
+
+        ``kind`` (several with commas), ``agent``, ``tool`` and ``path`` (a glob) select events.
+        """
+        return LOOP.iterate(self._own.events(start, kind=kind, agent=agent, tool=tool, path=path))
 
     def state(self, slice: str | None=None, *, pointer: str | None=None) -> Any:
         """Returns its state: all slices, one slice, or a part of one."""

@@ -18,7 +18,7 @@ const INPUT_MAX: u64 = 64 << 20;
 #[command(after_help = "\
 Examples:
   foldspace emit demo plan.step '{\"id\": 1, \"status\": \"done\"}'
-  foldspace emit demo --lines < events.jsonl    a {\"kind\": .., \"data\": ..} a line
+  foldspace emit demo --lines < events.jsonl    {\"kind\": .., \"data\": ..} lines
   foldspace emit demo test.failed '\"test_sum\"' --call 42")]
 pub(super) struct Emit {
     /// The session, by name or by the beginning of its id

@@ -144,10 +144,6 @@ fn habit(words: &[OsString], error: &clap::Error) -> Option<Failure> {
             let hint = format!("`foldspace {command} {session} {option} {argument}`");
             (format!("`{command}` takes the number with an option"), hint)
         }
-        ("attach", _) if ["claude", "codex", "gemini", "opencode"].contains(&argument) => (
-            format!("{argument} is not a directory"),
-            format!("`foldspace attach --agent {argument}` attaches the current directory for one agent"),
-        ),
         _ => return None,
     };
     Some(Failure::usage(problem).with_hint(hint))

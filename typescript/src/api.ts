@@ -442,7 +442,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns a page of a session's log. */
+        /** Returns a page of a session's log: all events, or a selection of them. A page of a selection may be short or empty before the end; `next` is where to continue. */
         get: operations["list_events"];
         put?: never;
         /** Records events of your own kinds, in one commit: one event (`kind` and `data`), or several (`events`). */
@@ -1646,6 +1646,8 @@ export interface components {
              *     default.
              */
             keep_step_bytes?: number | null;
+            /** @description Treatment of the changes of a call that fails, or whose command exits non-zero: `keep`, the default, or `undo`. */
+            on_failure?: components["schemas"]["OnFailure"];
             /**
              * @description Streaming only: block the command rather than drop output for a slow client. A client that reads nothing for 30
              *     s is disconnected.
@@ -2740,6 +2742,8 @@ export interface components {
             /** @description The call that made it, or all calls that may have made it; empty for a change that existed before. */
             by: components["schemas"]["RunMention"][];
         };
+        /** @description Treatment of the changes of a call that fails. */
+        OnFailure: "keep" | "undo";
         /**
          * @description Opens a listener for pages in a browser on this machine, unless it is open already, and makes a code for a page to
          *     get its token with: valid once, for 60 seconds. Only for clients on the unix socket.
@@ -4846,6 +4850,14 @@ export interface operations {
                 from?: components["schemas"]["Position"];
                 /** @description Limit for the events of the page, from 1 to 1000. */
                 limit?: number;
+                /** @description Only events of these kinds, separated by commas; case is ignored. */
+                kind?: string;
+                /** @description Only events of this agent. */
+                agent?: string;
+                /** @description Only events of calls of this tool. */
+                tool?: string;
+                /** @description Only changes of entries whose path matches this glob. */
+                path?: string;
             };
             header?: never;
             path: {
@@ -4913,6 +4925,14 @@ export interface operations {
             query?: {
                 /** @description The first position; 1 by default. `Last-Event-ID` overrides it. */
                 from?: components["schemas"]["Position"];
+                /** @description Only events of these kinds, separated by commas; case is ignored. */
+                kind?: string;
+                /** @description Only events of this agent. */
+                agent?: string;
+                /** @description Only events of calls of this tool. */
+                tool?: string;
+                /** @description Only changes of entries whose path matches this glob. */
+                path?: string;
             };
             header?: {
                 /** @description The last position that the client received */

@@ -128,6 +128,11 @@ struct AttachStatus {
 
 impl AttachArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let named = self.directory.as_deref().filter(|directory| !directory.exists()).and_then(Path::to_str);
+        if let Some(agent) = named.and_then(|name| name.parse::<AgentKind>().ok()) {
+            let hint = format!("`foldspace attach --agent {agent}` attaches the current directory for one agent");
+            return Err(Failure::usage(format!("{agent} is not a directory")).with_hint(hint));
+        }
         let directory = given_directory(self.directory.as_deref())?;
         let user = UserSettings::of_environment();
         if self.status {

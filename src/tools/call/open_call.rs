@@ -36,7 +36,7 @@ pub(crate) struct OpenCall {
     settling: Option<Pending>,
     in_flight: Option<SessionCall>,
     pub(crate) on_failure: OnFailure,
-    /// What happened to the changes of a failed call, for its message.
+    /// Outcome of undoing the changes of a failed call, for its message.
     note: Option<String>,
 }
 

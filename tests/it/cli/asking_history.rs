@@ -240,7 +240,7 @@ fn history_of_path_follows_renames() {
     ");
     assert_snapshot!(program.run(&["history", "w", "nothing"]), @"
     error: /nothing did not exist at any position up to 32
-    hint: `foldspace ls SESSION -R` lists the files
+    hint: `foldspace ls [id] -R` lists the files
     [exit 3]
     ");
     let all = program.json(&["history", "w", "/"]);

@@ -418,7 +418,7 @@ fn failed_command_takes_its_changes_back() {
     assert!(told.contains("undid its changes of 5 entries") && told.ends_with("[exit 3]"), "{told}");
     let text = |name: &str| std::fs::read_to_string(place.join(name)).ok();
     assert_eq!([text("a"), text("d/b"), text("c"), text("l")], [Some("one\n".into()), Some("x\n".into()), None, None]);
-    let last = &program.json(&["log", "own", "--calls"]).as_array().unwrap().last().unwrap().clone();
+    let last = program.json_lines(&["log", "own", "--calls"]).pop().unwrap();
     assert_eq!((&last["exit_code"], last["paths"].as_array().unwrap().len()), (&3.into(), 0), "{last}");
     // Nothing is found as drift afterwards, and a success keeps its changes.
     program.printed(&["exec", "--undo-on-failure", "own", "--sh", "echo two > a"]);

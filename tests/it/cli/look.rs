@@ -239,7 +239,7 @@ fn ls_and_cat_read_files_of_any_moment() {
     ");
     assert_snapshot!(program.run(&["ls", "story", "nothing"]), @"
     error: /nothing does not exist at position 15
-    hint: `foldspace ls SESSION -R` lists the files; --at selects another position
+    hint: `foldspace ls [id] -R` lists the files; --at selects another position
     [exit 3]
     ");
     assert_snapshot!(program.run(&["cat", "story", "a.txt", "/src/main.rs", "--before", "8"]), @"
@@ -346,7 +346,7 @@ fn diff_prints_patches() {
     ");
     assert_snapshot!(program.run(&["diff", "story", "..", "nothing"]), @"
     error: /nothing exists neither at 1 nor at 15
-    hint: `foldspace ls SESSION -R` lists the files
+    hint: `foldspace ls [id] -R` lists the files
     [exit 3]
     ");
     assert_snapshot!(program.run(&["diff", "story", "5"]), @"

@@ -119,7 +119,7 @@ fn run_made_again_has_every_file_at_every_call() {
     assert!(found.contains("edit_file /calc.py"), "{found}");
     let log = program.printed(&["log", again]);
     let imported = program.json(&["sessions"])[0]["session"].as_str().unwrap().to_owned();
-    assert!(log.contains(&format!("\"recorded\":{{\"session\":\"{imported}\"")), "{log}");
+    assert!(log.contains(&format!("recorded.session {imported}")), "{log}");
 }
 
 #[test]
