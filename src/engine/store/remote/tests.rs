@@ -244,7 +244,10 @@ fn store_that_nobody_serves_is_locked() {
     let _alone = LocalStore::open(directory.path(), LocalStoreOptions::default()).unwrap();
     assert!(RemoteStore::connect(directory.path()).unwrap().is_none());
     match LocalStore::open(directory.path(), LocalStoreOptions::default()) {
-        Err(StoreError::Locked { owner, .. }) => assert_eq!(*owner, crate::engine::store::StoreOwner::this_process()),
+        Err(StoreError::Locked { owner, .. }) => {
+            let me = crate::engine::store::StoreOwner::this_process();
+            assert_eq!((owner.process, &owner.command, owner.since.is_some()), (me.process, &me.command, true));
+        }
         other => panic!("{:?}", other.err()),
     }
 }
