@@ -67,6 +67,7 @@ impl ReducerArgs {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a declaration is a file of the user's")]
 fn add(globals: &Globals, session: &str, file: &std::path::Path, out: &mut Out) -> Result<(), Failure> {
     let shown = file.display().to_string();
     let text = match file.to_str() {

@@ -24,7 +24,7 @@ impl Place {
         for file in ["one", "d/two", "d/three"] {
             std::fs::write(directory.path().join("files").join(file), format!("{file} as it was")).unwrap();
         }
-        let hub = hub(directory.path());
+        let hub = hub(&directory.path().join("data"));
         let spec = WorkspaceSpec::parse("host", &json!({ "directory": directory.path().join("files") })).unwrap();
         let session = hub.create(Some("s".to_owned()), &spec, &[]).await.unwrap().session().id();
         hub.close().await;
@@ -36,11 +36,11 @@ impl Place {
     }
 
     fn index(&self) -> PathBuf {
-        self.directory.path().join("workspaces").join(self.session.to_string()).join("index")
+        self.directory.path().join("data/workspaces").join(self.session.to_string()).join("index")
     }
 
     async fn open(&self) -> (Hub, OpenSession) {
-        let hub = hub(self.directory.path());
+        let hub = hub(&self.directory.path().join("data"));
         let session = hub.open(self.session).await.unwrap();
         (hub, session)
     }

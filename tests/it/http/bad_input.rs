@@ -32,7 +32,7 @@ fn wrong_bodies() -> Vec<(&'static str, &'static str, Value)> {
         ("unusable", "", json!({ "backend": "host", "options": { "directroy": "/" } })),
         ("unusable", "", json!({ "backend": "podman", "options": { "cpus": -1 } })),
         ("unusable", "", json!({ "backend": "podman", "options": [] })),
-        ("unusable", "", json!({ "mounts": [{ "host_path": "/nowhere-at-all" }] })),
+        ("not_found", "", json!({ "mounts": [{ "host_path": "/nowhere-at-all" }] })),
         ("unusable", "", json!({ "mounts": [{ "host_path": "/", "mount_path": "../x" }] })),
         ("bad_request", "", json!([])),
         ("bad_request", "", json!(null)),

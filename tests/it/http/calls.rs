@@ -171,7 +171,7 @@ async fn call_in_flight_is_followed_by_others() {
     let open = served.ask("GET", "/v1/server", None).await.json();
     assert_eq!(open["calls"][0]["question"], Value::Null);
     let mut output = served.follow(&format!("/v1/sessions/demo/calls/{}/output", open["calls"][0]["call"]), &[]).await;
-    let workspace = served.directory.path().join("workspaces");
+    let workspace = served.directory.path().join("data/workspaces");
     let files = std::fs::read_dir(workspace).unwrap().next().unwrap().unwrap().path().join("files");
     std::fs::write(files.join("go"), "").unwrap();
     let (_, name, printed) = output.next().await.unwrap();

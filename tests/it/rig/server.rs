@@ -59,7 +59,7 @@ impl Server {
 
     /// Over the store of a directory; the options are the unix socket's.
     pub(crate) async fn made(directory: tempfile::TempDir, limits: ServerLimits, options: HttpOptions) -> Self {
-        let sessions = super::store::sessions(directory.path());
+        let sessions = super::store::sessions(&directory.path().join("data"));
         Self::over(directory, sessions, limits, options).await
     }
 
@@ -71,7 +71,7 @@ impl Server {
         options: HttpOptions,
     ) -> Self {
         let roots = AllowedRoots::new([directory.path()]).unwrap();
-        let hub = Hub::new(sessions, HubOptions { roots, ..HubOptions::new(directory.path()) });
+        let hub = Hub::new(sessions, HubOptions { roots, ..HubOptions::new(&directory.path().join("data")) });
         let (face, server) = (HttpFace::new(hub), HttpServer::new(limits));
         let socket = directory.path().join("http.sock");
         let (unix, router) = (bind_unix(&socket).unwrap(), face.router(options));
