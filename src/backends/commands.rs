@@ -238,7 +238,8 @@ impl<P: CommandHost> CommandRun<'_, P> {
                 let (here, there) = self.place.scripts()?;
                 let file = write_script(&here, script).map_err(failed(self.backend))?;
                 let name = file.path().file_name().unwrap_or_default().to_owned();
-                (vec![interpreter.into(), there.join(name).into_os_string()], Some(file))
+                let words = interpreter.split_whitespace().map(OsString::from);
+                (words.chain([there.join(name).into_os_string()]).collect(), Some(file))
             }
         })
     }

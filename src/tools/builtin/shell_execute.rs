@@ -6,6 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::exit_note::exit_note;
 use super::files::check_chars;
 use crate::backends::command_options::check_names;
 use crate::backends::{EnvMode, Output, ShellCommand, ShellResult, WindowSize};
@@ -102,6 +103,12 @@ pub struct ShellRun {
     /// True if the container or the runner ended while it ran, so the command itself did not fail.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     lost: bool,
+    /// Program that ran a script, if the call named none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) interpreter: Option<String>,
+    /// Meaning of an exit code that is no failure or says little, for example of 1 of `grep`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    exit_note: Option<String>,
     /// Advice in addition to its output, for example that its daemon does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
@@ -231,8 +238,10 @@ impl ShellRun {
         }
         let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
         let why = if self.timed_out { ": it timed out and was killed" } else { "" };
-        let note = self.note.as_ref().map(|note| format!("\n[note: {note}]")).unwrap_or_default();
-        format!("{text}{gap}[exit code {}{why}]{note}", self.exit_code)
+        let notes = self.exit_note.iter().chain(&self.note);
+        let note: String = notes.map(|note| format!("\n[note: {note}]")).collect();
+        let by = self.interpreter.as_ref().map(|program| format!(" of {program}")).unwrap_or_default();
+        format!("{text}{gap}[exit code {}{by}{why}]{note}", self.exit_code)
     }
 
     /// Describes a result with up to `returned` bytes of each stream; `None` for no output.
@@ -252,6 +261,8 @@ impl ShellRun {
             truncated: cut_out || cut_err,
             signal: result.signal,
             lost: result.lost,
+            interpreter: None,
+            exit_note: exit_note(result),
             note: None,
         }
     }

@@ -21,7 +21,7 @@ fn row_20_scripts_are_decided_on_and_recorded_as_commands_are() {
         let step = rig.call("execute_script", params);
         assert_eq!((step.exit_code(), step.stdout(), step.paths().0), (3, "a in", vec!["f".to_owned()]));
         let command = &step.of::<CommandResult>()[0].command;
-        assert!(matches!(command, CommandLine::Script { interpreter, .. } if interpreter == "/bin/sh"), "{command}");
+        assert!(matches!(command, CommandLine::Script { interpreter, .. } if interpreter.ends_with("sh")), "{command}");
         assert_eq!(step.of::<CommandDecided>()[0].command, *command);
         for (script, words) in
             [("cd /\nrm -rf /\n", "not allowed"), (" ", "exit code 0"), ("exit 1\u{7}", "not allowed")]
@@ -31,6 +31,39 @@ fn row_20_scripts_are_decided_on_and_recorded_as_commands_are() {
         }
         let outcome = rig.bare("execute_script", json!({ "script": "x".repeat(65_537) }));
         assert!(outcome.text.contains("at most 65536"), "{}", outcome.text);
+        let most = format!("{}\nexit 5\n", "#".repeat(65_528));
+        assert_eq!(rig.bare("execute_script", json!({ "script": most })).result["exit_code"], 5);
+        rig.verify();
+    }
+}
+
+#[test]
+fn row_20_script_without_interpreter_is_run_by_its_first_line_or_bash() {
+    for kind in KINDS {
+        let Some(rig) = Rig::new(kind) else { continue };
+        let has_bash = !rig.bare("which", json!({ "program": "bash" })).result["path"].is_null();
+        let run = |script: &str| {
+            let outcome = rig.bare("execute_script", json!({ "script": script }));
+            let stdout = outcome.result["stdout"].as_str().unwrap_or(&outcome.text).to_owned();
+            (stdout, outcome.result["interpreter"].clone(), outcome.text)
+        };
+        let (stdout, interpreter, text) = run("a=(1 2 3); [[ a == a ]] && echo ${#a[@]}\n");
+        if has_bash {
+            let interpreter = interpreter.as_str().unwrap();
+            assert!(interpreter.ends_with("/bash") && stdout == "3\n", "{text}");
+            assert!(text.ends_with(&format!("[exit code 0 of {interpreter}]")), "{text}");
+        } else {
+            assert_eq!(interpreter, "/bin/sh");
+        }
+        let (_, interpreter, text) = run("#!/bin/sh -e\nfalse\necho on\n");
+        assert_eq!((interpreter, text.as_str()), (json!("/bin/sh -e"), "[exit code 1 of /bin/sh -e]"));
+        let (stdout, interpreter, _) = run("#!/usr/bin/env cat\ntext");
+        assert_eq!((stdout.as_str(), interpreter), ("#!/usr/bin/env cat\ntext", json!("cat")));
+        let (_, _, text) = run("#!/nowhere/python\n");
+        assert!(text.contains("[exit code 127 of /nowhere/python]"), "{text}");
+        let given =
+            rig.bare("execute_script", json!({ "script": "#!/bin/cat\necho $0 | wc -l", "interpreter": "/bin/sh" }));
+        assert_eq!((given.result["stdout"].as_str(), given.result.get("interpreter")), (Some("1\n"), None));
         rig.verify();
     }
 }
