@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::shell_execute::{CommandSurroundings, ShellRun, no_shell, run, yes};
-use crate::backends::EnvMode;
+use crate::backends::{EnvMode, Workspace};
 use crate::engine::event::CommandLine;
 use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
@@ -108,6 +108,10 @@ impl Tool for ScriptTool {
 
     fn limit(&self) -> Option<Duration> {
         Some(BESIDE)
+    }
+
+    fn works_in(&self, workspace: &dyn Workspace) -> bool {
+        workspace.unrecorded_shell().is_some()
     }
 
     fn render(&self, output: &ShellRun) -> String {

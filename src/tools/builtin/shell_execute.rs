@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::exit_note::exit_note;
 use super::files::check_chars;
 use crate::backends::command_options::check_names;
-use crate::backends::{EnvMode, Output, ShellCommand, ShellResult, WindowSize};
+use crate::backends::{EnvMode, Output, ShellCommand, ShellResult, WindowSize, Workspace};
 use crate::engine::event::CommandLine;
 use crate::engine::path::EntryPath;
 use crate::tools::call::context::ToolContext;
@@ -136,6 +136,10 @@ impl Tool for ShellTool {
 
     fn limit(&self) -> Option<Duration> {
         Some(BESIDE)
+    }
+
+    fn works_in(&self, workspace: &dyn Workspace) -> bool {
+        workspace.unrecorded_shell().is_some()
     }
 
     fn render(&self, output: &ShellRun) -> String {

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::shell_execute::no_shell;
+use crate::backends::Workspace;
 use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
 use crate::tools::call::tool::{Effect, Tool};
@@ -53,6 +54,10 @@ impl Tool for WhichTool {
         let path = shell.which(&program).await?.path;
         Ok(FoundPath { program, path })
     }
+
+    fn works_in(&self, workspace: &dyn Workspace) -> bool {
+        workspace.unrecorded_shell().is_some()
+    }
 }
 
 /// The tool `env`.
@@ -96,10 +101,11 @@ impl Tool for EnvTool {
             let value = is_open(&name).then_some(value);
             (name, value)
         };
-        let cwd = match options.workdir.is_root() {
-            true => env.cwd,
-            false => format!("{}{}", env.cwd.trim_end_matches('/'), options.workdir.rooted()),
-        };
-        Ok(CommandEnvironment { variables: env.variables.into_iter().map(shown).collect(), cwd, shell: env.shell })
+        let variables = env.variables.into_iter().map(shown).collect();
+        Ok(CommandEnvironment { variables, cwd: env.cwd, shell: env.shell })
+    }
+
+    fn works_in(&self, workspace: &dyn Workspace) -> bool {
+        workspace.unrecorded_shell().is_some()
     }
 }

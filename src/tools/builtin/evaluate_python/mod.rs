@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use super::files::{TextMode, WriteResult, result_of, write_text};
 use super::shell_execute::{TIMED_OUT, no_shell};
-use crate::backends::ShellResult;
+use crate::backends::{PythonEvaluator, ShellResult, Workspace};
 use crate::engine::path::EntryPath;
 use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
@@ -134,6 +134,10 @@ impl Tool for PythonTool {
 
     fn limit(&self) -> Option<Duration> {
         Some(EVALUATION + BEYOND)
+    }
+
+    fn works_in(&self, workspace: &dyn Workspace) -> bool {
+        workspace.unrecorded_shell().is_some() || PythonEvaluator::program().is_some()
     }
 
     fn render(&self, output: &Evaluated) -> String {
