@@ -164,7 +164,7 @@ pub trait ErasedTool<C = ToolContext>: Send + Sync {
     fn call<'a>(&'a self, context: &'a mut C, params: Value) -> Answering<'a>;
 }
 
-fn wrong_params(tool: &str, error: &serde_json::Error) -> ValueError {
+fn wrong_params(tool: &str, error: &str) -> ValueError {
     ValueError::new(format!("invalid parameters for {tool}: {error}"))
 }
 
@@ -193,12 +193,12 @@ impl<C: Send, T: Tool<C>> ErasedTool<C> for T {
     }
 
     fn check(&self, params: &Value) -> Result<(), ValueError> {
-        T::Params::deserialize(params).map(drop).map_err(|error| wrong_params(T::NAME, &error))
+        read_params::<T::Params>(params).map(drop).map_err(|error| wrong_params(T::NAME, &error))
     }
 
     fn call<'a>(&'a self, context: &'a mut C, params: Value) -> Answering<'a> {
         Box::pin(async move {
-            let params = serde_json::from_value(params).map_err(|error| wrong_params(T::NAME, &error))?;
+            let params = read_params(&params).map_err(|error| wrong_params(T::NAME, &error))?;
             let output = Tool::<C>::call(self, context, params).await?;
             let result = serde_json::to_value(&output).map_err(|e| ToolError::new(e.to_string()))?;
             Ok(ToolAnswer { result, text: self.render(&output) })
