@@ -52,6 +52,10 @@ pub(crate) trait CommandHost: Send + Sync + 'static {
     }
     /// Records that a runner no longer answers: its place has to be restarted.
     fn lost(&self, runner: &Runner);
+    /// Returns the reason that this program ended a runner's place, for the command that ran there.
+    fn ended_for(&self, _runner: &Runner) -> Option<String> {
+        None
+    }
 }
 
 pub(crate) struct RunnerShell<P> {
@@ -216,7 +220,7 @@ impl<P: CommandHost> CommandRun<'_, P> {
         let (mut ended, lost) = match runner.run(&spec, &mut output, wish.cancel()) {
             Err(RunnerError::LostUnderCommand(ended)) => {
                 self.place.lost(&runner);
-                let words = format!("\n[{}]\n", self.how_lost(ended.timed_out));
+                let words = format!("\n[{}]\n", self.how_lost(&runner, ended.timed_out));
                 output(OutputStreamKind::Stderr, words.as_bytes());
                 (ended, true)
             }
@@ -268,7 +272,10 @@ impl<P: CommandHost> CommandRun<'_, P> {
         Ok(variables.into_iter().collect())
     }
 
-    fn how_lost(&self, timed_out: bool) -> String {
+    fn how_lost(&self, runner: &Runner, timed_out: bool) -> String {
+        if let Some(reason) = self.place.ended_for(runner) {
+            return reason;
+        }
         let place = if self.is_on_host { "the process that runs commands" } else { "the container" };
         match timed_out {
             true => format!("it took too long, and {place} no longer answered; the next command starts another"),

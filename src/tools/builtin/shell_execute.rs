@@ -176,11 +176,12 @@ pub(crate) fn prepared(
     line: CommandLine,
     params: CommandSurroundings,
 ) -> Result<(ShellCommand, Option<String>), ToolError> {
-    let elsewhere = directory_elsewhere(context, &params.cwd)?;
+    let named = if params.cwd.trim().is_empty() { "" } else { params.cwd.as_str() };
+    let elsewhere = directory_elsewhere(context, named)?;
     let cwd = match &elsewhere {
         Some(_) => EntryPath::root(),
-        None if params.cwd.is_empty() => context.workdir()?,
-        None => context.path(&params.cwd)?,
+        None if named.is_empty() => context.workdir()?,
+        None => context.path(named)?,
     };
     let timeout = context.command_time().asked(params.timeout_seconds)?;
     let line = match &elsewhere {

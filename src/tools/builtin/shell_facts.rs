@@ -13,7 +13,7 @@ use crate::tools::call::tool::{Effect, Tool};
 
 const PROGRAM_MAX: usize = 4_096;
 /// Host variables that hold no secrets.
-const OPEN: [&str; 9] = ["HOME", "LANG", "LC_ALL", "PATH", "PWD", "SHELL", "TERM", "TZ", "USER"];
+const OPEN: [&str; 10] = ["HOME", "LANG", "LC_ALL", "PATH", "PWD", "PYTHONUNBUFFERED", "SHELL", "TERM", "TZ", "USER"];
 
 /// The tool `which`.
 #[derive(Debug, Clone, Copy, Default)]

@@ -69,6 +69,35 @@ fn row_20_script_without_interpreter_is_run_by_its_first_line_or_bash() {
 }
 
 #[test]
+fn row_20_parameters_and_results_are_in_a_models_words() {
+    for kind in KINDS {
+        let Some(rig) = Rig::new(kind) else { continue };
+        let run = |params: Value| rig.bare("shell_execute", params);
+        let pwd =
+            |cwd: &str| run(json!({ "command": "pwd", "cwd": cwd, "timeout_seconds": "30" })).result["stdout"].clone();
+        assert_eq!(pwd("  "), pwd(""));
+        let missing = run(json!({ "command": "pwd", "cwd": "nope" }));
+        assert!(
+            missing.text.ends_with("a command can't start in /nope: there is no such directory"),
+            "{}",
+            missing.text
+        );
+        let wrong = run(json!({ "command": "pwd", "timeout_seconds": "soon" })).text;
+        assert!(wrong.ends_with("timeout_seconds: expected a number, not \"soon\""), "{wrong}");
+        let wrote = rig.bare("write_file", json!({ "file_path": "one", "content": "1" }));
+        assert_eq!(wrote.text, "wrote /one (1 byte, version 1)");
+        let read = rig.bare("read_file", json!({ "file_path": "one", "limit": "1" }));
+        assert_eq!(read.result["content"], "1", "{}", read.text);
+        let none = run(json!({ "command": "grep 2 one" }));
+        assert_eq!(none.result["exit_note"], "exit code 1: no line matched, which is no error");
+        assert_eq!(none.text, "[exit code 1]\n[note: exit code 1: no line matched, which is no error]");
+        assert_eq!(run(json!({ "command": "grep 1 one" })).result.get("exit_note"), None);
+        let killed = run(json!({ "command": "sh -c 'kill -9 $$'; exit 137" }));
+        assert!(killed.text.contains("SIGKILL ended it"), "{}", killed.text);
+    }
+}
+
+#[test]
 fn row_20_which_env_and_env_mode_tell_of_the_shell() {
     for kind in KINDS {
         let Some(rig) = Rig::new(kind) else { continue };
@@ -78,6 +107,12 @@ fn row_20_which_env_and_env_mode_tell_of_the_shell() {
         let env = rig.bare("env", json!({})).result;
         assert!(env["variables"]["PATH"].as_str().unwrap().contains("/bin"), "{env}");
         assert_eq!(env["shell"], "/bin/sh");
+        // A command has the same variables.
+        let printed = rig.bare("shell_execute", json!({ "command": "env" })).result["stdout"].clone();
+        let has = |line: String| printed.as_str().unwrap().lines().any(|own| own == line);
+        for name in ["PYTHONUNBUFFERED", "PWD"] {
+            assert!(has(format!("{name}={}", env["variables"][name].as_str().unwrap())), "{name}: {env} {printed}");
+        }
         // What a host's variables hold is not recorded.
         let cargo = &env["variables"]["CARGO_MANIFEST_DIR"];
         assert_eq!((cargo, kind), (&Value::Null, kind), "{env}");
