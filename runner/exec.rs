@@ -100,7 +100,7 @@ impl RunnerCommand {
             return Err(Refused::new(RunFailure::Invalid, format!("standard input has more than {MAX_STDIN} bytes")));
         }
         let cwd = place.root.directory(run.cwd);
-        let cwd = cwd.map_err(|refused| Refused { errno: refused.errno, ..no_directory(run.cwd, &refused.message) })?;
+        let cwd = cwd.map_err(|refused| not_entered(run.cwd, &refused))?;
         let path = run.env.iter().find_map(|variable| variable.strip_prefix(b"PATH=")).unwrap_or(DEFAULT_PATH);
         let candidates = candidates(program, path)?;
         let surroundings = &run.surroundings;
@@ -364,8 +364,14 @@ fn words(words: &[&[u8]]) -> Result<Vec<CString>, Refused> {
     words.map_err(|_| Refused::new(RunFailure::Invalid, "a command's arguments or variables hold a NUL byte"))
 }
 
+fn not_entered(cwd: &[u8], refused: &Refused) -> Refused {
+    let is_missing = io::Error::from_raw_os_error(refused.errno).kind() == io::ErrorKind::NotFound;
+    let why = if is_missing { "there is no such directory" } else { &refused.message };
+    Refused { errno: refused.errno, ..no_directory(cwd, why) }
+}
+
 fn no_directory(cwd: &[u8], why: &str) -> Refused {
-    Refused::new(RunFailure::Cwd, format!("a command cannot start in {:?}: {why}", String::from_utf8_lossy(cwd)))
+    Refused::new(RunFailure::Cwd, format!("a command can't start in /{}: {why}", String::from_utf8_lossy(cwd)))
 }
 
 fn no_process(error: &io::Error) -> Refused {

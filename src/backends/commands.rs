@@ -52,6 +52,10 @@ pub(crate) trait CommandHost: Send + Sync + 'static {
     }
     /// Records that a runner no longer answers: its place has to be restarted.
     fn lost(&self, runner: &Runner);
+    /// Returns the reason that this program ended a runner's place, for the command that ran there.
+    fn ended_for(&self, _runner: &Runner) -> Option<String> {
+        None
+    }
 }
 
 pub(crate) struct RunnerShell<P> {
@@ -216,7 +220,7 @@ impl<P: CommandHost> CommandRun<'_, P> {
         let (mut ended, lost) = match runner.run(&spec, &mut output, wish.cancel()) {
             Err(RunnerError::LostUnderCommand(ended)) => {
                 self.place.lost(&runner);
-                let words = format!("\n[{}]\n", self.how_lost(ended.timed_out));
+                let words = format!("\n[{}]\n", self.how_lost(&runner, ended.timed_out));
                 output(OutputStreamKind::Stderr, words.as_bytes());
                 (ended, true)
             }
@@ -238,7 +242,8 @@ impl<P: CommandHost> CommandRun<'_, P> {
                 let (here, there) = self.place.scripts()?;
                 let file = write_script(&here, script).map_err(failed(self.backend))?;
                 let name = file.path().file_name().unwrap_or_default().to_owned();
-                (vec![interpreter.into(), there.join(name).into_os_string()], Some(file))
+                let words = interpreter.split_whitespace().map(OsString::from);
+                (words.chain([there.join(name).into_os_string()]).collect(), Some(file))
             }
         })
     }
@@ -267,7 +272,10 @@ impl<P: CommandHost> CommandRun<'_, P> {
         Ok(variables.into_iter().collect())
     }
 
-    fn how_lost(&self, timed_out: bool) -> String {
+    fn how_lost(&self, runner: &Runner, timed_out: bool) -> String {
+        if let Some(reason) = self.place.ended_for(runner) {
+            return reason;
+        }
         let place = if self.is_on_host { "the process that runs commands" } else { "the container" };
         match timed_out {
             true => format!("it took too long, and {place} no longer answered; the next command starts another"),

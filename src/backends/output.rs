@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
+use crate::engine::counted::counted;
+
 /// The maximum number of bytes retained from the end of a long output.
 const TAIL: usize = 1 << 20;
 const SNIFFED: usize = 8 << 10;
@@ -45,7 +47,8 @@ impl Output {
     pub fn text(&self, max: usize) -> (String, bool) {
         if self.is_binary() {
             let shown = self.kept[..self.kept.len().min(BINARY_SHOWN)].escape_ascii();
-            return (format!("[binary output of {} bytes, which begins with: {shown}]", self.bytes), true);
+            let bytes = counted(self.bytes, "byte");
+            return (format!("[binary output of {bytes}, which begins with: {shown}]"), true);
         }
         if !self.is_cut() && self.kept.len() <= max {
             let text = String::from_utf8_lossy(&self.kept).into_owned();
@@ -69,7 +72,8 @@ impl Output {
         let (tail, from_tail) = fitting(last.into_iter().rev(), half);
         let left_out = self.bytes.saturating_sub((from_head + from_tail) as u64);
         let (head, tail) = (String::from_iter(head), String::from_iter(tail.iter().rev()));
-        (format!("{head}\n[... {left_out} bytes left out ...]\n{tail}"), true)
+        let left_out = counted(left_out, "byte");
+        (format!("{head}\n[... {left_out} left out ...]\n{tail}"), true)
     }
 }
 

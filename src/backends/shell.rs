@@ -22,6 +22,8 @@ use crate::engine::path::EntryPath;
 pub const MAX_COMMAND_BYTES: usize = (128 << 10) - 1;
 /// The maximum length of a script, in bytes.
 pub const MAX_SCRIPT_BYTES: usize = 1 << 20;
+/// The limit for the path or name of a script's interpreter, with its options.
+const MAX_INTERPRETER_BYTES: usize = 4096;
 /// The maximum length of a command's standard input, in bytes.
 pub const MAX_STDIN_BYTES: usize = 64 << 10;
 /// The maximum number of variables for a command.
@@ -201,11 +203,8 @@ impl ShellCommand {
         let invalid = |what: String| Err(ShellError::Invalid(what));
         let is_long = |text: &&String| text.len() > MAX_COMMAND_BYTES;
         match &self.command {
-            CommandLine::Script { script, .. } if script.len() > MAX_SCRIPT_BYTES => {
-                return invalid(format!(
-                    "the script has {} bytes; at most {MAX_SCRIPT_BYTES} are allowed",
-                    script.len()
-                ));
+            CommandLine::Script { interpreter, script } => {
+                check_script(interpreter, script).map_err(ShellError::Invalid)?
             }
             CommandLine::Shell(text) if is_long(&text) => {
                 return invalid(format!(
@@ -223,9 +222,6 @@ impl ShellCommand {
                 return invalid("the command has no program".to_owned());
             }
             CommandLine::Shell(text) if text.trim().is_empty() => return invalid("the command is empty".to_owned()),
-            CommandLine::Script { interpreter, .. } if interpreter.trim().is_empty() => {
-                return invalid("the script has no interpreter".to_owned());
-            }
             _ => {}
         }
         let has_nul = match &self.command {
@@ -282,6 +278,20 @@ impl ShellCommand {
                 Err(ShellError::Invalid(what))
             }
         }
+    }
+}
+
+fn check_script(interpreter: &str, script: &str) -> Result<(), String> {
+    let (program, bytes) = (interpreter.len(), script.len());
+    if interpreter.trim().is_empty() {
+        return Err("the script has no interpreter".to_owned());
+    }
+    if program > MAX_INTERPRETER_BYTES {
+        return Err(format!("the interpreter has {program} bytes; at most {MAX_INTERPRETER_BYTES} are allowed"));
+    }
+    match bytes > MAX_SCRIPT_BYTES {
+        true => Err(format!("the script has {bytes} bytes; at most {MAX_SCRIPT_BYTES} are allowed")),
+        false => Ok(()),
     }
 }
 

@@ -23,6 +23,7 @@ pub mod clock;
 pub(crate) mod collections;
 pub mod commit;
 pub mod content_ref;
+pub mod counted;
 pub mod error;
 pub mod event;
 pub(crate) mod fold;

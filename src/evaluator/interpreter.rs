@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 
 use monty::{MontyRepl, ReplProgress};
 use monty_types::{
-    CompileOptions, ExcType, MontyException, MontyObject, NameLookupResult, PrintWriter, PrintWriterCallback,
-    ResourceLimits, ResourceTracker,
+    CompileOptions, ExcType, ExtFunctionResult, MontyException, MontyObject, NameLookupResult, PrintWriter,
+    PrintWriterCallback, ResourceLimits, ResourceTracker,
 };
 
-use super::interpreter_files::InterpreterFiles;
-use super::json_values::{from_json, is_machinery, to_json};
+use super::interpreter_files::{HELPERS, InterpreterFiles};
+use super::json_values::{as_shown, from_json, is_machinery, to_json};
+use super::statistics;
 use foldspace_evaluator::{EvalAnswer, EvalRequest};
 
 /// The number of bytes retained of the code's output.
@@ -31,7 +32,7 @@ pub(super) fn evaluate(request: EvalRequest) -> EvalAnswer {
     let mut answer = EvalAnswer { stdout: printed.text, printed: printed.bytes, ..EvalAnswer::default() };
     match ran {
         Ok((mut repl, value)) => {
-            let shown = |value: &MontyObject| value.py_repr().chars().take(REPR_MAX).collect();
+            let shown = |value: &MontyObject| as_shown(value).py_repr().chars().take(REPR_MAX).collect();
             answer.value_repr = (!matches!(value, MontyObject::None)).then(|| shown(&value));
             let names: BTreeSet<&str> =
                 identifiers(&request.code).chain(request.globals.keys().map(String::as_str)).collect();
@@ -48,19 +49,29 @@ pub(super) fn evaluate(request: EvalRequest) -> EvalAnswer {
 }
 
 fn run(
-    repl: MontyRepl,
+    mut repl: MontyRepl,
     code: &str,
     inputs: Vec<(String, MontyObject)>,
     files: &mut InterpreterFiles,
     printed: &mut Printed,
 ) -> Result<(MontyRepl, MontyObject), MontyException> {
-    let mut progress = repl.feed_start(code, inputs, PrintWriter::Callback(printed));
+    let code = statistics::imported(&mut repl, code)?;
+    let mut progress = repl.feed_start(&code, inputs, PrintWriter::Callback(printed));
     loop {
         let print = PrintWriter::Callback(printed);
         progress = match progress.map_err(|failed| failed.error)? {
             ReplProgress::Complete { repl, value } => return Ok((repl, value)),
             ReplProgress::OsCall(call) => call.resume_with(print, |call| files.call(call)),
-            ReplProgress::NameLookup(lookup) => lookup.resume(NameLookupResult::Undefined, print),
+            ReplProgress::NameLookup(lookup) => {
+                let helper = HELPERS.contains(&&*lookup.name).then(|| lookup.name.clone());
+                let function = |name| NameLookupResult::Value(MontyObject::Function { name, docstring: None });
+                lookup.resume(helper.map_or(NameLookupResult::Undefined, function), print)
+            }
+            ReplProgress::FunctionCall(mut call) if HELPERS.contains(&&*call.function_name) => {
+                let (args, named) = (std::mem::take(&mut call.args), std::mem::take(&mut call.kwargs));
+                let answer = files.help(&call.function_name, args, named);
+                call.resume(answer.map_or_else(ExtFunctionResult::Error, ExtFunctionResult::Return), print)
+            }
             ReplProgress::FunctionCall(call) => {
                 let what = format!("{} is not supported here", call.function_name);
                 call.resume(MontyException::new(ExcType::NotImplementedError, Some(what)), print)
@@ -154,6 +165,53 @@ mod tests {
     }
 
     #[test]
+    fn values_are_shown_as_python_shows_them() {
+        for (code, shown) in [
+            ("range(3)", "range(0, 3)"),
+            ("[range(3), (range(1),)]", "[range(0, 3), (range(0, 1),)]"),
+            ("{'a': range(2)}", "{'a': range(0, 2)}"),
+            ("\"Repr('x')\"", "\"Repr('x')\""),
+            ("int", "<class 'int'>"),
+        ] {
+            assert_eq!(evaluated(code).value_repr.as_deref(), Some(shown), "{code}");
+        }
+        for code in [
+            "def f(): pass\nf",
+            "class C: pass\nC",
+            "class C: pass\nC()",
+            "lambda: 1",
+            "import re\nre.compile('a')",
+            "iter([])",
+        ] {
+            let answer = evaluated(code);
+            let shown = answer.value_repr.unwrap();
+            assert!(!shown.contains("Repr(") && !shown.contains("<function '"), "{code}: {shown}");
+        }
+    }
+
+    #[test]
+    fn statistics_is_imported_in_each_form() {
+        for import in ["import statistics", "import statistics as st", "from statistics import mean, median as m"] {
+            let (mean, median) = match import.split_once(" as ") {
+                Some((_, "st")) => ("st.mean", "st.median"),
+                Some(_) => ("mean", "m"),
+                None => ("statistics.mean", "statistics.median"),
+            };
+            let answer = evaluated(&format!("import math\n{import}\n({mean}([1, 2, 6]), {median}([3, 1, 2, 4]))"));
+            assert_eq!((answer.failure, answer.value_repr.as_deref()), (None, Some("(3, 2.5)")), "{import}");
+            assert!(answer.globals.is_empty() && answer.omitted.is_empty(), "{:?}", answer.omitted);
+        }
+        let answer = evaluated(
+            "import statistics\n[statistics.stdev([1, 2, 3, 4]), statistics.pvariance([1, 3]), statistics.mode('aab')]",
+        );
+        assert_eq!(answer.value_repr.as_deref(), Some("[1.2909944487358056, 1, 'a']"), "{:?}", answer.failure);
+        let failure = evaluated("import statistics\nstatistics.mean([])").failure.unwrap();
+        assert!(failure.contains("mean requires at least one data point"), "{failure}");
+        let failure = evaluated("import statistics\n1 / 0").failure.unwrap();
+        assert!(failure.contains("line 2"), "{failure}");
+    }
+
+    #[test]
     fn endless_code_ends_and_prints_within_bounds() {
         let request = EvalRequest {
             code: "while True:\n    print('ab')".to_owned(),
@@ -176,6 +234,28 @@ mod tests {
         assert_eq!((answer.failure, answer.value_repr.as_deref()), (None, Some("'one\\nONE\\n'")));
         let left: Vec<_> = answer.files.iter().map(|file| (file.path.as_str(), file.text.as_str())).collect();
         assert_eq!(left, [("d/b.txt", "ONE\n")]);
+        let code = "write = write_text\nwrite('new', 'one')\nwrite_text('new', content=' two', mode='append')\n\
+                    write_text('/workspace/a.txt', 'x', 'overwrite')\nread_text('new') + read_text('a.txt')";
+        let files = [("a.txt".to_owned(), "one\n".to_owned())].into();
+        let answer =
+            evaluate(EvalRequest { code: code.to_owned(), files, limit_millis: 2000, ..EvalRequest::default() });
+        assert_eq!((answer.failure, answer.value_repr.as_deref()), (None, Some("'one twox'")));
+        let left: Vec<_> =
+            answer.files.iter().map(|file| (file.path.as_str(), file.text.as_str(), file.is_new)).collect();
+        assert_eq!(left, [("a.txt", "x", false), ("new", "one two", true)]);
+        assert!(answer.globals.is_empty() && answer.omitted.is_empty(), "{:?} {:?}", answer.globals, answer.omitted);
+        for (code, why) in [
+            ("write_text('n', '1')\nwrite_text('n', '2')", "FileExistsError"),
+            ("write_text('n', '1', 'x')", "may be create, overwrite or append"),
+            ("write_text('n')", "TypeError: write_text() takes path, content, mode"),
+            ("write_text('n', 1)", "takes texts, not int"),
+            ("read_text('n', 'm')", "TypeError: read_text() takes path"),
+            ("read_text('../n')", "leads out of the workspace"),
+            ("read_text('n')", "list files to read in `reads`"),
+        ] {
+            let failure = evaluated(code).failure.unwrap();
+            assert!(failure.contains(why), "{code}: {failure}");
+        }
         for code in ["open('b.txt')", "open('../x', 'w')", "open('a.txt', 'rb')", "import os\nos.getenv('HOME')"] {
             let failure = evaluated(code).failure;
             assert!(failure.is_some(), "{code}");

@@ -12,9 +12,19 @@ const ROOT: &str = "/workspace";
 #[derive(Default)]
 pub(super) struct InterpreterFiles {
     given: BTreeMap<String, String>,
-    /// The written texts, each with true if it is appended to the existing file.
-    left: BTreeMap<String, (String, bool)>,
+    left: BTreeMap<String, WrittenFile>,
 }
+
+struct WrittenFile {
+    text: String,
+    /// True if the text is appended to the existing file.
+    is_appended: bool,
+    /// True if no file may exist.
+    is_new: bool,
+}
+
+/// Functions for code that need no import.
+pub(super) const HELPERS: [&str; 2] = ["read_text", "write_text"];
 
 impl InterpreterFiles {
     pub(super) fn new(given: BTreeMap<String, String>) -> Self {
@@ -22,8 +32,56 @@ impl InterpreterFiles {
     }
 
     pub(super) fn left(self) -> Vec<LeftFile> {
-        let left = |(path, (text, is_appended))| LeftFile { path, text, is_appended };
+        let left = |(path, file): (String, WrittenFile)| {
+            let WrittenFile { text, is_appended, is_new } = file;
+            LeftFile { path, text, is_appended, is_new }
+        };
         self.left.into_iter().map(left).collect()
+    }
+
+    /// Calls one of the [`HELPERS`]: `read_text(path)` and `write_text(path, content, mode="create")`.
+    pub(super) fn help(
+        &mut self,
+        helper: &str,
+        args: Vec<MontyObject>,
+        named: Vec<(MontyObject, MontyObject)>,
+    ) -> Result<MontyObject, MontyException> {
+        let (names, least): (&[&str], usize) = match helper {
+            "read_text" => (&["path"], 1),
+            _ => (&["path", "content", "mode"], 2),
+        };
+        let given = texts(helper, names, args, named)?;
+        if given.iter().take(least).any(Option::is_none) {
+            let what = format!("{helper}() takes {}", names.join(", "));
+            return Err(raised(ExcType::TypeError, &what));
+        }
+        let mut given = given.into_iter().map(Option::unwrap_or_default);
+        let mut next = || given.next().unwrap_or_default();
+        let path = place(&next())?;
+        if helper == "read_text" {
+            return Ok(MontyObject::String(self.text(&path)?));
+        }
+        let content = next();
+        match next().as_str() {
+            "append" => Ok(self.written(path, &content, true)),
+            "overwrite" => Ok(self.written(path, &content, false)),
+            "" | "create" if self.knows(&path) => {
+                Err(raised(ExcType::FileExistsError, &format!("[Errno 17] File exists: '{path}'")))
+            }
+            "" | "create" => {
+                let length = self.written(path.clone(), &content, false);
+                self.left.entry(path).and_modify(|file| file.is_new = true);
+                Ok(length)
+            }
+            other => {
+                let what = format!("write_text() mode is '{other}'; it may be create, overwrite or append");
+                Err(raised(ExcType::ValueError, &what))
+            }
+        }
+    }
+
+    fn knows(&self, path: &str) -> bool {
+        self.given.contains_key(path) || self.left.contains_key(path)
     }
 
     pub(super) fn call(&mut self, call: OsFunctionCall) -> ExtFunctionResult {
@@ -49,10 +107,7 @@ impl InterpreterFiles {
             Call::ReadBytes(path) => MontyObject::Bytes(self.text(&place(&path)?)?.into_bytes()),
             Call::WriteText(args) => self.written(place(&args.path)?, &args.data, false),
             Call::AppendText(args) => self.written(place(&args.path)?, &args.data, true),
-            Call::Exists(path) | Call::IsFile(path) => {
-                let path = place(&path)?;
-                MontyObject::Bool(self.given.contains_key(&path) || self.left.contains_key(&path))
-            }
+            Call::Exists(path) | Call::IsFile(path) => MontyObject::Bool(self.knows(&place(&path)?)),
             // Directories are created with their files.
             Call::Mkdir(_) => MontyObject::None,
             other @ (Call::Getenv(_) | Call::GetEnviron | Call::DateToday | Call::DateTimeNow(_)) => {
@@ -72,8 +127,8 @@ impl InterpreterFiles {
             raised(ExcType::FileNotFoundError, &what)
         };
         match self.left.get(path) {
-            Some((text, false)) => Ok(text.clone()),
-            Some((text, true)) => Ok(format!("{}{text}", given.map_or("", String::as_str))),
+            Some(WrittenFile { text, is_appended: false, .. }) => Ok(text.clone()),
+            Some(WrittenFile { text, .. }) => Ok(format!("{}{text}", given.map_or("", String::as_str))),
             None => given.cloned().ok_or_else(missing),
         }
     }
@@ -84,12 +139,41 @@ impl InterpreterFiles {
     }
 
     fn write(&mut self, path: String, text: &str, is_appended: bool) {
-        let file = self.left.entry(path).or_insert_with(|| (String::new(), is_appended));
-        match is_appended {
-            true => file.0.push_str(text),
-            false => *file = (text.to_owned(), false),
+        let none = || WrittenFile { text: String::new(), is_appended, is_new: false };
+        let file = self.left.entry(path).or_insert_with(none);
+        if !is_appended {
+            file.text.clear();
+            file.is_appended = false;
         }
+        file.text.push_str(text);
     }
+}
+
+/// Assigns a helper's arguments to its parameters.
+fn texts(
+    helper: &str,
+    names: &[&str],
+    args: Vec<MontyObject>,
+    named: Vec<(MontyObject, MontyObject)>,
+) -> Result<Vec<Option<String>>, MontyException> {
+    let mut given = vec![None; names.len()];
+    let positional = args.into_iter().enumerate().map(|(at, value)| (Some(at), value));
+    let named = named
+        .into_iter()
+        .map(|(name, value)| (names.iter().position(|known| MontyObject::String((*known).to_owned()) == name), value));
+    for (at, value) in positional.chain(named) {
+        let Some(slot) = at.and_then(|at| given.get_mut(at)) else {
+            return Err(raised(ExcType::TypeError, &format!("{helper}() takes {}", names.join(", "))));
+        };
+        *slot = match value {
+            MontyObject::String(text) | MontyObject::Path(text) => Some(text),
+            other => {
+                let what = format!("{helper}() takes texts, not {}", other.type_name());
+                return Err(raised(ExcType::TypeError, &what));
+            }
+        };
+    }
+    Ok(given)
 }
 
 /// Returns the path below the root.
@@ -138,7 +222,7 @@ mod tests {
         let mut files = InterpreterFiles::new(BTreeMap::from([("a".to_owned(), "1".to_owned())]));
         files.write("a".to_owned(), "2", true);
         assert_eq!(files.text("a").ok().as_deref(), Some("12"));
-        let left = LeftFile { path: "a".to_owned(), text: "2".to_owned(), is_appended: true };
+        let left = LeftFile { path: "a".to_owned(), text: "2".to_owned(), is_appended: true, is_new: false };
         assert_eq!(files.left(), [left]);
     }
 }

@@ -61,6 +61,39 @@ fn within(value: &MontyObject, depth: usize) -> Result<Value, String> {
     })
 }
 
+/// Returns a value whose repr is Python's. The interpreter marks the texts of values that it can't convert.
+pub(super) fn as_shown(value: &MontyObject) -> MontyObject {
+    let all = |items: &[MontyObject]| items.iter().map(as_shown).collect();
+    match value {
+        // A cycle's text is shown as it is.
+        MontyObject::Repr(text) => MontyObject::Cycle(0, unquoted(text)),
+        MontyObject::List(items) => MontyObject::List(all(items)),
+        // The interpreter leaves out the comma.
+        MontyObject::Tuple(items) if items.len() == 1 => {
+            MontyObject::Cycle(0, format!("({},)", as_shown(&items[0]).py_repr()))
+        }
+        MontyObject::Tuple(items) => MontyObject::Tuple(all(items)),
+        MontyObject::Set(items) => MontyObject::Set(all(items)),
+        MontyObject::FrozenSet(items) => MontyObject::FrozenSet(all(items)),
+        MontyObject::NamedTuple { type_name, field_names, values } => MontyObject::NamedTuple {
+            type_name: type_name.clone(),
+            field_names: field_names.clone(),
+            values: all(values),
+        },
+        MontyObject::Dict(pairs) => {
+            let shown = pairs.iter().map(|(key, value)| (as_shown(key), as_shown(value)));
+            MontyObject::dict(shown.collect::<Vec<_>>())
+        }
+        other => other.clone(),
+    }
+}
+
+/// Removes the quotes that the interpreter writes around a function's name.
+fn unquoted(text: &str) -> String {
+    let parts = text.strip_prefix("<function '").and_then(|rest| rest.split_once('\''));
+    parts.map_or_else(|| text.to_owned(), |(name, rest)| format!("<function {name}{rest}"))
+}
+
 fn type_of(value: &MontyObject) -> String {
     value.type_name().chars().take(80).collect()
 }

@@ -3,6 +3,7 @@
 mod interpreter;
 mod interpreter_files;
 mod json_values;
+mod statistics;
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;

@@ -75,6 +75,8 @@ pub struct LeftFile {
     pub text: String,
     /// True if the text is appended to the file.
     pub is_appended: bool,
+    /// True if no file may exist at the path.
+    pub is_new: bool,
 }
 
 /// Writes a message.

@@ -39,6 +39,7 @@ mod terminal_client;
 mod terminal_copy;
 mod terminal_keys;
 mod token;
+mod unread_body;
 mod upgrade;
 mod verb;
 mod visit;

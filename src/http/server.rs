@@ -23,6 +23,7 @@ use tokio_util::task::TaskTracker;
 
 use super::admission::{Admission, ConnectionShare};
 use super::connection::Impatient;
+use super::unread_body;
 use crate::backends::HostCaller;
 use crate::engine::peer;
 
@@ -33,7 +34,7 @@ pub struct ServerLimits {
     /// the kernel's queue. Over TCP, clients without the token have at most three quarters of them: one more closes the
     /// oldest.
     pub connections: usize,
-    /// Time limit for the first byte from a client that has to show the token.
+    /// Time limit for the first byte from a client that has to show the token, and for a body that no handler reads.
     pub first: Duration,
     /// Time limit for a request's head; also the idle timeout of a connection.
     pub head: Duration,
@@ -157,12 +158,19 @@ impl HttpServer {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(self.limits.head).max_buf_size(BUFFER);
         let (service, admitted) = (TowerToHyperService::new(router), Arc::clone(&admission));
+        let patience = self.limits.first;
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(Arc::clone(&admitted));
             if let Some(caller) = &caller {
                 request.extensions_mut().insert(caller.clone());
             }
-            service.call(request)
+            let (request, rest) = unread_body::lend(request);
+            let answer = service.call(request);
+            async move {
+                let answer = answer.await;
+                rest.drain(patience).await;
+                answer
+            }
         });
         let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service).with_upgrades());
         let ended = tokio::select! {

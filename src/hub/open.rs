@@ -1,5 +1,6 @@
 //! An open workspace and its users.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -155,10 +156,12 @@ impl OpenSession {
         Ok(merge_child(&self.tool_runner, child, choices).await?)
     }
 
-    /// Returns the prompt section about the workspace for a model: its kind, tools, limits and mounts.
-    pub async fn section(&self) -> Result<String, HubError> {
+    /// Returns the prompt section about the workspace for a model: its kind, tools, limits and mounts. Names only the
+    /// tools in `offered`; `None` for all that work.
+    pub async fn section(&self, offered: Option<BTreeSet<String>>) -> Result<String, HubError> {
         let tool_runner = self.tool_runner.clone();
-        Ok(blocking(move || tool_runner.section()).await??.text)
+        let is_offered = move |name: &str| offered.as_ref().is_none_or(|names| names.contains(name));
+        Ok(blocking(move || tool_runner.section_with(is_offered)).await??.text)
     }
 
     fn begin(&self, cancel: CancellationToken) -> Result<Going, HubError> {

@@ -232,7 +232,9 @@ impl ServerHandler for Handler {
             return Err(ErrorData::invalid_params(what, None));
         }
         let client = self.client(&context)?;
-        let section = client.joined(&context).await.map_err(|error| answer(&error, None))?.open.section().await;
+        let joined = client.joined(&context).await.map_err(|error| answer(&error, None))?;
+        let offered = tool_list::tools(&client).into_iter().map(|tool| tool.name.into_owned()).collect();
+        let section = joined.open.section(Some(offered)).await;
         let section = section.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         let message = PromptMessage::new_text(Role::User, section);
         Ok(GetPromptResult::new(vec![message]).with_description("The current workspace").into())

@@ -42,6 +42,7 @@ fn with_session(tool: &mut Tool) {
 fn can_work(spec: &WorkspaceSpec, tool: &str) -> bool {
     match (ToolGroup::of(tool), spec) {
         (Some(ToolGroup::Shell), WorkspaceSpec::Memory) => false,
+        (Some(ToolGroup::Shell), WorkspaceSpec::Host(options)) => !options.files_only,
         (Some(ToolGroup::Python), WorkspaceSpec::Memory) => PythonEvaluator::program().is_some(),
         (Some(ToolGroup::PodmanShell), spec) => matches!(spec, WorkspaceSpec::Podman(_)),
         _ => true,

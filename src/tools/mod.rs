@@ -53,6 +53,8 @@ pub use call::error::ToolError;
 pub use call::file_work::FileWork;
 pub use call::filesystem::Filesystem;
 #[doc(hidden)]
+pub use call::params::read_params;
+#[doc(hidden)]
 pub use call::process;
 #[doc(hidden)]
 pub use call::registrations::Registration;

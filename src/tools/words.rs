@@ -1,13 +1,6 @@
 //! Text for messages: counts and lists.
 
-pub(super) fn counted(count: impl TryInto<u64>, what: &str) -> String {
-    let count = count.try_into().unwrap_or(u64::MAX);
-    match (count, what.strip_suffix('y').filter(|stem| !stem.ends_with('e'))) {
-        (1, _) => format!("1 {what}"),
-        (_, Some(stem)) => format!("{count} {stem}ies"),
-        (_, None) => format!("{count} {what}s"),
-    }
-}
+pub(super) use crate::engine::counted::counted;
 
 pub(super) fn all_of(names: &[String]) -> String {
     listed(names, "and")

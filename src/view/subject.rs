@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::{visible, whole};
+use crate::engine::counted::counted;
 use crate::engine::session::Session;
 
 const TEXT_MAX: u64 = 1 << 20;
@@ -54,6 +55,6 @@ pub(super) fn text_of<'a>(session: &Session, value: &'a Value) -> Option<Cow<'a,
     let whole = if bytes <= TEXT_MAX { whole(session, value) } else { Value::Null };
     Some(match whole {
         Value::String(text) => Cow::Owned(text),
-        _ => Cow::Owned(format!("[a text of {bytes} bytes]")),
+        _ => Cow::Owned(format!("[a text of {}]", counted(bytes, "byte"))),
     })
 }

@@ -68,6 +68,26 @@ fn has_all_fields(rig: &Rig, place: &str) {
     rig.verify();
 }
 
+/// The helpers need no import, and are no global variables.
+fn has_helpers(rig: &Rig) {
+    rig.ok("echo one > a.txt; rm -rf h");
+    let code = "write_text('h/b.txt', read_text('a.txt'))\nwrite_text('h/b.txt', 'two\\n', mode='append')\n\
+                write_text('a.txt', 'x', 'overwrite')\nread_text('h/b.txt')";
+    let step = evaluate(rig, json!({ "code": code, "reads": ["a.txt"] }));
+    let given = result(&step);
+    assert_eq!((&given["value_repr"], &given["globals"]), (&json!("'one\\ntwo\\n'"), &json!({})), "{given}");
+    assert_eq!((rig.printed("cat h/b.txt"), rig.printed("cat a.txt")), ("one\ntwo".to_owned(), "x".to_owned()));
+    let step = evaluate(rig, json!({ "code": "write_text('a.txt', 'y')", "reads": ["a.txt"] }));
+    let stderr = result(&step)["stderr"].as_str().unwrap().to_owned();
+    assert!(stderr.contains("FileExistsError"), "{stderr}");
+}
+
+#[test]
+fn python_has_the_same_helpers_in_each_place() {
+    has_helpers(&on_host(None));
+    has_helpers(&on_host(Some(PythonPlace::Container)));
+}
+
 #[test]
 fn python_in_process_has_all_fields() {
     has_all_fields(&on_host(None), "in-process");
@@ -95,7 +115,7 @@ fn python_in_shell_leaves_nothing_of_the_script() {
     assert_eq!(
         seen["value_repr"],
         "(['-c'], '__main__', ['__builtins__', '__doc__', '__loader__', '__name__', \
-                                     '__package__', '__spec__', 'sys'])"
+                                     '__package__', '__spec__', 'read_text', 'sys', 'write_text'])"
     );
     let failed = result(&evaluate(&rig, json!({ "code": "def f():\n    raise ValueError('no')\nf()" })));
     let stderr = failed["stderr"].as_str().unwrap();
@@ -198,6 +218,13 @@ fn python_refuses_what_is_over_its_limits() {
     refused(&rig, json!({ "code": "1", "writes": write("a", "{x}") }), "no global variable x");
     refused(&rig, json!({ "code": "1", "writes": write("../a", "") }), "not allowed");
     refused(&rig, json!({ "code": "1", "writes": write("bytes", "") }), "already exists");
+    rig.ok("echo one > d");
+    let onto = json!([{ "file_path": "/workspace/d", "content": "", "mode": "append" }]);
+    refused(&rig, json!({ "code": "1", "reads": ["d"], "writes": onto }), "/workspace/d is in reads and in writes");
+    refused(&rig, json!({ "code": "1", "reads": ["d", "./d"] }), "reads names ./d twice");
+    let twice = json!([{ "file_path": "e", "content": "" }, { "file_path": "/e", "content": "" }]);
+    refused(&rig, json!({ "code": "1", "writes": twice }), "writes names /e twice");
+    refused(&rig, json!({ "code": "write_text('d', 'x')" }), "already exists");
     refused(&rig, json!({ "code": "1", "reads": ["../a"] }), "not allowed");
     refused(&rig, json!({ "code": "1", "reads": ["none"] }), "/none does not exist");
     refused(&rig, json!({ "code": "1", "reads": ["bytes"] }), "binary");

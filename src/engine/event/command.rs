@@ -45,7 +45,7 @@ pub enum CommandLine {
     Args(Vec<String>),
     /// Text that an interpreter runs from a file.
     Script {
-        /// Path or name of the interpreter.
+        /// Path or name of the interpreter, with its options: words without quotes.
         interpreter: String,
         /// Text of the script.
         script: String,
@@ -53,12 +53,12 @@ pub enum CommandLine {
 }
 
 impl CommandLine {
-    /// Returns the number of characters, over all arguments.
+    /// Returns the number of characters, over all arguments; of a script without its interpreter.
     pub fn chars(&self) -> usize {
         match self {
             Self::Shell(text) => text.chars().count(),
             Self::Args(args) => args.iter().map(|arg| arg.chars().count()).sum(),
-            Self::Script { interpreter, script } => interpreter.chars().count() + script.chars().count(),
+            Self::Script { script, .. } => script.chars().count(),
         }
     }
 }

@@ -50,7 +50,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -61,7 +61,7 @@ use crate::engine::commit::MAX_AGENT_BYTES;
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
-use crate::tools::{AllowedRoots, Bisection, ShellRules};
+use crate::tools::{AllowedRoots, Bisection, ShellRules, read_params};
 use crate::view::Position;
 
 pub use super::attached::AttachDirectory;
@@ -403,7 +403,8 @@ fn row<O: Operation>() -> OperationEntry {
         run: |params, context| {
             async move {
                 admit(O::NAME, &context.caller.rules().caller)?;
-                let operation: O = serde_json::from_value(params).map_err(OperationError::Parameters)?;
+                let wrong = |error| OperationError::Parameters(serde_json::Error::custom(error));
+                let operation: O = read_params(&params).map_err(wrong)?;
                 Ok(Box::new(Answered::<O>(operation.run(context).await?)) as Box<dyn OperationAnswer>)
             }
             .boxed()

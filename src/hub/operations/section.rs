@@ -27,6 +27,6 @@ impl Operation for Section {
 
     async fn run(self, context: &OperationContext<'_>) -> Result<SectionDocument, OperationError> {
         let open = context.open().await?;
-        Ok(SectionDocument { text: open.section().await?, root: open.tool_runner().workspace().root() })
+        Ok(SectionDocument { text: open.section(None).await?, root: open.tool_runner().workspace().root() })
     }
 }

@@ -8,6 +8,7 @@ use super::reading;
 use super::{Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong};
 use crate::engine::advice::Advice;
 use crate::engine::clock::Timestamp;
+use crate::engine::counted::counted;
 use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::nearest::nearest;
 use crate::engine::session::Session;
@@ -75,7 +76,8 @@ impl Operation for ShowState {
             return serde_json::to_string_pretty(value).unwrap_or_default();
         }
         let StateDocument { name, seq, slices, .. } = &shown.state;
-        let line = |slice: &SliceDocument| format!("\n  {} ({} bytes as JSON)", slice.slice, slice.json_bytes);
+        let line =
+            |slice: &SliceDocument| format!("\n  {} ({} as JSON)", slice.slice, counted(slice.json_bytes, "byte"));
         format!("{name} at {seq}:{}", slices.iter().map(line).collect::<String>())
     }
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::shell_execute::{CommandSurroundings, ShellRun, run, yes};
-use crate::backends::EnvMode;
+use super::shell_execute::{CommandSurroundings, ShellRun, no_shell, run, yes};
+use crate::backends::{EnvMode, Workspace};
 use crate::engine::event::CommandLine;
 use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
 use crate::tools::call::tool::{BESIDE, Effect, Tool};
-use crate::tools::policy::MAX_SCRIPT_CHARS;
+use crate::tools::policy::{MAX_SCRIPT_CHARS, base_name, is_standard};
 
 /// The tool `execute_script`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -25,8 +25,9 @@ pub struct ExecuteScriptParams {
     /// The text of the script. It runs from a temporary file.
     #[schemars(length(max = MAX_SCRIPT_CHARS))]
     script: String,
-    /// The program that runs it.
-    #[serde(default = "sh")]
+    /// The program that runs it, with its options. By default the one that the script's first line names after `#!`,
+    /// otherwise bash, or sh where there is no bash; the result names it.
+    #[serde(default)]
     interpreter: String,
     /// The directory in the workspace to run it in; by default the session's workdir.
     #[serde(default)]
@@ -49,37 +50,104 @@ pub struct ExecuteScriptParams {
 }
 
 impl ExecuteScriptParams {
+    /// Returns the command that it runs, as far as that is known without the workspace.
     pub(super) fn parts(self) -> (CommandLine, CommandSurroundings) {
         let Self { script, interpreter, cwd, env, env_mode, stdin, timeout_seconds, capture_output } = self;
         let surroundings =
             CommandSurroundings { cwd, env, env_mode, stdin, timeout_seconds, capture_output, tty: false };
+        let interpreter = match interpreter.trim() {
+            "" => named_interpreter(&script).unwrap_or_else(|| "/bin/sh".to_owned()),
+            _ => interpreter,
+        };
         (CommandLine::Script { interpreter, script }, surroundings)
     }
 }
 
-fn sh() -> String {
-    "/bin/sh".to_owned()
+/// Returns the interpreter of a script that comes without one.
+async fn usual_interpreter(context: &mut ToolContext, script: &str) -> Result<String, ToolError> {
+    if let Some(named) = named_interpreter(script) {
+        return Ok(named);
+    }
+    context.clock_waits = true;
+    let Some(shell) = context.shell() else { return Err(no_shell(context, ScriptTool::NAME)) };
+    for bash in ["bash", "/bin/bash"] {
+        // Another one, such as a file of the workspace, would need an approval.
+        let path = shell.which(bash).await?.path.filter(|path| path.starts_with('/') && is_standard(path));
+        if let Some(path) = path {
+            return Ok(path);
+        }
+    }
+    Ok("/bin/sh".to_owned())
+}
+
+/// Returns the interpreter that the first line names after `#!`. `/usr/bin/env python3` is `python3`.
+fn named_interpreter(script: &str) -> Option<String> {
+    let line = script.strip_prefix("#!")?.lines().next()?;
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let words = match words[..] {
+        [env, "-S", name, ..] if base_name(env) == "env" && is_program(name) => &words[2..],
+        [env, name, ..] if base_name(env) == "env" && is_program(name) => &words[1..],
+        _ => &words[..],
+    };
+    (!words.is_empty()).then(|| words.join(" "))
+}
+
+/// Returns true for a word that `env` takes as the program, rather than as an option or a variable.
+fn is_program(word: &str) -> bool {
+    !word.starts_with('-') && !word.contains('=')
 }
 
 impl Tool for ScriptTool {
     const NAME: &'static str = "execute_script";
-    const DESCRIPTION: &'static str = "Runs a multi-line script in the workspace with /bin/sh or another interpreter, \
-        and returns its exit code and output. Use it for scripts that are too long for shell_execute; the same rules \
-        apply.";
+    const DESCRIPTION: &'static str = "Runs a multi-line script in the workspace with bash or another interpreter, and \
+        returns its exit code and output. Use it for scripts that are too long for shell_execute; the same rules apply.";
     const EFFECT: Effect = Effect::Destructive;
     type Params = ExecuteScriptParams;
     type Output = ShellRun;
 
     async fn call(&self, context: &mut ToolContext, params: ExecuteScriptParams) -> Result<ShellRun, ToolError> {
-        let (line, surroundings) = params.parts();
-        run(context, Self::NAME, line, surroundings).await
+        let chosen = match params.interpreter.trim() {
+            "" => Some(usual_interpreter(context, &params.script).await?),
+            _ => None,
+        };
+        let interpreter = chosen.clone().unwrap_or_else(|| params.interpreter.clone());
+        let (line, surroundings) = ExecuteScriptParams { interpreter, ..params }.parts();
+        let mut ran = run(context, Self::NAME, line, surroundings).await?;
+        ran.interpreter = chosen;
+        Ok(ran)
     }
 
     fn limit(&self) -> Option<Duration> {
         Some(BESIDE)
     }
 
+    fn works_in(&self, workspace: &dyn Workspace) -> bool {
+        workspace.unrecorded_shell().is_some()
+    }
+
     fn render(&self, output: &ShellRun) -> String {
         output.render()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn execute_script_takes_the_interpreter_from_the_first_line() {
+        for (script, interpreter) in [
+            ("#!/bin/bash\necho", Some("/bin/bash")),
+            ("#! /bin/sh -eu\n", Some("/bin/sh -eu")),
+            ("#!/usr/bin/env python3\r\nprint(1)", Some("python3")),
+            ("#!/usr/bin/env -S python3 -u", Some("python3 -u")),
+            ("#!/usr/bin/env -i sh", Some("/usr/bin/env -i sh")),
+            ("#!/usr/bin/env A=1 sh", Some("/usr/bin/env A=1 sh")),
+            ("#!\necho", None),
+            ("\n#!/bin/bash", None),
+            ("# !/bin/bash", None),
+        ] {
+            assert_eq!(named_interpreter(script).as_deref(), interpreter, "{script}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod evaluate_python;
 pub(crate) mod execute_script;
+mod exit_note;
 pub(crate) mod files;
 pub(crate) mod line_search;
 pub(crate) mod podman_shell;

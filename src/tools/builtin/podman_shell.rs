@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::shell_execute::ShellRun;
-use crate::backends::ShellCommand;
+use crate::backends::{ShellCommand, Workspace};
 use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
 use crate::tools::call::tool::{BESIDE, Effect, Tool};
@@ -124,5 +124,9 @@ impl Tool for PodmanShellTool {
 
     fn limit(&self) -> Option<Duration> {
         Some(BESIDE)
+    }
+
+    fn works_in(&self, workspace: &dyn Workspace) -> bool {
+        workspace.container().is_some()
     }
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::exit_note::exit_note;
 use super::files::check_chars;
 use crate::backends::command_options::check_names;
-use crate::backends::{EnvMode, Output, ShellCommand, ShellResult, WindowSize};
+use crate::backends::{EnvMode, Output, ShellCommand, ShellResult, WindowSize, Workspace};
 use crate::engine::event::CommandLine;
 use crate::engine::path::EntryPath;
 use crate::tools::call::context::ToolContext;
@@ -113,6 +114,12 @@ pub struct ShellRun {
     /// True if the container or the runner ended while it ran, so the command itself did not fail.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     lost: bool,
+    /// Program that ran a script, if the call named none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) interpreter: Option<String>,
+    /// Meaning of an exit code that is no failure or says little, for example of 1 of `grep`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    exit_note: Option<String>,
     /// Advice in addition to its output, for example that its daemon does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
@@ -135,6 +142,10 @@ impl Tool for ShellTool {
 
     fn limit(&self) -> Option<Duration> {
         Some(BESIDE)
+    }
+
+    fn works_in(&self, workspace: &dyn Workspace) -> bool {
+        workspace.unrecorded_shell().is_some()
     }
 
     fn render(&self, output: &ShellRun) -> String {
@@ -171,11 +182,12 @@ pub(crate) fn prepared(
     line: CommandLine,
     params: CommandSurroundings,
 ) -> Result<(ShellCommand, Option<String>), ToolError> {
-    let elsewhere = directory_elsewhere(context, &params.cwd)?;
+    let named = if params.cwd.trim().is_empty() { "" } else { params.cwd.as_str() };
+    let elsewhere = directory_elsewhere(context, named)?;
     let cwd = match &elsewhere {
         Some(_) => EntryPath::root(),
-        None if params.cwd.is_empty() => context.workdir()?,
-        None => context.path(&params.cwd)?,
+        None if named.is_empty() => context.workdir()?,
+        None => context.path(named)?,
     };
     let timeout = context.command_time().asked(params.timeout_seconds)?;
     let line = match &elsewhere {
@@ -244,8 +256,10 @@ impl ShellRun {
         }
         let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
         let why = if self.timed_out { ": it timed out and was killed" } else { "" };
-        let note = self.note.as_ref().map(|note| format!("\n[note: {note}]")).unwrap_or_default();
-        format!("{text}{gap}[exit code {}{why}]{note}", self.exit_code)
+        let notes = self.exit_note.iter().chain(&self.note);
+        let note: String = notes.map(|note| format!("\n[note: {note}]")).collect();
+        let by = self.interpreter.as_ref().map(|program| format!(" of {program}")).unwrap_or_default();
+        format!("{text}{gap}[exit code {}{by}{why}]{note}", self.exit_code)
     }
 
     /// Describes a result with up to `returned` bytes of each stream; `None` for no output.
@@ -265,6 +279,8 @@ impl ShellRun {
             truncated: cut_out || cut_err,
             signal: result.signal,
             lost: result.lost,
+            interpreter: None,
+            exit_note: exit_note(result),
             note: None,
         }
     }

@@ -6,13 +6,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::shell_execute::no_shell;
+use crate::backends::Workspace;
 use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
 use crate::tools::call::tool::{Effect, Tool};
 
 const PROGRAM_MAX: usize = 4_096;
 /// Host variables that hold no secrets.
-const OPEN: [&str; 9] = ["HOME", "LANG", "LC_ALL", "PATH", "PWD", "SHELL", "TERM", "TZ", "USER"];
+const OPEN: [&str; 10] = ["HOME", "LANG", "LC_ALL", "PATH", "PWD", "PYTHONUNBUFFERED", "SHELL", "TERM", "TZ", "USER"];
 
 /// The tool `which`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -52,6 +53,10 @@ impl Tool for WhichTool {
         let Some(shell) = context.shell() else { return Err(no_shell(context, Self::NAME)) };
         let path = shell.which(&program).await?.path;
         Ok(FoundPath { program, path })
+    }
+
+    fn works_in(&self, workspace: &dyn Workspace) -> bool {
+        workspace.unrecorded_shell().is_some()
     }
 }
 
@@ -96,10 +101,11 @@ impl Tool for EnvTool {
             let value = is_open(&name).then_some(value);
             (name, value)
         };
-        let cwd = match options.workdir.is_root() {
-            true => env.cwd,
-            false => format!("{}{}", env.cwd.trim_end_matches('/'), options.workdir.rooted()),
-        };
-        Ok(CommandEnvironment { variables: env.variables.into_iter().map(shown).collect(), cwd, shell: env.shell })
+        let variables = env.variables.into_iter().map(shown).collect();
+        Ok(CommandEnvironment { variables, cwd: env.cwd, shell: env.shell })
+    }
+
+    fn works_in(&self, workspace: &dyn Workspace) -> bool {
+        workspace.unrecorded_shell().is_some()
     }
 }

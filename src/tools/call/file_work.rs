@@ -22,6 +22,7 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::error::SessionError;
 use crate::reducers::can_be_made;
 use crate::tools::builtin::files::{RemoveTool, missing};
+use crate::tools::words::counted;
 
 /// Time limit of a change: enough to write 1 GiB to a slow disk.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -171,7 +172,7 @@ fn write(
     put(files, &path, bytes, executable)?;
     let version = files.tree().get(&path).map_or(0, |entry| entry.version);
     let path = path.rooted();
-    let text = format!("wrote {path} ({size} bytes)");
+    let text = format!("wrote {path} ({})", counted(size, "byte"));
     Ok((json!({ "path": path, "size": size, "version": version }), text))
 }
 
@@ -287,7 +288,8 @@ fn unpack(context: &mut ToolContext, below: &str, archive: &[u8]) -> Result<(Val
         entries += 1;
     }
     let root = root.rooted();
-    let text = format!("unpacked {entries} entries ({bytes} bytes) into {root}");
+    let (count, size) = (counted(entries, "entry"), counted(bytes, "byte"));
+    let text = format!("unpacked {count} ({size}) into {root}");
     Ok((json!({ "path": root, "entries": entries, "bytes": bytes }), text))
 }
 

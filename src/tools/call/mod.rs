@@ -11,6 +11,7 @@ pub(crate) mod error;
 pub(crate) mod file_work;
 pub(crate) mod filesystem;
 pub(crate) mod open_call;
+pub(crate) mod params;
 pub mod process;
 pub(crate) mod record_command;
 pub(crate) mod recorded_shell;

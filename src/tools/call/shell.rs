@@ -33,6 +33,8 @@ use crate::tools::workspace::runtime::SessionRuntime;
 const CODE_SHOWN: usize = 1000;
 /// The value of `TERM` for commands.
 pub const TERMINAL: &str = "xterm-256color";
+/// Variables of every command, unless it has its own: a killed script must not lose buffered output.
+const ADDED: [(&str, &str); 1] = [("PYTHONUNBUFFERED", "1")];
 pub(crate) const EVALUATION: Duration = Duration::from_secs(5);
 
 /// Shell for a tool's commands. Commands see the call's earlier changes, and the call sees theirs, which are recorded
@@ -141,8 +143,9 @@ impl ToolShell<'_> {
 
     /// Applies the session's options to a command.
     fn surround(&self, command: &mut ShellCommand) -> Result<(), ToolError> {
-        // A killed script must not lose buffered output.
-        command.env.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
+        for (name, value) in ADDED {
+            command.env.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+        }
         if command.terminal.is_some() {
             command.env.entry("TERM".to_owned()).or_insert_with(|| TERMINAL.to_owned());
         }
@@ -186,7 +189,15 @@ impl ToolShell<'_> {
 
     /// Returns the environment of commands.
     pub async fn env(&self) -> Result<ShellEnv, ToolError> {
-        Ok(self.shell.env().await?)
+        let mut env = self.shell.env().await?;
+        let workdir = &self.context.command_options().workdir;
+        if !workdir.is_root() {
+            env.cwd = format!("{}{}", env.cwd.trim_end_matches('/'), workdir.rooted());
+        }
+        // The shell that runs a text sets it, even if it inherits another.
+        env.variables.insert("PWD".to_owned(), env.cwd.clone());
+        env.variables.extend(ADDED.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        Ok(env)
     }
 
     pub(super) fn rules(&self) -> &ShellRules {

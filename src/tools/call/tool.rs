@@ -12,6 +12,8 @@ use serde_json::Value;
 
 use super::context::ToolContext;
 use super::error::ToolError;
+use super::params::read_params;
+use crate::backends::Workspace;
 use crate::engine::error::ValueError;
 
 /// A tool that an agent can call.
@@ -78,6 +80,11 @@ pub trait Tool<C: Send = ToolContext>: Send + Sync + 'static {
         None
     }
 
+    /// Returns false if a call can only fail in a workspace. Its prompt section does not name the tool then.
+    fn works_in(&self, _workspace: &dyn Workspace) -> bool {
+        true
+    }
+
     /// Returns the result as text for a model; by default its JSON.
     fn render(&self, output: &Self::Output) -> String {
         serde_json::to_string_pretty(output).unwrap_or_default()
@@ -142,6 +149,11 @@ pub trait ErasedTool<C = ToolContext>: Send + Sync {
         Some(BESIDE)
     }
 
+    #[doc(hidden)]
+    fn works_in(&self, _workspace: &dyn Workspace) -> bool {
+        true
+    }
+
     /// Checks parameters without a call.
     #[doc(hidden)]
     fn check(&self, _params: &Value) -> Result<(), ValueError> {
@@ -152,7 +164,7 @@ pub trait ErasedTool<C = ToolContext>: Send + Sync {
     fn call<'a>(&'a self, context: &'a mut C, params: Value) -> Answering<'a>;
 }
 
-fn wrong_params(tool: &str, error: &serde_json::Error) -> ValueError {
+fn wrong_params(tool: &str, error: &str) -> ValueError {
     ValueError::new(format!("invalid parameters for {tool}: {error}"))
 }
 
@@ -176,13 +188,17 @@ impl<C: Send, T: Tool<C>> ErasedTool<C> for T {
         Tool::<C>::limit(self)
     }
 
+    fn works_in(&self, workspace: &dyn Workspace) -> bool {
+        Tool::<C>::works_in(self, workspace)
+    }
+
     fn check(&self, params: &Value) -> Result<(), ValueError> {
-        T::Params::deserialize(params).map(drop).map_err(|error| wrong_params(T::NAME, &error))
+        read_params::<T::Params>(params).map(drop).map_err(|error| wrong_params(T::NAME, &error))
     }
 
     fn call<'a>(&'a self, context: &'a mut C, params: Value) -> Answering<'a> {
         Box::pin(async move {
-            let params = serde_json::from_value(params).map_err(|error| wrong_params(T::NAME, &error))?;
+            let params = read_params(&params).map_err(|error| wrong_params(T::NAME, &error))?;
             let output = Tool::<C>::call(self, context, params).await?;
             let result = serde_json::to_value(&output).map_err(|e| ToolError::new(e.to_string()))?;
             Ok(ToolAnswer { result, text: self.render(&output) })

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::registrations::Registrations;
 use super::tool::{Effect, ErasedTool, Tool, ToolDescription};
+use crate::backends::Workspace;
 use crate::engine::error::ValueError;
 use crate::engine::id::SessionId;
 
@@ -85,6 +86,12 @@ impl Tools {
         let mut all = self.describe();
         all.extend(self.describe_registered(session));
         all
+    }
+
+    /// Describes each tool that a session offers and that works in its workspace.
+    pub(crate) fn describe_in(&self, workspace: &dyn Workspace, session: SessionId) -> Vec<ToolDescription> {
+        let own = self.own.values().filter(|tool| tool.works_in(workspace));
+        own.map(|tool| tool.describe()).chain(self.describe_registered(Some(session))).collect()
     }
 
     /// Finds a tool that a session offers; without a session, a tool for all sessions.

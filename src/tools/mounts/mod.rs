@@ -95,7 +95,8 @@ fn preview_line(mount: &MountHydrated) -> String {
         (names, 0) => names,
         (names, more) => format!("{names} and {more} more"),
     };
-    format!("- {} ({}, {bytes} bytes): {names}", mount.mount_path.rooted(), counted(*files, "file"))
+    let (files, bytes) = (counted(*files, "file"), counted(*bytes, "byte"));
+    format!("- {} ({files}, {bytes}): {names}", mount.mount_path.rooted())
 }
 
 fn is_untouched(session: &Session) -> Result<bool, SessionError> {

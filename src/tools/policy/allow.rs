@@ -20,7 +20,7 @@ pub(super) fn covers(entry: &str, found: &FoundProgram) -> bool {
     is_program && entry.all(|wanted| arguments.next().is_some_and(|word| word == wanted))
 }
 
-pub(super) fn is_standard(word: &str) -> bool {
+pub(crate) fn is_standard(word: &str) -> bool {
     let directory = &word[..word.len() - base_name(word).len()];
     directory.is_empty() || STANDARD.contains(&directory)
 }

@@ -47,6 +47,11 @@ pub(super) struct Judge<'p> {
     values: String,
 }
 
+/// Returns true for options of a shell that change how it runs a script, but not what it runs: `-eu`.
+fn is_mode(word: &str) -> bool {
+    word.strip_prefix('-').is_some_and(|flags| !flags.is_empty() && flags.chars().all(|flag| "abefhuvx".contains(flag)))
+}
+
 impl<'p> Judge<'p> {
     pub(super) fn new(rules: &'p [DenyRule], command: &ShellCommand) -> Self {
         let stdin = String::from_utf8_lossy(&command.stdin);
@@ -67,17 +72,7 @@ impl<'p> Judge<'p> {
         match &command.command {
             CommandLine::Shell(text) => self.texts.push(text.clone()),
             CommandLine::Args(words) => self.arguments(words)?,
-            CommandLine::Script { script, interpreter } if is_shell(base_name(interpreter)) => {
-                let words = vec![interpreter.clone()];
-                self.rules(&words)?;
-                // A shell by its bare name or in a standard directory needs no entry.
-                self.found.extend((!is_standard(interpreter)).then_some(FoundProgram { words, writes: false }));
-                if is_foreign(base_name(interpreter)) {
-                    self.evaluates("a shell with another syntax");
-                }
-                self.texts.push(script.clone());
-            }
-            CommandLine::Script { interpreter, .. } => self.arguments(std::slice::from_ref(interpreter))?,
+            CommandLine::Script { script, interpreter } => self.interpreted(interpreter, script)?,
         }
         loop {
             while let Some(text) = self.texts.pop() {
@@ -91,6 +86,27 @@ impl<'p> Judge<'p> {
             self.texts.append(&mut self.literals);
             self.texts.push(std::mem::take(&mut self.values));
         }
+    }
+
+    fn interpreted(&mut self, interpreter: &str, script: &str) -> Judged<()> {
+        let words: Vec<String> = interpreter.split_whitespace().map(str::to_owned).collect();
+        let program = words.first().map_or("", String::as_str);
+        let is_shell = is_shell(base_name(program));
+        if !is_shell || !words.iter().skip(1).all(|word| is_mode(word)) {
+            // A wrapper may run a shell.
+            let texts = if is_shell { &mut self.texts } else { &mut self.literals };
+            texts.extend((words.len() > 1).then(|| script.to_owned()));
+            return self.arguments(&words);
+        }
+        let foreign = is_foreign(base_name(program));
+        self.rules(&words)?;
+        // A shell by its bare name or in a standard directory needs no entry.
+        self.found.extend((!is_standard(program)).then_some(FoundProgram { words, writes: false }));
+        if foreign {
+            self.evaluates("a shell with another syntax");
+        }
+        self.texts.push(script.to_owned());
+        Ok(())
     }
 
     fn arguments(&mut self, words: &[String]) -> Judged<()> {

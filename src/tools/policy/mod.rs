@@ -23,11 +23,13 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use allow::is_standard;
 pub use rule::DenyRule;
+pub(crate) use words::base_name;
 
 use allow::{FoundProgram, covers, is_harmless, name_of};
 use judge::{Denied, Judge, Judged};
-use words::{SplitScript, base_name};
+use words::SplitScript;
 
 use crate::backends::ShellCommand;
 use crate::engine::event::CommandLine;
@@ -244,6 +246,21 @@ pub(crate) fn program_among(line: &CommandLine, names: &[&str]) -> Option<(Strin
             .find_map(|simple| Some((known(simple.words.first()?)?, simple.assignments))),
         CommandLine::Script { .. } => None,
     }
+}
+
+/// Returns the name of the program that a command runs last, whose exit code it has; `None` for a command that is not
+/// plain.
+pub(crate) fn last_program(line: &CommandLine) -> Option<String> {
+    let text = match line {
+        CommandLine::Args(words) => return Some(base_name(words.first()?).to_owned()),
+        CommandLine::Shell(text) => text,
+        CommandLine::Script { interpreter, script } => {
+            wrappers::is_shell(base_name(interpreter.split_whitespace().next()?)).then_some(script)?
+        }
+    };
+    let split = SplitScript::read(text);
+    let word = split.commands.last().filter(|_| split.unplain.is_none())?.words.first()?;
+    Some(base_name(word).to_owned())
 }
 
 /// Returns true if a text contains these words as whole words.

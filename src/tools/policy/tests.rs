@@ -133,7 +133,19 @@ fn policy_looks_into_shell_scripts() {
     let run = |text: &str, interpreter| policy.check(&ShellCommand::script(interpreter, text), &BTreeSet::new());
     assert_eq!(run("ls\nls", "/bin/bash"), Decision::Allow { because: AllowedBy::List });
     assert_eq!(run("ls\nmake", "/bin/bash"), Decision::Ask { programs: words(&["make"]) });
-    assert!(matches!(run("ls\nrm -rf /", "/usr/bin/dash"), Decision::Deny { .. }));
+    assert_eq!(run("ls\nls", "/bin/bash -eu"), Decision::Allow { because: AllowedBy::List });
+    assert_eq!(run("import os", "python3 -u"), Decision::Allow { because: AllowedBy::List });
+    let confirming = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
+    for shell in
+        ["/usr/bin/dash", "bash -e", "bash -l", "bash -o pipefail", "/usr/bin/env -i sh", "env A=1 sh", "env sh"]
+    {
+        let script = ShellCommand::script(shell, "ls\nrm -rf /");
+        let decision = confirming.check(&script, &BTreeSet::new());
+        assert!(matches!(decision, Decision::Deny { .. }), "{shell}: {decision:?}");
+    }
+    let wraps = ShellCommand::script("env rm -rf /", "ls");
+    assert!(matches!(confirming.check(&wraps, &BTreeSet::new()), Decision::Deny { .. }));
+    assert!(matches!(run("ls", "bash -c ls"), Decision::Ask { .. }));
     assert_eq!(run("import os", "/usr/bin/python3"), Decision::Allow { because: AllowedBy::List });
     assert_eq!(run("puts 1", "ruby"), Decision::Ask { programs: words(&["ruby"]) });
     assert_eq!(run(&"ls\n".repeat(10_000), "bash"), Decision::Allow { because: AllowedBy::List });
@@ -149,7 +161,12 @@ fn policy_reason_names_limit_and_hint() {
     let pair = words(&["echo", &long[..4_093]]);
     assert_eq!(reason(&policy, &ShellCommand::args(pair)), told);
     assert!(matches!(check(&CommandPolicy::typed(), &long), Decision::Allow { .. }));
-    let script = ShellCommand::script("bash", "x".repeat(65_536));
+    let most = ShellCommand::script("/bin/bash", "x".repeat(65_536));
+    assert!(matches!(
+        CommandPolicy { auto_confirm: true, ..policy.clone() }.check(&most, &BTreeSet::new()),
+        Decision::Allow { .. }
+    ));
+    let script = ShellCommand::script("bash", "x".repeat(65_537));
     assert!(
         reason(&policy, &script).ends_with("at most 65536 are allowed: write it with write_file, and run the file")
     );

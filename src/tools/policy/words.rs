@@ -105,7 +105,7 @@ pub(super) struct SplitScript {
     pub(super) steps: usize,
 }
 
-pub(super) fn base_name(path: &str) -> &str {
+pub(crate) fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 

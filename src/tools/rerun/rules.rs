@@ -77,14 +77,17 @@ const TEXTS: [(&str, &str); 10] = [
     (r"/tmp/[A-Za-z0-9._-]+", "<tmp>"),
     (r"(?m)^total [\d.]+[KMGTP]?\n([-bcdlps][-r][-w][-xsS][-r][-w][-xsS][-r][-w][-xtT])", "total <blocks>\n$1"),
 ];
-/// Times in results, and versions of files, which restart in a fresh session.
-const FIELDS: [(&str, &str); 7] = [
+/// Times in results, the place of bash, notes, and versions of files, which restart in a fresh session.
+const FIELDS: [(&str, &str); 10] = [
     ("edit_file", "/version"),
     ("execute_script", "/duration_seconds"),
+    ("execute_script", "/exit_note"),
+    ("execute_script", "/interpreter"),
     ("ls", "/entries/*/created_at"),
     ("ls", "/entries/*/updated_at"),
     ("ls", "/entries/*/version"),
     ("shell_execute", "/duration_seconds"),
+    ("shell_execute", "/exit_note"),
     ("write_file", "/version"),
 ];
 /// Compiled Python contains the time of its source; an index of git contains the times and inodes of files.

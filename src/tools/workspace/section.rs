@@ -6,11 +6,17 @@ use crate::backends::Shell;
 use crate::engine::session::error::SessionError;
 use crate::reducers::VirtualFileSystem;
 use crate::tools::builtin::evaluate_python::PythonTool;
+use crate::tools::builtin::execute_script::ScriptTool;
+use crate::tools::builtin::podman_shell::PodmanShellTool;
+use crate::tools::builtin::shell_execute::ShellTool;
 use crate::tools::call::filesystem::Filesystem;
 use crate::tools::call::tool::{Tool, ToolDescription};
 use crate::tools::call::tool_runner::ToolRunner;
 use crate::tools::mounts::previews;
 use crate::tools::policy::python::PythonPlace;
+
+/// Tools that run commands.
+const COMMANDS: [&str; 3] = [<ShellTool as Tool>::NAME, <ScriptTool as Tool>::NAME, <PodmanShellTool as Tool>::NAME];
 
 /// Prompt section about a session's workspace, with the tools and access that belong to it.
 ///
@@ -38,12 +44,19 @@ pub struct WorkspaceSection {
 }
 
 impl ToolRunner {
-    /// Returns the prompt section for the session's workspace, as of now.
+    /// Returns the prompt section for the session's workspace, as of now, with the tools that work there.
     pub fn section(&self) -> Result<WorkspaceSection, SessionError> {
+        self.section_with(|_| true)
+    }
+
+    /// Returns the prompt section for a client that is offered only some of the tools.
+    #[doc(hidden)]
+    pub fn section_with(&self, is_offered: impl Fn(&str) -> bool) -> Result<WorkspaceSection, SessionError> {
         let state = self.session().state()?;
         let tree = VirtualFileSystem::of(&state);
         let shell = self.workspace().unrecorded_shell();
-        let tools = self.tools().describe_for(Some(self.session().id()));
+        let mut tools = self.tools().describe_in(self.workspace().as_ref(), self.session().id());
+        tools.retain(|tool| is_offered(&tool.name));
         let mut text = introduction(self, shell.as_deref(), &tools);
         let shell = self.shell();
         text.push_str(&previews(&state));
@@ -60,19 +73,25 @@ fn introduction(tool_runner: &ToolRunner, shell: Option<&dyn Shell>, tools: &[To
     let workspace = tool_runner.workspace();
     let names: Vec<_> = tools.iter().map(|tool| &*tool.name).collect();
     let root = workspace.root().unwrap_or_else(|| "/".to_owned());
-    let mut text =
-        format!("# Workspace\n\nTools: {}. They all work on the same files, below {root}.\n", names.join(", "));
+    let mut text = match names[..] {
+        [] => format!("# Workspace\n\nIts files are below {root}.\n"),
+        [name] => format!("# Workspace\n\nTools: {name}. It works on the files below {root}.\n"),
+        _ => format!("# Workspace\n\nTools: {}. They all work on the same files, below {root}.\n", names.join(", ")),
+    };
     let has_python = names.contains(&<PythonTool as Tool>::NAME);
     let usual = shell.map(|shell| shell.properties().sandboxed);
     let rules = tool_runner.machine().rules.python;
     let python = if has_python { python(rules.place_beside(usual)) } else { "" };
-    let Some(shell) = shell.map(Shell::properties) else {
-        text.push_str(&format!("Commands can't be run here; only files are available. {python}\n"));
+    let runs_commands = COMMANDS.iter().any(|tool| names.contains(tool));
+    let Some(shell) = shell.map(Shell::properties).filter(|_| runs_commands || has_python) else {
+        text.push_str(format!("Commands can't be run here; only files are available. {python}").trim_end());
+        text.push('\n');
         return text;
     };
     let options = workspace.command_options().advice(&root);
     text.push_str(&format!("{}{options}\n", workspace.description()));
-    text.push_str([&tool_runner.machine().rules.time.advice(), python].join(" ").trim_end());
+    let time = if runs_commands { tool_runner.machine().rules.time.advice() } else { String::new() };
+    text.push_str([&time, python].join(" ").trim());
     text.push('\n');
     if shell.sandboxed {
         text.push_str(&format!("Do not rely on anything outside of {root}: it may be gone with the next command.\n"));

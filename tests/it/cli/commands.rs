@@ -122,10 +122,10 @@ fn exec_wrong_arguments_are_refused() {
     error: the command is not allowed: it would remove everything below /, a system directory, the home directory or a directory above the workspace: rm -rf /
     [exit 1]
     ");
-    assert_snapshot!(program.run(&["exec", "work", "--cwd", "none", "--", "ls"]), @r#"
-    error: the command can't be run: a command cannot start in "none": cannot open "none": No such file or directory (os error 2)
+    assert_snapshot!(program.run(&["exec", "work", "--cwd", "none", "--", "ls"]), @"
+    error: the command can't be run: a command can't start in /none: there is no such directory
     [exit 1]
-    "#);
+    ");
     assert_snapshot!(program.run(&["exec", "work", "--cwd", "../..", "--", "ls"]), @r#"
     error: path "../..": `.` and `..` are not allowed; give the path from the workspace root
     [exit 1]

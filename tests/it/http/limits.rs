@@ -37,6 +37,63 @@ async fn idle_connection_is_closed() {
     }
 }
 
+/// A client that sends the head, and later the body.
+fn asked_late(socket: &std::path::Path, head: &str, body: &str) -> String {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
+    stream
+        .write_all(
+            format!("{head}\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len()).as_bytes(),
+        )
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    stream.write_all(body.as_bytes()).unwrap();
+    let mut said = Vec::new();
+    stream.read_to_end(&mut said).unwrap();
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn body_that_no_handler_reads_and_comes_late_costs_no_answer() {
+    let served = Server::with(ServerLimits::default()).await;
+    served.session("demo").await;
+    let long = format!("\"{}\"", "x".repeat(60_000));
+    for (request, body, status) in [
+        ("POST /v1/sessions/demo/verify", "{}", "200"),
+        ("GET /v1/sessions/demo", "{}", "200"),
+        ("GET /healthz", long.as_str(), "200"),
+        ("POST /v1/sessions", "{", "4"),
+        ("POST /v1/nope", "{}", "404"),
+        ("POST /v1/sessions/nope/verify", "{}", "404"),
+        ("PUT /v1/sessions/demo/verify", &long, "405"),
+        ("POST /v1/sessions/demo/calls", "text", "4"),
+        ("DELETE /v1/sessions/demo", "{}", "2"),
+    ] {
+        let (socket, head) = (served.socket.clone(), format!("{request} HTTP/1.1"));
+        let body = body.to_owned();
+        let said = tokio::task::spawn_blocking(move || asked_late(&socket, &head, &body)).await.unwrap();
+        assert!(said.starts_with(&format!("HTTP/1.1 {status}")), "{request}: {said}");
+    }
+    // Another version of this program is refused before its request is read.
+    let (socket, head) = (served.socket.clone(), "POST /v1/sessions HTTP/1.1\r\nfoldspace-version: 0.0.0".to_owned());
+    let said = tokio::task::spawn_blocking(move || asked_late(&socket, &head, "{}")).await.unwrap();
+    assert!(said.starts_with("HTTP/1.1 4"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn client_that_announces_a_body_and_sends_none_is_answered() {
+    let served = Server::with(ServerLimits { first: Duration::from_millis(100), ..ServerLimits::default() }).await;
+    for expect in ["", "expect: 100-continue\r\n"] {
+        let mut stream = UnixStream::connect(&served.socket).unwrap();
+        stream.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
+        let head = format!("POST /v1/nope HTTP/1.1\r\nhost: x\r\n{expect}content-length: 2\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut said = Vec::new();
+        tokio::task::block_in_place(|| stream.read_to_end(&mut said)).unwrap();
+        assert!(said.starts_with(b"HTTP/1.1 404"), "{expect}: {}", String::from_utf8_lossy(&said));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn client_that_reads_nothing_is_disconnected() {
     let limits = ServerLimits { stall: Duration::from_millis(100), ..ServerLimits::default() };

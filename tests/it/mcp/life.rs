@@ -1,5 +1,7 @@
 //! When sessions begin and end, and how they are called.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use super::write;
@@ -74,6 +76,35 @@ fn mounts_are_copied_and_announced() {
     assert!(text.contains("readme.md") && text.contains("read_file"), "{text}");
     assert_eq!(client.done("read_file", json!({ "file_path": "project/readme.md" }))["content"], "hello");
     assert_eq!(client.ask("prompts/get", json!({ "name": "nope" }))["error"]["code"], -32602);
+}
+
+#[test]
+fn prompt_names_the_tools_that_are_offered() {
+    let program = Program::with_files();
+    let backends: [&[&str]; 3] = [&[], &["--backend", "host"], &["--backend", "mock"]];
+    for (number, backend) in backends.iter().enumerate() {
+        for (at, groups) in
+            ["files,shell,python", "files", "python", "all", "podman_shell", "sessions"].iter().enumerate()
+        {
+            let name = format!("s{number}-{at}");
+            let options = [&["--session", &name, "--tools", groups], *backend].concat();
+            let mut client = program.client(&options);
+            let prompt = client.ask("prompts/get", json!({ "name": "workspace" }));
+            let text = prompt["result"]["messages"][0]["content"]["text"].as_str().unwrap().to_owned();
+            let line = text.lines().find_map(|line| line.strip_prefix("Tools: ")).unwrap_or_default();
+            let named: BTreeSet<&str> =
+                line.split('.').next().unwrap().split(", ").filter(|name| !name.is_empty()).collect();
+            let listed = client.ask("tools/list", json!({}));
+            let listed =
+                listed["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap());
+            let listed: BTreeSet<&str> = listed.filter(|name| !name.starts_with("session_")).collect();
+            assert_eq!(named, listed, "{options:?}: {text}");
+            let about_python = text.contains("Python code is");
+            assert_eq!(about_python, listed.contains("evaluate_python"), "{options:?}: {text}");
+            let about_time = text.contains("timeout_seconds");
+            assert_eq!(about_time, listed.contains("shell_execute"), "{options:?}: {text}");
+        }
+    }
 }
 
 #[test]

@@ -103,10 +103,10 @@ fn row_17_session_options_are_given_by_flags_and_over_http() {
     assert!(again.ends_with("[exit 0]"), "{again}");
     // The session's options are as recorded: the same flags go on with it, others do not.
     let mut command =
-        program.command(&[&["run", &script, "--backend", "host", "--session", "work"][..], &more].concat());
+        program.command(&[&["run", &script, "--backend", "host", "--session", "work", "--yes"][..], &more].concat());
     let told = crate::rig::told(&command.env("TOKEN", SECRET).output().unwrap());
     assert!(told.ends_with("[exit 0]"), "{told}");
-    let other = program.run(&["run", &script, "--backend", "host", "--session", "work", "--env", "TOKEN=x"]);
+    let other = program.run(&["run", &script, "--backend", "host", "--session", "work", "--yes", "--env", "TOKEN=x"]);
     assert!(other.contains("began with another workspace"), "{other}");
     for (flags, words) in [
         (&["--backend", "host", "--env", "NOT_SET_ANYWHERE"][..], "NOT_SET_ANYWHERE is not set here"),

@@ -21,7 +21,7 @@ fn row_20_scripts_are_decided_on_and_recorded_as_commands_are() {
         let step = rig.call("execute_script", params);
         assert_eq!((step.exit_code(), step.stdout(), step.paths().0), (3, "a in", vec!["f".to_owned()]));
         let command = &step.of::<CommandResult>()[0].command;
-        assert!(matches!(command, CommandLine::Script { interpreter, .. } if interpreter == "/bin/sh"), "{command}");
+        assert!(matches!(command, CommandLine::Script { interpreter, .. } if interpreter.ends_with("sh")), "{command}");
         assert_eq!(step.of::<CommandDecided>()[0].command, *command);
         for (script, words) in
             [("cd /\nrm -rf /\n", "not allowed"), (" ", "exit code 0"), ("exit 1\u{7}", "not allowed")]
@@ -31,7 +31,69 @@ fn row_20_scripts_are_decided_on_and_recorded_as_commands_are() {
         }
         let outcome = rig.bare("execute_script", json!({ "script": "x".repeat(65_537) }));
         assert!(outcome.text.contains("at most 65536"), "{}", outcome.text);
+        let most = format!("{}\nexit 5\n", "#".repeat(65_528));
+        assert_eq!(rig.bare("execute_script", json!({ "script": most })).result["exit_code"], 5);
         rig.verify();
+    }
+}
+
+#[test]
+fn row_20_script_without_interpreter_is_run_by_its_first_line_or_bash() {
+    for kind in KINDS {
+        let Some(rig) = Rig::new(kind) else { continue };
+        let has_bash = !rig.bare("which", json!({ "program": "bash" })).result["path"].is_null();
+        let run = |script: &str| {
+            let outcome = rig.bare("execute_script", json!({ "script": script }));
+            let stdout = outcome.result["stdout"].as_str().unwrap_or(&outcome.text).to_owned();
+            (stdout, outcome.result["interpreter"].clone(), outcome.text)
+        };
+        let (stdout, interpreter, text) = run("a=(1 2 3); [[ a == a ]] && echo ${#a[@]}\n");
+        if has_bash {
+            let interpreter = interpreter.as_str().unwrap();
+            assert!(interpreter.ends_with("/bash") && stdout == "3\n", "{text}");
+            assert!(text.ends_with(&format!("[exit code 0 of {interpreter}]")), "{text}");
+        } else {
+            assert_eq!(interpreter, "/bin/sh");
+        }
+        let (_, interpreter, text) = run("#!/bin/sh -e\nfalse\necho on\n");
+        assert_eq!((interpreter, text.as_str()), (json!("/bin/sh -e"), "[exit code 1 of /bin/sh -e]"));
+        let (stdout, interpreter, _) = run("#!/usr/bin/env cat\ntext");
+        assert_eq!((stdout.as_str(), interpreter), ("#!/usr/bin/env cat\ntext", json!("cat")));
+        let (_, _, text) = run("#!/nowhere/python\n");
+        assert!(text.contains("[exit code 127 of /nowhere/python]"), "{text}");
+        let given =
+            rig.bare("execute_script", json!({ "script": "#!/bin/cat\necho $0 | wc -l", "interpreter": "/bin/sh" }));
+        assert_eq!((given.result["stdout"].as_str(), given.result.get("interpreter")), (Some("1\n"), None));
+        rig.verify();
+    }
+}
+
+#[test]
+fn row_20_parameters_and_results_are_in_a_models_words() {
+    for kind in KINDS {
+        let Some(rig) = Rig::new(kind) else { continue };
+        let run = |params: Value| rig.bare("shell_execute", params);
+        let pwd =
+            |cwd: &str| run(json!({ "command": "pwd", "cwd": cwd, "timeout_seconds": "30" })).result["stdout"].clone();
+        assert_eq!(pwd("  "), pwd(""));
+        let missing = run(json!({ "command": "pwd", "cwd": "nope" }));
+        assert!(
+            missing.text.ends_with("a command can't start in /nope: there is no such directory"),
+            "{}",
+            missing.text
+        );
+        let wrong = run(json!({ "command": "pwd", "timeout_seconds": "soon" })).text;
+        assert!(wrong.ends_with("timeout_seconds: expected a number, not \"soon\""), "{wrong}");
+        let wrote = rig.bare("write_file", json!({ "file_path": "one", "content": "1" }));
+        assert_eq!(wrote.text, "wrote /one (1 byte, version 1)");
+        let read = rig.bare("read_file", json!({ "file_path": "one", "limit": "1" }));
+        assert_eq!(read.result["content"], "1", "{}", read.text);
+        let none = run(json!({ "command": "grep 2 one" }));
+        assert_eq!(none.result["exit_note"], "exit code 1: no line matched, which is no error");
+        assert_eq!(none.text, "[exit code 1]\n[note: exit code 1: no line matched, which is no error]");
+        assert_eq!(run(json!({ "command": "grep 1 one" })).result.get("exit_note"), None);
+        let killed = run(json!({ "command": "sh -c 'kill -9 $$'; exit 137" }));
+        assert!(killed.text.contains("SIGKILL ended it"), "{}", killed.text);
     }
 }
 
@@ -45,6 +107,12 @@ fn row_20_which_env_and_env_mode_tell_of_the_shell() {
         let env = rig.bare("env", json!({})).result;
         assert!(env["variables"]["PATH"].as_str().unwrap().contains("/bin"), "{env}");
         assert_eq!(env["shell"], "/bin/sh");
+        // A command has the same variables.
+        let printed = rig.bare("shell_execute", json!({ "command": "env" })).result["stdout"].clone();
+        let has = |line: String| printed.as_str().unwrap().lines().any(|own| own == line);
+        for name in ["PYTHONUNBUFFERED", "PWD"] {
+            assert!(has(format!("{name}={}", env["variables"][name].as_str().unwrap())), "{name}: {env} {printed}");
+        }
         // What a host's variables hold is not recorded.
         let cargo = &env["variables"]["CARGO_MANIFEST_DIR"];
         assert_eq!((cargo, kind), (&Value::Null, kind), "{env}");

@@ -42,6 +42,8 @@ pub(in crate::backends::podman) struct SessionContainer {
     pub(in crate::backends::podman) paths: Paths,
     pub(in crate::backends::podman) files: OnDisk,
     in_flight: Arc<RunningCommands>,
+    /// The runner of the last container that reached its uptime.
+    ended_old: Mutex<Option<Runner>>,
     /// Held during calls of the engine.
     state: Mutex<ContainerState>,
     news: Mutex<Vec<MachineNews>>,
@@ -67,6 +69,7 @@ impl SessionContainer {
             paths,
             files,
             in_flight: Arc::default(),
+            ended_old: Mutex::default(),
             state: Mutex::default(),
             news: Mutex::default(),
             progress: Mutex::default(),
@@ -283,7 +286,10 @@ impl SessionContainer {
         }
         // If the engine fails to remove it, this is retried after the same time.
         live.since = now();
-        self.tear_down_held(&mut state, "uptime")
+        let runner = live.runner.clone();
+        let is_ended = self.tear_down_held(&mut state, "uptime");
+        *lock(&self.ended_old) = is_ended.then_some(runner);
+        is_ended
     }
 
     /// Ends commands that leave too little disk space.
@@ -412,5 +418,12 @@ impl CommandHost for SessionContainer {
         if matches!(&*state, ContainerState::Running(live) if live.runner.is_same(runner)) {
             self.tear_down_held(&mut state, "vanished");
         }
+    }
+
+    fn ended_for(&self, runner: &Runner) -> Option<String> {
+        let ended = lock(&self.ended_old);
+        ended.as_ref().filter(|ended| ended.is_same(runner))?;
+        let seconds = self.options.uptime_seconds;
+        Some(format!("it was killed: its container reached uptime_seconds, {seconds}; the next command starts another"))
     }
 }

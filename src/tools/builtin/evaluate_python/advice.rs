@@ -1,7 +1,6 @@
 //! Advice for code that needs features that Python in process does not have.
 
-const MODULES: &str =
-    "json, re, math, datetime, itertools, collections, functools, dataclasses, pathlib, base64, typing and os.path";
+const MODULES: &str = "json, re, math, statistics, datetime, itertools, collections, functools, dataclasses, pathlib, base64, typing and os.path";
 
 /// Returns advice for code that failed, if it needed a missing feature.
 pub(super) fn advice(failure: &str, has_shell: bool) -> Option<String> {

@@ -4,6 +4,23 @@ code, given, left = sys.argv[1:]
 sys.argv = ["-c"]
 main = sys.modules["__main__"] = types.ModuleType("__main__")
 names = vars(main)
+
+
+def read_text(path):
+    with open(path) as file:
+        return file.read()
+
+
+def write_text(path, content, mode="create"):
+    way = {"create": "x", "overwrite": "w", "append": "a"}.get(mode)
+    if way is None:
+        raise ValueError(f"write_text() mode is {mode!r}; it may be create, overwrite or append")
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path, way) as file:
+        return file.write(content)
+
+
+names.update(read_text=read_text, write_text=write_text)
 names.update(json.loads(given))
 MACHINERY = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
 

@@ -42,8 +42,10 @@ pub(super) async fn evaluate(
     let (result, answer) = ended(end, began.elapsed(), context.workspace().unrecorded_shell().is_some());
     context.record_evaluation("python", &params.code, &result)?;
     let EvalAnswer { value_repr, globals, omitted, files, .. } = answer;
-    let file = |LeftFile { path, text, is_appended }| {
-        (path, text, if is_appended { TextMode::Append } else { TextMode::Overwrite })
+    let file = |LeftFile { path, text, is_appended, is_new }| match (is_new, is_appended) {
+        (true, _) => (path, text, TextMode::Create),
+        (false, true) => (path, text, TextMode::Append),
+        (false, false) => (path, text, TextMode::Overwrite),
     };
     Ok(Evaluation {
         result,

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use super::files::{TextMode, WriteResult, result_of, write_text};
 use super::shell_execute::{TIMED_OUT, no_shell};
-use crate::backends::ShellResult;
+use crate::backends::{PythonEvaluator, ShellResult, Workspace};
 use crate::engine::path::EntryPath;
 use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
@@ -85,8 +85,8 @@ impl Tool for PythonTool {
     const NAME: &'static str = "evaluate_python";
     const DESCRIPTION: &'static str = "Evaluates Python code for at most 5 seconds. Returns the value of the last \
         expression, the output, and the global variables. Name the workspace files that the code opens in reads; it \
-        may write text files. If the session has a container, the code runs there with python3; else in process, \
-        without commands, network and most of the library, but with json, re, math, datetime, itertools and pathlib.";
+        may write text files. read_text(path) and write_text(path, content, mode) need no import. If the session has a container, the code runs there with python3; else in process, \
+        without commands, network and most of the library, but with json, re, math, statistics, datetime, itertools and pathlib.";
     const EFFECT: Effect = Effect::Destructive;
     type Params = EvaluatePythonParams;
     type Output = Evaluated;
@@ -134,6 +134,10 @@ impl Tool for PythonTool {
 
     fn limit(&self) -> Option<Duration> {
         Some(EVALUATION + BEYOND)
+    }
+
+    fn works_in(&self, workspace: &dyn Workspace) -> bool {
+        workspace.unrecorded_shell().is_some() || PythonEvaluator::program().is_some()
     }
 
     fn render(&self, output: &Evaluated) -> String {

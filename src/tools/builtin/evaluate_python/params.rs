@@ -1,5 +1,7 @@
 //! Parameters of `evaluate_python`.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -25,10 +27,11 @@ pub struct EvaluatePythonParams {
     /// Initial global variables, as JSON: at most 64, and 48,000 characters.
     #[serde(default)]
     pub(super) globals: Map<String, Value>,
-    /// Text files of the workspace that it reads with `open(path)` or `pathlib`; at most 64, and 4 MiB.
+    /// Text files of the workspace that it reads with `read_text(path)`, `open(path)` or `pathlib`; at most 64, and
+    /// 4 MiB.
     #[serde(default)]
     pub(super) reads: Vec<String>,
-    /// Files to write after a success, in addition to files that the code writes; at most 64.
+    /// Files to write after a success, in addition to files that the code writes; at most 64, and none of `reads`.
     #[serde(default)]
     pub(super) writes: Vec<TemplateWrite>,
 }
@@ -63,6 +66,7 @@ impl EvaluatePythonParams {
             check_chars("writes: content", &write.content)?;
             EntryPath::for_creation(context.below_root(&write.file_path)?)?;
         }
+        self.check_overlaps(context)?;
         let mut bytes = 0;
         let given = self.reads.iter().map(|path| {
             let path = context.path(path)?;
@@ -76,6 +80,25 @@ impl EvaluatePythonParams {
             Ok((path.clone(), utf8(&path, &text)?.to_owned()))
         });
         given.collect()
+    }
+
+    /// Refuses a path that is named twice: the order of its uses would be a guess.
+    fn check_overlaps(&self, context: &ToolContext) -> Result<(), ToolError> {
+        let named = self.reads.iter().map(|path| ("reads", path));
+        let named = named.chain(self.writes.iter().map(|write| ("writes", &write.file_path)));
+        let mut seen: BTreeMap<EntryPath, &str> = BTreeMap::new();
+        for (field, path) in named {
+            match seen.insert(context.path(path)?, field) {
+                None => {}
+                Some(other) if other == field => return Err(ToolError::new(format!("{field} names {path} twice"))),
+                Some(_) => {
+                    return Err(ToolError::new(format!(
+                        "{path} is in reads and in writes; let the code write it: write_text(path, text, 'overwrite')"
+                    )));
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -86,7 +86,7 @@ impl Tool for EditTool {
     fn render(&self, output: &Edited) -> String {
         let Edited { file_path, replacements, version, size } = output;
         let replaced = counted(*replacements, "replacement");
-        format!("edited {file_path}: {replaced} ({size} bytes, version {version})")
+        format!("edited {file_path}: {replaced} ({}, version {version})", counted(*size, "byte"))
     }
 }
 

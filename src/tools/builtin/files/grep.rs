@@ -33,7 +33,7 @@ pub struct GrepParams {
     /// The directory or the file to search, from the workspace root; `/` is the root.
     #[serde(default = "root")]
     path: String,
-    /// Glob for the files to search, relative to `path`; without a slash it matches names.
+    /// Glob for the files to search, relative to `path`; without a slash it matches names. Blank for all files.
     #[serde(default)]
     glob: Option<String>,
 }
@@ -126,7 +126,8 @@ impl GrepSearch {
         check_chars("pattern", &params.pattern)?;
         let wrong = |why| ToolError::new(format!("the pattern is not a regular expression for lines: {why}"));
         let lines = LineSearch::new(&params.pattern).map_err(wrong)?;
-        let glob = params.glob.as_deref().map(|glob| path_glob(glob, false)).transpose()?;
+        let glob = params.glob.as_deref().filter(|glob| !glob.trim().is_empty());
+        let glob = glob.map(|glob| path_glob(glob, false)).transpose()?;
         Ok(Self { lines, glob, found: GrepMatches::default() })
     }
 
@@ -248,7 +249,9 @@ mod tests {
         assert_eq!(found(&world, json!({ "pattern": "fn", "path": "src", "glob": "/b.rs" })).len(), 1);
         assert_eq!(found(&world, json!({ "pattern": "fn", "glob": "**/b.rs" })).len(), 2);
         assert_eq!(found(&world, json!({ "pattern": "one", "path": "a.rs", "glob": "*.py" })).len(), 0);
-        assert_eq!(found(&world, json!({ "pattern": "one", "glob": null })).len(), 2);
+        for none in [json!(null), json!(""), json!("  ")] {
+            assert_eq!(found(&world, json!({ "pattern": "one", "glob": none })).len(), 2, "{none}");
+        }
     }
 
     #[test]

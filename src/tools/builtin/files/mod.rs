@@ -88,7 +88,8 @@ pub(super) fn text_file(files: &Filesystem, asked: &EntryPath) -> Result<(EntryP
 }
 
 fn not_text(path: &EntryPath, size: u64) -> ToolError {
-    ToolError::new(format!("{} is a binary file ({size} bytes), not UTF-8 text", path.rooted()))
+    let size = counted(size, "byte");
+    ToolError::new(format!("{} is a binary file ({size}), not UTF-8 text", path.rooted()))
 }
 
 /// Returns bytes as text. Files marked as text are UTF-8, so this fails only for other files.
@@ -104,7 +105,7 @@ fn path_glob(pattern: &str, is_whole: bool) -> Result<PathGlob, ToolError> {
         return Err(ToolError::new(format!("the glob has {chars} characters; at most {GLOB_MAX} are allowed")));
     }
     let relative = pattern.strip_prefix("./").unwrap_or(pattern).trim_start_matches('/');
-    if relative.is_empty() {
+    if relative.trim().is_empty() {
         return Err(wrong(&"it is empty; use `**` for every file"));
     }
     if relative.split('/').any(|segment| matches!(segment, "." | "..")) {

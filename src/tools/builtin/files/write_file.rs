@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{TEXT_MAX, check_chars};
+use super::{TEXT_MAX, check_chars, counted};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 use crate::reducers::Entry;
@@ -69,7 +69,7 @@ impl Tool for WriteTool {
 
     fn render(&self, output: &WriteResult) -> String {
         let WriteResult { file_path, size, version } = output;
-        format!("wrote {file_path} ({size} bytes, version {version})")
+        format!("wrote {file_path} ({}, version {version})", counted(*size, "byte"))
     }
 }
 
