@@ -73,7 +73,7 @@ pub fn declared_in(state: &State) -> DeclaredSlices {
 /// same declaration again changes nothing.
 ///
 /// # Errors
-/// [`DeclareError`]: too many slices, a value over its limit, and errors of the store. Nothing is recorded then.
+/// [`WorkspaceError`]: too many slices, a value over its limit, and errors of the store. Nothing is recorded then.
 pub fn declare_slice(session: &Session, declaration: SliceDeclaration) -> Result<DeclaredSlice, WorkspaceError> {
     session.check_own()?;
     let name = declaration.name.clone();

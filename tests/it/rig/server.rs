@@ -71,7 +71,7 @@ impl Server {
         options: HttpOptions,
     ) -> Self {
         let roots = AllowedRoots::new([directory.path()]).unwrap();
-        let hub = Hub::new(sessions, HubOptions { roots, ..HubOptions::new(&directory.path().join("data")) });
+        let hub = Hub::new(sessions, HubOptions { roots, ..HubOptions::new(directory.path().join("data")) });
         let (face, server) = (HttpFace::new(hub), HttpServer::new(limits));
         let socket = directory.path().join("http.sock");
         let (unix, router) = (bind_unix(&socket).unwrap(), face.router(options));
