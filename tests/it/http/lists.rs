@@ -61,20 +61,20 @@ async fn session_list_is_paged() {
 fn damaged() -> tempfile::TempDir {
     const MARK: &[u8] = b"a-text-that-is-nowhere-else";
     let directory = tempfile::tempdir().unwrap();
-    let store = Arc::new(LocalStore::open(directory.path(), small()).unwrap());
+    let store = Arc::new(LocalStore::open(&directory.path().join("data"), small()).unwrap());
     let clock = Arc::new(SystemClock::default());
     let sessions = Sessions::new(store, Registry::standard(), clock, SnapshotPolicy::default()).unwrap();
     let [bad, good] = ["bad", "good"].map(|name| sessions.create(NewSession::named(name)).unwrap());
     bad.submit(note(bad.id(), MARK)).unwrap().wait().unwrap();
     // What stands in an earlier segment is not read again when the store is opened.
-    let segments = || std::fs::read_dir(directory.path().join("journal")).unwrap().count();
+    let segments = || std::fs::read_dir(directory.path().join("data/journal")).unwrap().count();
     while segments() < 3 {
         good.submit(note(good.id(), &[0; 50_000])).unwrap().wait().unwrap();
     }
     drop((bad, good));
     sessions.close();
     let mut found = 0;
-    for segment in std::fs::read_dir(directory.path().join("journal")).unwrap() {
+    for segment in std::fs::read_dir(directory.path().join("data/journal")).unwrap() {
         let path = segment.unwrap().path();
         let mut bytes = std::fs::read(&path).unwrap();
         while let Some(at) = bytes.windows(MARK.len()).position(|text| text == MARK) {

@@ -103,7 +103,7 @@ fn row_17_session_options_are_given_by_flags_and_over_http() {
     assert!(again.ends_with("[exit 0]"), "{again}");
     // The session's options are as recorded: the same flags go on with it, others do not.
     let mut command =
-        program.command(&[&["run", &script, "--backend", "host", "--session", "work", "--yes"][..], &more].concat());
+        program.command(&[&["run", &script, "--backend", "host", "--session", "work"][..], &more].concat());
     let told = crate::rig::told(&command.env("TOKEN", SECRET).output().unwrap());
     assert!(told.ends_with("[exit 0]"), "{told}");
     let other = program.run(&["run", &script, "--backend", "host", "--session", "work", "--yes", "--env", "TOKEN=x"]);
@@ -115,7 +115,7 @@ fn row_17_session_options_are_given_by_flags_and_over_http() {
         (&["--backend", "host", "--name-prefix", "x"], "--name-prefix requires --backend container"),
         (&["--backend", "host", "--output-bytes", "10"], "1024..=1048576"),
     ] {
-        let refused = program.run(&[&["run", &script, "--session", "new"][..], flags].concat());
+        let refused = program.run(&[&["run", &script, "--session", "new", "--yes"][..], flags].concat());
         assert!(refused.contains(words) && !refused.ends_with("[exit 0]"), "{refused}");
     }
 }
