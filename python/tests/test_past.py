@@ -76,15 +76,17 @@ async def test_reruns_stand_beside_their_session(client: Client, session: Sessio
     await worked(session)
     same = await session.rerun()
     assert (same["same"], same["calls"], same["name"]) == (True, 3, None)
-    kept = await session.rerun(keep="again", backend="memory")
-    assert (kept["diverged"], kept["name"], kept["same"]) == (1, "again", False)
+    with pytest.raises(foldspace.UnusableError, match="nothing was run"):
+        await session.rerun(keep="never", backend="memory")
+    kept = await session.rerun(keep="again")
+    assert (kept["diverged"], kept["name"], kept["same"]) == (0, "again", True)
     verdicts = [(call["tool"], call["verdict"]) for call in kept["differing"]]
-    assert verdicts == [("put_file", "skipped"), ("shell_execute", "diverged")]
+    assert verdicts == [("put_file", "skipped")]
     again = await client.open("again")
-    assert await again.files.read("a.txt") == b"one\n"
+    assert await again.files.read("a.txt") == b"one\ntwo\n"
     rows = (await session.align(again))["rows"]
     # What the client put there was no call of a tool, and is none in the other.
-    assert [(row["same"], row["result_differs"]) for row in rows] == [(False, False), (True, True), (True, False)]
+    assert [(row["same"], row["result_differs"]) for row in rows] == [(False, False), (True, False), (True, False)]
     fork = (await session.fork(name="fork"))[0]
     assert [member["name"] for member in (await fork.family())["sessions"]] == ["demo", "fork-1"]
 

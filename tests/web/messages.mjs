@@ -68,7 +68,7 @@ export async function messages(rig) {
     for (let call = 0; call <= (turn * 7) % 23; call += 1) many.runs(`echo ${turn} ${call}`);
     many.says("assistant", "Next.", "I think.");
   }
-  rig.foldspace("import", many.write(), "--name", "many");
+  rig.foldspace("import", many.write(), "--name", "many-turns");
   const fixtures = path.join(ROOT, "fixtures/transcripts");
   for (const [file, name] of [["claude/e1621bd0-4826-43bc-826f-fc3b6ab04d91.jsonl", "of-claude"], ["gemini.jsonl", "of-gemini"], ["swe-agent.traj", "of-swe-agent"]]) {
     rig.foldspace("import", path.join(fixtures, file), "--name", name);
@@ -269,14 +269,14 @@ async function hostile(rig, origin) {
 async function scrolls(rig, origin) {
   const all = [];
   for (let from = 1; from !== null; ) {
-    const page = await rig.api(origin, `/v1/sessions/many/calls?limit=1000&from=${from}`);
+    const page = await rig.api(origin, `/v1/sessions/many-turns/calls?limit=1000&from=${from}`);
     all.push(...page.calls.map(({ call }) => call));
     from = page.next;
   }
-  const said = (await rig.api(origin, "/v1/sessions/many/messages?limit=1000")).messages;
+  const said = (await rig.api(origin, "/v1/sessions/many-turns/messages?limit=1000")).messages;
   all.push(...said.map(({ seq }) => seq));
   all.sort((a, b) => a - b);
-  const page = await rig.signedIn(origin, "#/s/many");
+  const page = await rig.signedIn(origin, "#/s/many-turns");
   await page.getByRole("listbox", { name: `Calls and messages, ${all.length} of them` }).waitFor();
   for (const share of [0.5, 0.1, 0.93, 1, 0.3]) {
     await page.locator(".timeline").evaluate((box, part) => (box.scrollTop = box.scrollHeight * part), share);
@@ -286,7 +286,7 @@ async function scrolls(rig, origin) {
     }, `rows at ${share}`);
   }
   const last = said.at(-60);
-  await page.goto(`${origin}/#/s/many@${last.seq}`);
+  await page.goto(`${origin}/#/s/many-turns@${last.seq}`);
   await until(async () => Number(await timeline(page).locator("[aria-selected=true]").getAttribute("aria-posinset")) - 1 === all.indexOf(last.seq), "the row of a link");
   rig.sound(page);
 }

@@ -158,7 +158,7 @@ async function rerun(rig, origin) {
   await shown.getByRole("heading", { name: "Nothing differs" }).waitFor();
   await shown.getByLabel("Calls up to event").fill("");
   await shown.getByRole("button", { name: "Rerun" }).click();
-  await shown.getByText("date is not allowed").or(shown.getByText("message")).first().waitFor();
+  await shown.getByRole("alert").getByText(/call 5: .*date/).waitFor();
   await shown.getByLabel("Keep it as").fill("clock-again");
   await shown.getByLabel(/The commands may run/).check();
   await shown.getByText("foldspace rerun clock --keep clock-again --yes").waitFor();
@@ -175,6 +175,7 @@ async function rerun(rig, origin) {
   await page.getByRole("tabpanel").getByRole("heading", { name: /^date/ }).waitFor();
   await menu(page, /^Rerun/);
   await shown.getByLabel("Keep it as").fill("clock-again");
+  await shown.getByLabel(/The commands may run/).check();
   await shown.getByRole("button", { name: "Rerun" }).click();
   await shown.getByRole("alert").getByText(/clock-again/).waitFor();
   await shown.getByLabel("Keep it as").fill("clock-third");
