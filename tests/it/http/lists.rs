@@ -61,7 +61,7 @@ async fn session_list_is_paged() {
 fn damaged() -> tempfile::TempDir {
     const MARK: &[u8] = b"a-text-that-is-nowhere-else";
     let directory = tempfile::tempdir().unwrap();
-    let store = Arc::new(LocalStore::open(&directory.path().join("data"), small()).unwrap());
+    let store = Arc::new(LocalStore::open(directory.path().join("data"), small()).unwrap());
     let clock = Arc::new(SystemClock::default());
     let sessions = Sessions::new(store, Registry::standard(), clock, SnapshotPolicy::default()).unwrap();
     let [bad, good] = ["bad", "good"].map(|name| sessions.create(NewSession::named(name)).unwrap());
