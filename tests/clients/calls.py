@@ -40,6 +40,7 @@ CALLS = [
     Call("evaluate_python", {"code": "print(6 * 7)"}, {"stdout": "42\n"}),
     Call("session_log", {"limit": 5}),
     Call("session_state", {"slice": "VirtualFileSystem", "pointer": "/notes~1list.txt"}),
+    Call("session_emit", {"kind": "note.made", "data": {"lines": 3}}),
     Call("session_diff", {"path": "notes"}),
     Call("session_bisect", {"command": "! grep delta notes/list.txt"}),
     Call("session_bisect", {"slice": "count(VirtualFileSystem) > 0"}),
