@@ -136,7 +136,7 @@ export class Thread {
     return found === null ? null : this.rowOfCall(found);
   }
 
-  // Returns the number of the call after a row, as far as it is loaded.
+  // Returns the number of the call after a row, if it is loaded.
   nextCall(index) {
     let next = index + 1;
     while (isMessage(this.known(next))) next += 1;

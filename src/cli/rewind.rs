@@ -41,7 +41,7 @@ pub(super) struct RewindArgs {
     /// Does not ask, in a directory of yours
     #[arg(long, short)]
     yes: bool,
-    /// Also takes back the `.git` of your own directory, and with it the commits made since
+    /// Also rewinds the `.git` of your own directory, and with it the commits made since
     #[arg(long)]
     git: bool,
     /// Records external changes first; removes contents that were never stored; leaves entries that can't be

@@ -26,7 +26,7 @@ use crate::view::{self, EventSelection, Position};
 
 /// Time to wait for an announcement before reading the store anyway: it may have events, or the session may be gone.
 const LOOK: Duration = Duration::from_millis(200);
-/// Limit for the events of a piece, of which a selection may leave out most.
+/// Limit for the events of a piece; a selection may skip most of them.
 const EVENTS: u64 = 10_000;
 /// Time that a slow client may hold up announcements. Then they are dropped, and read from the store later.
 const HOLD: Duration = Duration::from_secs(1);

@@ -16,13 +16,13 @@ use hyper::{Error, Request};
 
 use crate::engine::lock::lock;
 
-/// The most bytes to read from a body that no handler wants.
+/// Limit for the bytes to drain from an unread body.
 const UNREAD_MAX: usize = 64 << 10;
 
 /// A request's body for a handler.
 pub(super) struct LentBody(Arc<Mutex<Incoming>>);
 
-/// The same body, to read what its handler leaves.
+/// The same body, from which unread bytes are drained.
 pub(super) struct UnreadBody(Option<Arc<Mutex<Incoming>>>);
 
 /// Splits off the rest of a request's body. A client that waits for `100 Continue` has no rest: it sends nothing before

@@ -69,7 +69,7 @@ pub fn declared_in(state: &State) -> DeclaredSlices {
     state.slice::<DeclaredSlices>().cloned().unwrap_or_default()
 }
 
-/// Declares a slice, or changes its declaration, and folds the session's past into it. Returns it as it is then; the
+/// Declares a slice, or changes its declaration, and folds the session's past into it. Returns the declared slice; the
 /// same declaration again changes nothing.
 ///
 /// # Errors
@@ -145,6 +145,20 @@ pub(super) fn rewound(session: &Session, then: &State, now: &State) -> Result<De
     Ok(all)
 }
 
+/// Returns true if a rewind to `to` undoes own events, or restores undone ones. They may have no other effect yet.
+pub(super) fn changes_own_events(session: &Session, to: Seq) -> Result<bool, SessionError> {
+    let head = session.head()?;
+    let (now, then) = (kept_ranges(session, head)?, kept_ranges(session, to)?);
+    let has = |ranges: &[(Seq, Seq)], seq| ranges.iter().any(|(from, until)| (*from..=*until).contains(&seq));
+    let mut found = false;
+    session.visit_between(1, head, &mut |event| {
+        let is_own = event.kind.starts_with(|c: char| c.is_ascii_lowercase());
+        found = is_own && has(&now, event.seq) != has(&then, event.seq);
+        if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    Ok(found)
+}
+
 /// Returns the events that set the parent's slices after a merge of its child's changes since `base`.
 pub(super) fn merged(base: &State, ours: &State, theirs: &State) -> Result<Vec<SliceDeclared>, ValueError> {
     let (base, theirs) = (declared_in(base), declared_in(theirs));
@@ -157,7 +171,7 @@ pub(super) fn merged(base: &State, ours: &State, theirs: &State) -> Result<Vec<S
     Ok(events)
 }
 
-/// A fold of a slice over a session's past, without what rewinds took back.
+/// A fold of a slice over a session's past, without the events that rewinds undid.
 struct PastFold<'a> {
     session: &'a Session,
     begun: DeclaredSlice,
@@ -203,7 +217,7 @@ fn rewinds(session: &Session, from: Seq, until: Seq) -> Result<Vec<(Seq, Seq)>, 
     Ok(found)
 }
 
-/// Returns the ranges of positions up to one that no rewind took back.
+/// Returns the ranges of positions, up to `until`, that no rewind undid.
 fn kept_ranges(session: &Session, until: Seq) -> Result<Vec<(Seq, Seq)>, SessionError> {
     let (rewinds, mut until) = (rewinds(session, 1, until)?, until);
     let mut ranges = Vec::new();

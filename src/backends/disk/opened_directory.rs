@@ -64,7 +64,7 @@ pub(crate) fn owner_of(directory: &Path) -> io::Result<(u32, u32)> {
     Ok((stat.stx_uid, stat.stx_gid))
 }
 
-/// Resolves the links of a path as far as it exists.
+/// Resolves links in the existing part of a path.
 pub(crate) fn resolved(path: &Path) -> PathBuf {
     let found = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
     let rest = found.as_ref().and_then(|(above, _)| path.strip_prefix(above).ok());

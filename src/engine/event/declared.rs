@@ -7,7 +7,7 @@ use super::Event;
 
 /// Event of a slice that a user declares, changes or removes, or whose value a merge sets.
 ///
-/// It has the slice's value at its position, folded from the earlier events, so that a fold never looks back.
+/// It has the slice's value at its position, folded from the earlier events. A fold needs none of them again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SliceDeclared {
     /// Name of the slice.

@@ -155,7 +155,7 @@ impl DeclaredSlices {
         self.slices.is_empty()
     }
 
-    /// Returns the same slices, with this one in the place of one of that name.
+    /// Adds a slice, or replaces the one of that name.
     #[must_use]
     pub fn with(&self, slice: DeclaredSlice) -> Self {
         Self { slices: self.slices.update(slice.declaration().name.clone(), slice) }

@@ -50,7 +50,7 @@ pub struct ExecuteScriptParams {
 }
 
 impl ExecuteScriptParams {
-    /// Returns the command that it runs, as far as that is known without the workspace.
+    /// Returns the command, determined without the workspace.
     pub(super) fn parts(self) -> (CommandLine, CommandSurroundings) {
         let Self { script, interpreter, cwd, env, env_mode, stdin, timeout_seconds, capture_output } = self;
         let surroundings =

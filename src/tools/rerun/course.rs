@@ -281,7 +281,7 @@ fn skipped_because(call: &RecordedCall) -> Option<&'static str> {
 fn beside_tools(tool: &str) -> Option<&'static str> {
     match tool {
         START | END_PROCESS => Some("it ran in the background"),
-        UNDO_TOOL | REVERT_TOOL => Some("it took back other changes"),
+        UNDO_TOOL | REVERT_TOOL => Some("it undid other changes"),
         tool => FileWork::is_name(tool).then_some("a client changed the files directly"),
     }
 }

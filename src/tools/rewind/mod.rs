@@ -134,7 +134,8 @@ impl RewindWork {
         let slices: Vec<EncodedSlice> = restored.into_iter().filter(|slice| !present.contains(slice)).collect();
         let names = slices.iter().map(|slice| slice.name.to_string()).collect();
         let (mut recorded, mut apart) = (None, Vec::new());
-        let differs = !plan.steps.is_empty() || !slices.is_empty();
+        let differs =
+            !plan.steps.is_empty() || !slices.is_empty() || declared::changes_own_events(&self.session, self.to)?;
         if differs && !self.options.dry_run {
             let commit = self.commit(from, &plan, slices)?;
             let (session, workspace) = (&self.session, self.workspace.as_ref());

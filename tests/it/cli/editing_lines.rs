@@ -9,7 +9,7 @@ use crate::rig::Program;
 
 const CTRL_D: &str = "\u{4}";
 const UP: &str = "\u{1b}[A";
-/// What the editor writes when it has a line.
+/// Output of the editor after each line.
 const TAKEN: &str = "\u{1b}[?2004l\r\n";
 
 impl Program {

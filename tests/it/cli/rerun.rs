@@ -214,7 +214,7 @@ fn rerun_applies_what_an_undo_and_a_revert_took_back() {
     program.printed(&["revert", "work", "in", "--at", "5", "--yes"]);
     let (told, exit) = lines(&program, &["rerun", "work", "--yes"]);
     assert_eq!((verdicts(&told).as_str(), exit), ("same same same same same same skipped skipped end", 0), "{told:#?}");
-    assert_eq!(told[6]["reason"], "it took back other changes");
+    assert_eq!(told[6]["reason"], "it undid other changes");
 }
 
 #[test]

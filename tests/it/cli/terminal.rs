@@ -62,7 +62,7 @@ impl Terminal {
         self.signal("-WINCH");
     }
 
-    /// Whether all keys go to the program one by one, and are not shown.
+    /// True if keys reach the program one by one, without echo.
     pub(super) fn is_raw(&self) -> bool {
         !self.modes().intersects(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
     }

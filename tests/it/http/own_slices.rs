@@ -59,6 +59,21 @@ async fn declared_later_equals_declared_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn events_that_a_rewind_undid_do_not_count() {
+    let server = Server::begin().await;
+    server.session("box").await;
+    let first = emit(&server, "box", "step", json!({ "id": 1, "status": "open" })).await;
+    emit(&server, "box", "step", json!({ "id": 2, "status": "gone" })).await;
+    for _ in 0..2 {
+        assert_eq!(ask(&server, "POST", "box/rewind", json!({ "to": first })).await.0, 200);
+    }
+    let (_, made) = ask(&server, "PUT", "box/reducers/Plan", declaration("ours")).await;
+    assert_eq!(made["value"], json!({ "1": "open" }), "{made}");
+    let (_, page) = ask(&server, "GET", "box/events?kind=SessionRewound", Value::Null).await;
+    assert_eq!(page["events"].as_array().unwrap().len(), 1, "the second rewind has nothing to do");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn new_declaration_is_a_new_version_and_the_past_keeps_the_old() {
     let server = Server::begin().await;
     server.session("box").await;
