@@ -139,7 +139,8 @@ impl UndoHow {
             let done = match self.may_go_on(&planned, &found, out)? {
                 true => {
                     asked["dry_run"] = false.into();
-                    asked["seen"] = planned.seen.into();
+                    // Without a question, nobody has agreed to these changes and no others.
+                    asked["seen"] = json!((!self.yes).then_some(planned.seen));
                     Some(owner.client.work::<UndoDocument>(&path, &asked, output::progress).await?)
                 }
                 false => None,
