@@ -32,6 +32,18 @@
 //! See also: [`Sessions`] and [`Session`] for histories and states; [`Registry`], [`Event`], [`Slice`] and [`Reducer`]
 //! for custom types; [`Tool`] and [`ToolRunner`]; [`Subscription`] for live events; [`Replay`]; [`EventStore`].
 
+#[cfg(feature = "cli")]
+extern crate self as foldspace;
+
+#[cfg(feature = "cli")]
+#[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "some of it is for the servers only"))]
+mod cli;
+#[cfg(feature = "cli")]
+#[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "some tones are for the debugger only"))]
+mod terminal;
+#[cfg(feature = "tui")]
+mod tui;
+
 /// Workspaces and shells, and the traits to implement others.
 ///
 /// ```
@@ -118,6 +130,38 @@ pub use foldspace_hub::hub;
 #[cfg(feature = "mcp")]
 #[doc(inline)]
 pub use foldspace_mcp::mcp;
+/// The program `foldspace`, with slices and kinds of events of your own.
+///
+/// ```no_run
+/// use foldspace::{Event, Recorded, Registry, Slice};
+/// use serde::{Deserialize, Serialize};
+///
+/// /// Money was spent on a model.
+/// #[derive(Debug, Clone, Serialize, Deserialize)]
+/// struct Spent { cents: u64 }
+/// impl Event for Spent { const KIND: &'static str = "spent"; }
+///
+/// #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+/// struct Budget { cents: u64 }
+/// impl Slice for Budget { const NAME: &'static str = "Budget"; }
+///
+/// fn main() -> Result<std::process::ExitCode, foldspace::event::ValueError> {
+///     let add = |budget: Budget, spent: &Recorded<Spent>| Budget { cents: budget.cents + spent.event.cents };
+///     Ok(foldspace::program::main_with(Registry::standard().slice::<Budget>()?.reducer(add)?))
+/// }
+/// ```
+#[cfg(feature = "cli")]
+pub mod program {
+    /// Runs the command in this process's arguments, with all commands and servers of `foldspace`, and returns the exit
+    /// status. Every list, state, predicate and server then knows the types in `registry`, which must include those of
+    /// [`Registry::standard`](crate::Registry::standard).
+    ///
+    /// Call it from `main`, and only once: commands read the arguments and the environment, and some start this same
+    /// binary again in the background.
+    pub fn main_with(registry: crate::Registry) -> std::process::ExitCode {
+        crate::cli::main_with(registry)
+    }
+}
 /// The slices that every session has, and general reducers for custom events.
 ///
 /// ```

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 import foldspace
 import foldspace.sync
@@ -57,6 +58,21 @@ async def test_slice_has_the_type_of_its_class(session: Session) -> None:
     assert await latest.get() == Note("a", 3.0)
     (child,) = await session.fork()
     assert await child.state("Note", pointer="/1/weight") == 3.0
+
+
+async def test_slice_checks_by_its_pydantic_model(session: Session) -> None:
+    pydantic = pytest.importorskip("pydantic")
+
+    class Step(pydantic.BaseModel):
+        id: int
+        at: datetime
+
+    steps = session.slice(fold="latest_by", key="/id")(Step)
+    made = Step(id="1", at="2026-01-01T00:00:00Z")
+    await steps.emit(made)
+    assert await steps.get() == {"1": made}
+    with pytest.raises(pydantic.ValidationError):
+        await steps.emit(id="one", at=made.at)
 
 
 def test_slice_of_the_synchronous_client(sync_client: foldspace.sync.Client) -> None:

@@ -9,10 +9,10 @@ use clap_complete::env::{CompleteEnv, Shells};
 use foldspace::event::CallStatus;
 use foldspace::reducers::{CallEntry, Entry, ToolCalls};
 use foldspace::session::name_of;
-use foldspace::{EntryPath, Registry, State, Tools, VirtualFileSystem};
+use foldspace::{EntryPath, State, Tools, VirtualFileSystem};
 
 use super::data_directory::default_directory;
-use super::{Failure, Globals, Out, definition, help, open, session_words, text};
+use super::{Failure, Globals, Out, definition, help, open, registry, session_words, text};
 
 /// The variable that a shell's script sets to request completions.
 const VARIABLE: &str = "FOLDSPACE_COMPLETE";
@@ -118,10 +118,10 @@ impl LiveNames {
     fn known(self, word: &str) -> Option<Vec<CompletionCandidate>> {
         let names: Vec<(String, String)> = match self {
             Self::Sessions => sessions()?,
-            Self::Slices => Registry::standard().slices().iter().map(|slice| named(slice.name)).collect(),
+            Self::Slices => registry().slices().iter().map(|slice| named(slice.name)).collect(),
             Self::Tools => Tools::standard().names().map(named).collect(),
             Self::Kinds => {
-                let registry = Registry::standard();
+                let registry = super::registry();
                 let mut kinds: Vec<&str> = registry.event_kinds().collect();
                 kinds.sort_unstable();
                 kinds.into_iter().map(named).collect()

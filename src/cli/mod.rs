@@ -104,6 +104,7 @@ mod workspace;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clap::{ColorChoice, FromArgMatches, Parser, Subcommand};
@@ -111,6 +112,7 @@ use clap::{ColorChoice, FromArgMatches, Parser, Subcommand};
 use crate::terminal::exit::{Exit, Failure};
 use crate::terminal::style::{BAD, BOLD, DIM, DIRECTORY, GOOD, NOTED, ODD, PLAIN};
 use crate::terminal::{events, text};
+use foldspace::Registry;
 use help::definition;
 use interrupt::Signals;
 use open::{FoundSession, OpenedStore};
@@ -286,13 +288,21 @@ fn did_you_mean<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> S
     meant.map(|meant| format!("did you mean {}? ", text::one_line(meant, 200))).unwrap_or_default()
 }
 
-/// Runs `foldspace hook` without the start-up work of the other commands, since agents wait for it.
-pub(crate) fn hook(words: impl Iterator<Item = String>) -> ExitCode {
-    hook::run(words);
-    ExitCode::SUCCESS
+static REGISTRY: OnceLock<Arc<Registry>> = OnceLock::new();
+
+/// Returns the slices and kinds that this program knows.
+fn registry() -> Arc<Registry> {
+    Arc::clone(REGISTRY.get_or_init(|| Arc::new(Registry::standard())))
 }
 
-pub(crate) fn main() -> ExitCode {
+pub(crate) fn main_with(registry: Registry) -> ExitCode {
+    // No command has run yet.
+    let _ = REGISTRY.set(Arc::new(registry));
+    // Agents wait for a hook, so it has no start-up work.
+    if std::env::args_os().nth(1).is_some_and(|first| first == "hook") {
+        hook::run(std::env::args_os().skip(2).map(|word| word.to_string_lossy().into_owned()));
+        return ExitCode::SUCCESS;
+    }
     if completions::answer() {
         return ExitCode::SUCCESS;
     }

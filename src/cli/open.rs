@@ -9,12 +9,12 @@ use foldspace::session::{Keep, SnapshotPolicy, name_of};
 #[cfg(feature = "nats")]
 use foldspace::store::NatsStore;
 use foldspace::store::{Durability, LocalStoreOptions, Loss, RemoteStore, SessionEntry};
-use foldspace::{EventStore, LocalStore, Registry, Session, Sessions, StoreError};
+use foldspace::{EventStore, LocalStore, Session, Sessions, StoreError};
 
 pub(super) use super::data_directory::{directory, existing};
 use super::hook::record_kept;
 use super::shared_store::{self, HostArgs};
-use super::{Failure, Globals, output, owner, text};
+use super::{Failure, Globals, output, owner, registry, text};
 
 /// The time limit for another process to release the store.
 pub(super) const STORE_LOCK_WAIT: Duration = Duration::from_secs(3);
@@ -71,7 +71,7 @@ impl OwnedStore {
 impl OpenedStore {
     fn new(store: Arc<dyn EventStore>, policy: SnapshotPolicy) -> Result<Self, Failure> {
         let clock = Arc::new(SystemClock::default());
-        let sessions = Sessions::new(store, Registry::standard(), clock, policy)?;
+        let sessions = Sessions::new(store, registry(), clock, policy)?;
         Ok(Self { sessions, loss: None, owned: None, closes: true })
     }
 

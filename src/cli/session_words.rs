@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, FromArgMatches};
+use foldspace::WorkspaceSpec;
 use foldspace::event::SessionStarted;
 use foldspace::hub::attached_at;
 use foldspace::session::name_of;
 use foldspace::store::SessionEntry;
-use foldspace::{Registry, WorkspaceSpec};
 
 use super::help::{OPTION, definition, takes_session};
-use super::{Cli, Failure, Globals, did_you_mean, open, output, text};
+use super::{Cli, Failure, Globals, did_you_mean, open, output, registry, text};
 
 /// Commands that require the name of their session, since they can't be undone.
 const NAMED: [&str; 1] = ["remove"];
@@ -294,7 +294,7 @@ fn fits(id: &str, value: &OsStr, directory: &Path) -> bool {
         }
         // A file to write is seldom called like a session.
         "file" => false,
-        "slice" => Registry::standard().slices().iter().any(|slice| value.to_str() == Some(slice.name)),
+        "slice" => registry().slices().iter().any(|slice| value.to_str() == Some(slice.name)),
         _ => true,
     }
 }

@@ -49,7 +49,7 @@ impl Hub {
         {
             tracing::warn!(%error, "failed to remove a directory's session after its copy failed");
         }
-        begun
+        self.begin_slices(begun?).await
     }
 
     /// Returns the same hub with a capture budget large enough for a whole directory.

@@ -48,7 +48,7 @@ use crate::engine::session::sessions::Sessions;
 use crate::reducers::MergeChoices;
 use crate::tools::{
     AllowedRoots, Forker, MergeReport, MountError, MountSpec, Registrations, RewindOptions, Rewound, ShellRules,
-    ToolRunner, Tools, hydrate, preview_merge, rewind,
+    ToolRunner, Tools, declare_defaults, hydrate, preview_merge, rewind,
 };
 
 pub use attached::{AttachedDirectory, all_attached, attached_at, attached_file, worktree_at};
@@ -260,6 +260,10 @@ impl Hub {
                 Ok(()) => hub.ready(id, &spec, &mounts).await,
                 Err(error) => Err(error.into()),
             };
+            let ready = match ready {
+                Ok(open) => hub.begin_slices(open).await,
+                failed => failed,
+            };
             if ready.is_err()
                 && let Err(error) = hub.remove(id).await
             {
@@ -268,6 +272,13 @@ impl Hub {
             ready
         });
         joined(created.await)?
+    }
+
+    /// Declares the store's default slices in a new session.
+    async fn begin_slices(&self, open: OpenSession) -> Result<OpenSession, HubError> {
+        let (sessions, session) = (self.sessions().clone(), open.session().clone());
+        blocking(move || declare_defaults(&sessions, &session)).await??;
+        Ok(open)
     }
 
     async fn ready(&self, id: SessionId, spec: &WorkspaceSpec, mounts: &[MountSpec]) -> Result<OpenSession, HubError> {

@@ -11,6 +11,7 @@ use crate::engine::event::{SessionRewound, SliceDeclared};
 use crate::engine::id::{CommitId, Seq};
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
+use crate::engine::session::sessions::Sessions;
 use crate::engine::slice::OnRewind;
 use crate::engine::state::State;
 use crate::engine::store::{Committed, StoreError};
@@ -19,6 +20,8 @@ use crate::tools::error::WorkspaceError;
 
 /// Texts above this many bytes in an own event's data are stored as contents.
 const TEXT_MAX: usize = 16 << 10;
+/// The name of the session whose declared slices each new session begins with.
+pub const DEFAULT_SLICES: &str = "defaults";
 /// Attempts to declare a slice while others record events.
 const ATTEMPTS: usize = 20;
 
@@ -100,6 +103,20 @@ pub fn declare_slice(session: &Session, declaration: SliceDeclaration) -> Result
         }
     }
     Err(ValueError::new("other calls of the session record events all the time; declare the slice again later").into())
+}
+
+/// Declares the slices of the session called [`DEFAULT_SLICES`] in a new session, if there is one of that name.
+///
+/// # Errors
+/// Errors of the store, and of [`declare_slice`].
+pub fn declare_defaults(sessions: &Sessions, session: &Session) -> Result<(), WorkspaceError> {
+    let defaults = sessions.names().holder(sessions.store().as_ref(), DEFAULT_SLICES)?;
+    if let Some(defaults) = defaults.filter(|defaults| *defaults != session.id()) {
+        for slice in declared_in(&sessions.session(defaults)?.state()?).iter() {
+            declare_slice(session, slice.declaration().clone())?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes a declared slice. Earlier positions keep it. Returns false if there is none of that name.

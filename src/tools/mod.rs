@@ -78,7 +78,7 @@ pub use children::forker::left_of_fork;
 pub use children::forker::{Forker, mounts_of};
 pub use children::merge::{MergeOutcome, MergeReport, MergedChange, merge_child, preview_merge};
 pub use children::subagents::{ChildContext, Subagent, SubagentOutcome, SubagentResult, Subagents, dispatch_subagents};
-pub use declared::{OwnEvent, declare_slice, declared_in, record_own, remove_slice};
+pub use declared::{DEFAULT_SLICES, OwnEvent, declare_defaults, declare_slice, declared_in, record_own, remove_slice};
 pub use error::WorkspaceError;
 pub use mounts::{AllowedRoots, MountError, MountSpec, hydrate, previews};
 pub use policy::command_time::CommandTime;

@@ -14,6 +14,7 @@ export { CommandFailedError, FoldspaceError, type CallOutcome, type Problem } fr
 export { Files, ReadFiles, type Change, type Entry, type Position } from "./files.js";
 export { CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
 export { Session, Snapshot, type Answer, type Command, type Event, type NewSession, type Rules, type RunOptions, type SessionStatus } from "./session.js";
+export { TypedSlice, type Schema, type SliceOptions, type SliceValue } from "./slices.js";
 
 /** A client of a server and its sessions. Starts the server if none runs. */
 export class Client implements Disposable {

@@ -6,6 +6,7 @@ import { encoded, type Cancel, type Connection } from "./connection.js";
 import { CommandFailedError, FoldspaceError, ofProblem, succeeded, type CallOutcome } from "./errors.js";
 import { Files, ReadFiles, type Position } from "./files.js";
 import { Collected, CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
+import { TypedSlice, type Schema, type SliceOptions } from "./slices.js";
 
 type Schemas = components["schemas"];
 /** An event of a session. */
@@ -379,6 +380,11 @@ export class Session implements AsyncDisposable {
   declare(name: string, declaration: Omit<Schemas["DeclareSlice"], "agent">): Promise<Schemas["DeclaredSlice"]> {
     const body = { ...declaration, agent: this.rules.agent };
     return this.connection.document("PUT", `${this.#path}/reducers/${encodeURIComponent(name)}`, { body });
+  }
+
+  /** Returns a slice of your own whose items a schema checks, such as one of zod. It is declared on first use. */
+  slice<T, const O extends SliceOptions>(name: string, schema: Schema<T>, options: O): TypedSlice<T, O> {
+    return new TypedSlice(this, name, schema, options);
   }
 
   /** Lists the declared slices, without their values. */

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { test } from "node:test";
+import { z } from "zod";
 import { CommandFailedError, FoldspaceError, session } from "../dist/index.js";
 import { backends, world } from "./world.js";
 
@@ -121,6 +122,23 @@ test("events and changes come as they happen", async (t) => {
   await Promise.all([watching, following]);
   assert.deepEqual(seen.filter((change) => change.path === "src/a").map((change) => change.kind), ["create", "remove"]);
   assert.equal(kinds[0], "SessionStarted");
+});
+
+test("a slice of your own has the type of its schema", async (t) => {
+  const s = await world(t).create({ backend: "memory" });
+  const step = z.object({ id: z.number(), status: z.string().default("open") });
+  const steps = s.slice("Step", step, { fold: "latest_by", key: "/id" });
+  const first = await steps.emit({ id: 1 });
+  await steps.emit({ id: 1, status: "done" });
+  assert.deepEqual(await steps.get(), { 1: { id: 1, status: "done" } });
+  assert.deepEqual(await steps.get(first), { 1: { id: 1, status: "open" } });
+  await assert.rejects(steps.emit({ id: "one" }), z.ZodError);
+  const last = s.slice("Last", step, { fold: "latest", kind: "own.Step" });
+  assert.deepEqual(await last.get(), { id: 1, status: "done" });
+  const all = s.slice("All", step, { fold: "append", max: 1, kind: "own.Step" });
+  assert.deepEqual(await all.get(), [{ id: 1, status: "done" }]);
+  assert.equal(await s.slice("None", step, { fold: "latest" }).get(), null);
+  await assert.rejects(s.slice("Usage", step, { fold: "latest" }).get(), FoldspaceError);
 });
 
 test("an abort cancels the command, and refusals say why", async (t) => {

@@ -10,6 +10,10 @@ export async function work(model: LanguageModel, signal: AbortSignal): Promise<E
   const files: ReadableStream<Uint8Array> = await s.at(42).files.stream("a");
   await child?.files.write("a", files, { signal });
   await generateText({ model, tools: await foldspaceTools(s), prompt: "work" });
+  const notes: string[] = await s.slice("Note", { parse: String }, { fold: "append" }).get();
+  const latest: string | null = await s.slice("Note", { parse: String }, { fold: "latest" }).get();
+  // @ts-expect-error: items by their keys are no list
+  const steps: string[] = await s.slice("Note", { parse: String }, { fold: "latest_by", key: "/id" }).get();
   // @ts-expect-error: a position is a number or a text
   s.at({});
   for await (const event of s.events({ signal })) return event;

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use foldspace::backends::{PodmanOptions, commit_in, write_commit};
 use foldspace::tools::{AllowedRoots, CommandPolicy, ForeignRun, MountSpec, Scratch, ShellRules, hydrate};
-use foldspace::{Registry, ToolCall, ToolRunner, Tools, WorkspaceSpec};
+use foldspace::{ToolCall, ToolRunner, Tools, WorkspaceSpec};
 use tempfile::TempDir;
 
-use crate::cli::{Exit, Failure, block_on, text};
+use crate::cli::{Exit, Failure, block_on, registry, text};
 
 /// The number of bytes of each output stream in results, large enough to compare whole outputs.
 const OUTPUT_BYTES: usize = 1 << 20;
@@ -129,7 +129,7 @@ impl RunBase {
 
 fn copy_of(directory: &Path) -> Result<Scratch, Failure> {
     let host_path = directory.canonicalize().map_err(|error| Failure::io("open", directory.display(), &error))?;
-    let scratch = Scratch::begin(Registry::standard(), &WorkspaceSpec::Memory, "base")?;
+    let scratch = Scratch::begin(registry(), &WorkspaceSpec::Memory, "base")?;
     let roots = AllowedRoots::new([&host_path])?;
     let mounts = [MountSpec { host_path, ..MountSpec::default() }];
     block_on(hydrate(scratch.session(), scratch.workspace().as_ref(), &mounts, &roots))??;
@@ -143,7 +143,7 @@ fn of_image(options: PodmanOptions, directory: Option<&str>) -> Result<Scratch, 
             .with_hint("add --was-in DIR, such as --was-in /testbed")
     })?;
     let spec = WorkspaceSpec::Podman(PodmanOptions { also_at: None, ..options });
-    let scratch = Scratch::begin(Registry::standard(), &spec, "base")?;
+    let scratch = Scratch::begin(registry(), &spec, "base")?;
     let policy = CommandPolicy::typed();
     let rules = ShellRules { policy, ..ShellRules::default() };
     let (session, workspace) = (scratch.session().clone(), std::sync::Arc::clone(scratch.workspace()));

@@ -11,13 +11,13 @@ use foldspace::tools::{
     roots_of, subagents_of,
 };
 use foldspace::view::Position;
-use foldspace::{ForkOptions, NewSession, Registry, Seq, Session, Tools, WorkspaceSpec};
+use foldspace::{ForkOptions, NewSession, Seq, Session, Tools, WorkspaceSpec};
 use tokio_util::sync::CancellationToken;
 
 use super::position::before;
 use super::{
-    Exit, Failure, Globals, OpenedStore, Out, OwnerClient, RuleArgs, WorkspaceArgs, files, interrupt, open, text,
-    workspace,
+    Exit, Failure, Globals, OpenedStore, Out, OwnerClient, RuleArgs, WorkspaceArgs, files, interrupt, open, registry,
+    text, workspace,
 };
 pub(super) use base::BaseArgs;
 pub(super) use report::RerunPrinter;
@@ -219,7 +219,7 @@ impl RerunTarget {
         globals: &Globals,
     ) -> Result<Self, Failure> {
         let Some(name) = keep else {
-            return Ok(Self { scratch: Scratch::begin(Registry::standard(), &spec, "rerun")?, store });
+            return Ok(Self { scratch: Scratch::begin(registry(), &spec, "rerun")?, store });
         };
         let backend = Some(spec.backend_name().to_owned());
         let new = NewSession { name: Some(name.to_owned()), backend, options: spec.options(), id: None };
@@ -246,7 +246,7 @@ impl RerunTarget {
 
     fn copy(store: RerunStore, session: &Session, spec: WorkspaceSpec) -> Result<Self, Failure> {
         let original = (session.id(), &store.opened.sessions);
-        let scratch = Scratch::copy_of(Registry::standard(), &spec, original)?;
+        let scratch = Scratch::copy_of(registry(), &spec, original)?;
         Ok(Self { scratch, store })
     }
 

@@ -25,25 +25,23 @@ impl NameIndex {
 
     /// Reserves a name for a session that is being created, until it is [settled](Self::settle).
     pub(crate) fn take(&mut self, store: &dyn EventStore, name: &str) -> SessionResult<()> {
-        let holder = self.known(store)?.get(name).copied();
-        // The name of a session that was removed directly from the store is free again.
-        let is_there = match holder {
-            Some(holder) => store.entry(holder)?.is_some_and(|entry| name_of(&entry) == name),
-            None => false,
-        };
-        if is_there || !self.pending.insert(name.to_owned()) {
+        if self.holder(store, name)?.is_some() || !self.pending.insert(name.to_owned()) {
             return Err(SessionError::NameTaken { name: name.to_owned() });
         }
         Ok(())
     }
 
+    /// Returns the session of that name.
+    pub fn holder(&mut self, store: &dyn EventStore, name: &str) -> SessionResult<Option<SessionId>> {
+        let Some(holder) = self.known(store)?.get(name).copied() else { return Ok(None) };
+        // The name of a session that was removed directly from the store is free again.
+        let has_name = store.entry(holder)?.is_some_and(|entry| name_of(&entry) == name);
+        Ok(has_name.then_some(holder))
+    }
+
     /// Returns true if a session other than `id` has the name.
     pub fn has_other(&mut self, store: &dyn EventStore, name: &str, id: SessionId) -> SessionResult<bool> {
-        match self.known(store)?.get(name).copied().filter(|holder| *holder != id) {
-            // The name of a session that was removed directly from the store is free again.
-            Some(holder) => Ok(store.entry(holder)?.is_some_and(|entry| name_of(&entry) == name)),
-            None => Ok(false),
-        }
+        Ok(self.holder(store, name)?.is_some_and(|holder| holder != id))
     }
 
     pub(crate) fn take_for_child(&mut self, store: &dyn EventStore, parent: &str) -> SessionResult<String> {

@@ -62,7 +62,7 @@ const DUE_MAX: usize = 256;
 impl Sessions {
     /// Opens the store in a directory. This process owns it until it is closed. Others work through a
     /// [`StoreServer`](crate::store::StoreServer), if it starts one. Fails as [`LocalStore::open`].
-    pub fn open(directory: impl AsRef<Path>, registry: Registry) -> Result<Self, StoreError> {
+    pub fn open(directory: impl AsRef<Path>, registry: impl Into<Arc<Registry>>) -> Result<Self, StoreError> {
         let store = LocalStore::open(directory, LocalStoreOptions::default())?;
         Self::new(Arc::new(store), registry, Arc::new(SystemClock::default()), SnapshotPolicy::default())
     }
@@ -70,7 +70,7 @@ impl Sessions {
     /// Creates the sessions of any store. Fails with [`StoreError::Io`] if the snapshot thread can't be started.
     pub fn new(
         store: Arc<dyn EventStore>,
-        registry: Registry,
+        registry: impl Into<Arc<Registry>>,
         clock: Arc<dyn Clock>,
         policy: SnapshotPolicy,
     ) -> Result<Self, StoreError> {
@@ -85,7 +85,7 @@ impl Sessions {
         let thread = thread.map_err(StoreError::io("start a thread for", Path::new("snapshots")))?;
         let shared = SessionsInner {
             store,
-            registry: Arc::new(registry),
+            registry: registry.into(),
             clock,
             policy,
             open: Mutex::default(),

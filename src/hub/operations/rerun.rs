@@ -12,7 +12,6 @@ use super::{Operation, OperationContext, OperationError, OperationRoute, reading
 use crate::backends::WorkspaceSpec;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
-use crate::engine::registry::Registry;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::session::sessions::Sessions;
@@ -165,7 +164,7 @@ impl RerunCalls {
             sessions.check_free(name)?;
         }
         let name = self.keep.as_deref().unwrap_or("rerun");
-        Ok(RerunPlace { scratch: Scratch::begin(Registry::standard(), &spec, name)?, spec })
+        Ok(RerunPlace { scratch: Scratch::begin(Arc::clone(sessions.registry()), &spec, name)?, spec })
     }
 
     fn spec(&self, recorded: &Session, home: &Path) -> Result<WorkspaceSpec, OperationError> {

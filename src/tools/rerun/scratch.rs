@@ -30,7 +30,7 @@ impl Scratch {
     ///
     /// # Errors
     /// [`WorkspaceError`] if the store or the workspace can't be created.
-    pub fn begin(registry: Registry, spec: &WorkspaceSpec, name: &str) -> Result<Self, WorkspaceError> {
+    pub fn begin(registry: impl Into<Arc<Registry>>, spec: &WorkspaceSpec, name: &str) -> Result<Self, WorkspaceError> {
         let spec = spec.forked();
         let backend = Some(spec.backend_name().to_owned());
         let new = NewSession { name: Some(name.to_owned()), backend, options: spec.options(), id: None };
@@ -42,7 +42,7 @@ impl Scratch {
     /// # Errors
     /// [`WorkspaceError`] if the session can't be read, or the store or the workspace can't be created.
     pub fn copy_of(
-        registry: Registry,
+        registry: impl Into<Arc<Registry>>,
         spec: &WorkspaceSpec,
         (id, from): (SessionId, &Sessions),
     ) -> Result<Self, WorkspaceError> {
@@ -62,7 +62,7 @@ impl Scratch {
     }
 
     fn with(
-        registry: Registry,
+        registry: impl Into<Arc<Registry>>,
         spec: WorkspaceSpec,
         begin: impl FnOnce(&Sessions) -> Result<Session, WorkspaceError>,
     ) -> Result<Self, WorkspaceError> {

@@ -29,6 +29,30 @@ fn declaration(merge: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn new_sessions_begin_with_the_defaults() {
+    let server = Server::begin().await;
+    for session in ["before", "defaults"] {
+        server.session(session).await;
+    }
+    let (status, made) = ask(&server, "PUT", "defaults/reducers/Plan", declaration("ours")).await;
+    assert_eq!(status, 200, "{made}");
+    emit(&server, "defaults", "step", json!({ "id": 1, "status": "open" })).await;
+    server.session("after").await;
+    let (status, _) = ask(&server, "POST", "after/children", json!({ "name": "child" })).await;
+    assert_eq!(status, 201);
+    for session in ["after", "child"] {
+        assert_eq!(plan(&server, session, "").await, json!({}), "no values are copied");
+        emit(&server, session, "step", json!({ "id": 2, "status": "done" })).await;
+        assert_eq!(plan(&server, session, "").await, json!({ "2": "done" }));
+    }
+    assert_eq!(ask(&server, "GET", "before/state/Plan", Value::Null).await.0, 404);
+    let (status, _) = ask(&server, "DELETE", "defaults/reducers/Plan", Value::Null).await;
+    assert_eq!(status, 204);
+    server.session("later").await;
+    assert_eq!(ask(&server, "GET", "later/state/Plan", Value::Null).await.0, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn declared_later_equals_declared_first() {
     let server = Server::begin().await;
     let steps = [("step", 1, "open"), ("step", 2, "open"), ("dropped", 1, ""), ("step", 2, "done")];
