@@ -18,6 +18,7 @@ pub mod look;
 pub mod materialise;
 pub mod no_wait;
 pub mod open;
+pub mod own;
 pub mod policy;
 pub mod portable;
 pub mod python;
@@ -58,15 +59,16 @@ pub type Report = fn(Size) -> Result<Vec<Table>>;
 pub const NEED_AN_ENGINE: [&str; 4] = ["commands", "capture", "fork", "rewind"];
 
 /// Loads of the whole program, which `FOLDSPACE_PROGRAM` names where it does not lie beside the report.
-pub const NEED_THE_PROGRAM: [&str; 7] = ["exec", "faces", "follow", "look", "python", "soak", "terminal"];
+pub const NEED_THE_PROGRAM: [&str; 8] = ["exec", "faces", "follow", "look", "own", "python", "soak", "terminal"];
 
 /// All loads.
-pub const ALL: [(&str, Report); 26] = [
+pub const ALL: [(&str, Report); 27] = [
     ("append", append::report),
     ("append_no_wait", no_wait::report),
     ("tool_calls", calls::report),
     ("replay", replay::report),
     ("state_at", state_at::report),
+    ("own", own::report),
     ("open", open::report),
     ("look", look::report),
     ("exec", exec::report),

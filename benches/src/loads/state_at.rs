@@ -33,8 +33,16 @@ impl Past {
         let sessions = journal::open(scratch.path(), Durability::Buffered, true, policy)?;
         drop(journal::write(&sessions, "long", Plan { shape: Shape::Calls, events, paths })?);
         sessions.close();
-        let sessions = journal::open(scratch.path(), Durability::Buffered, true, policy)?;
-        let session = sessions.session(sessions.find("long")?.id)?;
+        Self::open(scratch, "long")
+    }
+
+    /// Opens the store of a session that was written.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn open(scratch: Scratch, name: &str) -> Result<Self> {
+        let sessions = journal::open(scratch.path(), Durability::Buffered, true, SnapshotPolicy::default())?;
+        let session = sessions.session(sessions.find(name)?.id)?;
         Ok(Self { head: session.head()?, session, noise: Noise::new(1), sessions, _scratch: scratch })
     }
 

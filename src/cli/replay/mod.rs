@@ -4,7 +4,7 @@ mod script;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use clap::builder::NonEmptyStringValueParser;
 use foldspace::tools::running_calls;
@@ -14,6 +14,7 @@ use super::interrupt::Interruption;
 use super::{AtArg, Exit, Failure, Globals, Out, Signals, block_on, open, position};
 use crate::tui;
 use crate::tui::model::{DebuggerAction, Direction, Model, SessionHistory};
+use outside::{DebuggerSignals, PagerProgram};
 pub(super) use pick::pick;
 
 /// Debugs a session, on the terminal or by options in a script
@@ -139,10 +140,10 @@ impl ReplayArgs {
             }
             model.message = None;
         }
-        let (told, away) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let signals = Arc::new(DebuggerSignals::default());
         let ending = block_on(async {
-            tokio::spawn(mind(Signals::listen(), Arc::clone(&told), Arc::clone(&away)));
-            tui::run(model, colour, &mut outside::PagerProgram { globals, sessions, away: &away }, &told)
+            tokio::spawn(mind(Signals::listen(), Arc::clone(&signals)));
+            tui::run(model, colour, &mut PagerProgram { globals, sessions, signals: &signals }, &signals.told)
         })?;
         ending.map_err(|error| Failure::io("use", "the terminal", &error))
     }
@@ -158,8 +159,10 @@ impl ReplayArgs {
     }
 }
 
-async fn mind(mut signals: Signals, told: Arc<AtomicBool>, away: Arc<AtomicBool>) {
+async fn mind(mut signals: Signals, found: Arc<DebuggerSignals>) {
     // In raw mode Ctrl-C is a key; as a signal it ends the debugger, like other signals, or a prompt's command.
-    while signals.next().await == Interruption::Stop && away.load(Ordering::Relaxed) {}
-    told.store(true, Ordering::Relaxed);
+    while signals.next().await == Interruption::Stop && found.away.load(Ordering::Relaxed) {
+        found.interrupted.store(true, Ordering::Relaxed);
+    }
+    found.told.store(true, Ordering::Relaxed);
 }

@@ -3,23 +3,34 @@
 use std::io;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use foldspace::view::Position;
 use foldspace::{Seq, Sessions};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use crate::cli::{Exit, Failure, Globals, Signals, block_on, external_command, open, output, text};
+use crate::cli::{Exit, Failure, Globals, external_command, open, output, text};
 use crate::tui::DebuggerHost;
 use crate::tui::model::{OutsideCommand, OutsideVerb};
 
-/// The time between two checks for an answer.
-const PAUSE: Duration = Duration::from_millis(30);
+/// The time between two checks for a signal: 30 ms.
+const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 30_000_000 };
 
 pub(super) struct PagerProgram<'a> {
     pub(super) globals: &'a Globals,
     pub(super) sessions: &'a Sessions,
-    pub(super) away: &'a AtomicBool,
+    pub(super) signals: &'a DebuggerSignals,
+}
+
+/// The signals that have come. One task receives them, so that a signal has one meaning: it answers a question or ends
+/// the debugger.
+#[derive(Default)]
+pub(super) struct DebuggerSignals {
+    /// The debugger has to end.
+    pub(super) told: AtomicBool,
+    /// A command or a question has the terminal.
+    pub(super) away: AtomicBool,
+    /// Ctrl-C was pressed meanwhile.
+    pub(super) interrupted: AtomicBool,
 }
 
 /// Runs work on a new thread, outside of the current runtime, since the work starts its own runtime.
@@ -61,16 +72,32 @@ impl PagerProgram<'_> {
         let (line, arguments) = (self.command_line(command)?, self.arguments(command)?);
         // Earlier keys must not answer the question. This fails only if the input is not a terminal.
         let _ = rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush);
-        let given = answer(&format!("$ {line}\nrun this?"), "[y/N]")?;
+        let given = self.answer(&format!("$ {line}\nrun this?"), "[y/N]")?;
         if !matches!(given.as_str(), "y" | "Y" | "yes") {
             return Ok(format!("not run: {line}"));
         }
         let ended = self.start(&arguments)?;
-        answer("\npress Enter to return to the debugger", "")?;
+        self.answer("\npress Enter to return to the debugger", "")?;
         match ended {
             Exit::Ok => Ok(format!("done: {line}")),
             exit => Err(Failure::failed(format!("exit {} of {line}", exit.code()))),
         }
+    }
+
+    /// Asks, and waits for a line; a signal counts as an empty answer.
+    fn answer(&self, question: &str, choices: &str) -> Result<String, Failure> {
+        let failed = |error: io::Error| Failure::io("read", "the answer", &error);
+        self.signals.interrupted.store(false, Ordering::Relaxed);
+        output::ask(question, choices);
+        while !has_line().map_err(failed)? {
+            if self.signals.interrupted.load(Ordering::Relaxed) || self.signals.told.load(Ordering::Relaxed) {
+                output::end_question();
+                return Ok(String::new());
+            }
+        }
+        let mut line = String::new();
+        io::stdin().read_line(&mut line).map_err(failed)?;
+        Ok(line.trim().to_owned())
     }
 
     /// Runs this program as from the command line, and waits for it.
@@ -89,37 +116,11 @@ impl PagerProgram<'_> {
     }
 }
 
-/// Asks, and waits for a line; a signal counts as an empty answer. Polls, since a blocked reader thread would take the
-/// debugger's keys later.
-fn answer(question: &str, choices: &str) -> Result<String, Failure> {
-    let failed = |error: io::Error| Failure::io("read", "the answer", &error);
-    away_from_runtime(|| {
-        block_on(async {
-            // Listens before the question, since a signal may answer it at once.
-            let mut signals = Signals::listen();
-            output::ask(question, choices);
-            loop {
-                tokio::select! {
-                    _ = signals.next() => {
-                        output::end_question();
-                        return Ok(String::new());
-                    }
-                    () = tokio::time::sleep(PAUSE) => {}
-                }
-                if has_line().map_err(failed)? {
-                    let mut line = String::new();
-                    io::stdin().read_line(&mut line).map_err(failed)?;
-                    return Ok(line.trim().to_owned());
-                }
-            }
-        })?
-    })
-}
-
+/// Waits a moment for a line. Polls, since a blocked reader thread would take the debugger's keys later.
 fn has_line() -> io::Result<bool> {
     let input = io::stdin();
     let mut asked = [PollFd::new(&input, PollFlags::IN)];
-    match rustix::event::poll(&mut asked, Some(&Timespec::default())) {
+    match rustix::event::poll(&mut asked, Some(&PAUSE)) {
         Ok(ready) => Ok(ready > 0),
         Err(rustix::io::Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
@@ -134,16 +135,16 @@ impl DebuggerHost for PagerProgram<'_> {
     }
 
     fn run_command(&mut self, command: &OutsideCommand) -> Result<String, Failure> {
-        self.away.store(true, Ordering::Relaxed);
+        self.signals.away.store(true, Ordering::Relaxed);
         let ended = self.run(command);
-        self.away.store(false, Ordering::Relaxed);
+        self.signals.away.store(false, Ordering::Relaxed);
         ended
     }
 
     fn shell_here(&mut self, session: &str, at: Seq) -> Result<String, Failure> {
-        self.away.store(true, Ordering::Relaxed);
+        self.signals.away.store(true, Ordering::Relaxed);
         let ended = self.prompt(session, at);
-        self.away.store(false, Ordering::Relaxed);
+        self.signals.away.store(false, Ordering::Relaxed);
         ended
     }
 }

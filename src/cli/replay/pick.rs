@@ -1,13 +1,13 @@
 //! Asks for a session if none is named.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use foldspace::hub::operations::listed;
 use foldspace::session::name_of;
 use foldspace::store::SessionEntry;
 
 use super::mind;
+use super::outside::DebuggerSignals;
 use crate::cli::{Failure, Signals, block_on, text};
 use crate::tui::{self, Picker};
 
@@ -26,10 +26,10 @@ pub(crate) fn pick(mut entries: Vec<SessionEntry>) -> Result<Option<String>, Fai
     });
     let picker = Picker::new("Sessions, the latest first", cells.collect());
     let colour = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
-    let told = Arc::new(AtomicBool::new(false));
+    let signals = Arc::new(DebuggerSignals::default());
     let picked = block_on(async {
-        tokio::spawn(mind(Signals::listen(), Arc::clone(&told), Arc::default()));
-        tui::pick(picker, colour, &told)
+        tokio::spawn(mind(Signals::listen(), Arc::clone(&signals)));
+        tui::pick(picker, colour, &signals.told)
     })?;
     let picked = picked.map_err(|error| Failure::io("use", "the terminal", &error))?;
     Ok(picked.and_then(|row| entries.get(row)).map(name_of))

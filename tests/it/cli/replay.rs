@@ -5,12 +5,13 @@ use insta::assert_snapshot;
 use std::fs::File;
 use std::io::Read;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::terminal::Terminal;
-use crate::rig::{Program, Running, eventually};
+use crate::rig::{Program, Running, WAIT_LIMIT, eventually};
 
 #[test]
 fn replay_without_terminal_prints_hint() {
@@ -215,7 +216,11 @@ fn screen(shown: &str) -> String {
 
 /// Waits until the screen has a text.
 fn see(debugger: &Terminal, text: &str) {
-    eventually(&format!("{text:?} is on the screen"), || screen(&debugger.shown()).contains(text));
+    let begun = Instant::now();
+    while !screen(&debugger.shown()).contains(text) {
+        assert!(begun.elapsed() < WAIT_LIMIT, "{text:?} is not on the screen; printed: {:?}", debugger.shown());
+        std::thread::sleep(Duration::from_millis(3));
+    }
 }
 
 #[test]
