@@ -95,7 +95,8 @@ pub fn declare_slice(session: &Session, declaration: SliceDeclaration) -> Result
         past.fold_to(head)?;
         past.slice.set_version(old.map_or(0, DeclaredSlice::version) + 1);
         match record_at(session, &past.slice.to_event(), head) {
-            Err(SessionError::Store(StoreError::Conflict { .. })) => {}
+            // Commits in flight count, but `head` does not show them yet.
+            Err(SessionError::Store(StoreError::Conflict { .. })) => session.sync()?,
             recorded => {
                 let at = recorded?.last;
                 return Ok(declared_in(&session.state_at(at)?).get(&name).cloned().unwrap_or(past.slice));

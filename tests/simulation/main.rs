@@ -86,8 +86,9 @@ fn simulated_crashes_keep_every_acknowledged_event() {
     println!("{count} seeds: {figures:?}");
     if count >= SEEDS {
         let Figures { commits, power_cuts, kills, failures, collections, packed, .. } = figures;
-        let Figures { stale_indexes, rewinds, merges, torn, .. } = figures;
-        let each = [commits, power_cuts, kills, failures, collections, packed, stale_indexes, rewinds, merges, torn];
+        let Figures { stale_indexes, rewinds, merges, declared, torn, .. } = figures;
+        let each =
+            [commits, power_cuts, kills, failures, collections, packed, stale_indexes, rewinds, merges, declared, torn];
         assert!(each.iter().all(|number| *number >= count / 20), "a simulation that does too little: {figures:?}");
     }
 }

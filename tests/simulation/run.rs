@@ -26,6 +26,7 @@ pub(super) struct Figures {
     pub(super) stale_indexes: u64,
     pub(super) rewinds: u64,
     pub(super) merges: u64,
+    pub(super) declared: u64,
     pub(super) torn: u64,
 }
 
@@ -40,6 +41,7 @@ impl Figures {
         self.stale_indexes += other.stale_indexes;
         self.rewinds += other.rewinds;
         self.merges += other.merges;
+        self.declared += other.declared;
         self.torn += other.torn;
     }
 }

@@ -16,7 +16,9 @@ use crate::engine::session::children::ForkOptions;
 use crate::engine::session::sessions::NewSession;
 use crate::engine::store::EventStore;
 use crate::reducers::MergeChoices;
-use crate::tools::{CaptureBudget, RewindOptions, ToolCall, ToolRunner, Tools, merge_child, rewind};
+use crate::tools::{
+    CaptureBudget, OwnEvent, RewindOptions, ToolCall, ToolRunner, Tools, declare_slice, merge_child, record_own, rewind,
+};
 
 /// An operation that the store refused.
 type Refused = Box<dyn std::error::Error>;
@@ -26,7 +28,7 @@ impl Run {
     pub(super) fn work(&mut self, live: &Live, operations: usize) -> Result<bool, String> {
         let mut failed = false;
         for _ in 0..operations {
-            let operation = self.random.index(24);
+            let operation = self.random.index(26);
             let done = self.operation(live, operation);
             self.say(|| format!("operation {operation}: {done:?}"));
             if let Err(error) = done {
@@ -75,6 +77,7 @@ impl Run {
                 Ok(())
             }
             22 => self.retry(&session, live),
+            23 | 24 => self.own(&session),
             _ => Ok(witness.look()?),
         }
     }
@@ -133,6 +136,22 @@ impl Run {
         let (again, _) = live.witness.submit_only(commit)?;
         let (first, again) = (first.committed().unwrap(), again.committed().unwrap());
         assert!(again.repeated && (again.first, again.last) == (first.first, first.last), "{first:?} {again:?}");
+        Ok(())
+    }
+
+    /// Records an own event, or declares a slice of such events over the session's past.
+    fn own(&mut self, session: &Session) -> Result<(), Refused> {
+        if self.random.once_in(2) {
+            let data = json!({ "id": self.random.index(4), "n": self.random.index(100) });
+            record_own(session, vec![OwnEvent { kind: "step".to_owned(), data }], None, None)?;
+            return Ok(());
+        }
+        let rule = *self.random.pick(&[r#""latest_by","key":"/id""#, r#""append","max":5"#, r#""merge_patch""#]);
+        let (name, on_rewind) = (self.random.index(3), *self.random.pick(&["keep", "restore"]));
+        let declaration =
+            format!(r#"{{"name":"Own{name}","on_rewind":"{on_rewind}","rules":[{{"kinds":["step"],"fold":{rule}}}]}}"#);
+        declare_slice(session, serde_json::from_str(&declaration)?)?;
+        self.figures.declared += 1;
         Ok(())
     }
 

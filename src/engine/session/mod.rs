@@ -357,6 +357,12 @@ impl Session {
         Ok(self.core.shared.store.check_own()?)
     }
 
+    /// Waits until all submitted commits are durable; then [`head`](Self::head) includes them.
+    #[doc(hidden)]
+    pub fn sync(&self) -> SessionResult<()> {
+        Ok(self.core.shared.store.sync()?)
+    }
+
     /// Returns true if the store may wait; see [`EventStore::may_wait`](super::store::EventStore::may_wait).
     #[doc(hidden)]
     pub fn store_may_wait(&self) -> bool {
