@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use foldspace::event::{Clock, CommitId, SystemClock};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::serve::ServeProcess;
 use crate::rig::s3::{Fault, S3};
@@ -110,6 +110,23 @@ fn session_is_used_from_each_host_and_moved() {
     assert_eq!((status["host"]["name"].as_str(), status["host"]["at"].as_str()), (Some("other"), Some(&*other.at)));
     let unknown = one.program.run(&["move", "shared", "nowhere"]);
     assert!(unknown.contains(r#"host "nowhere" not found"#), "{unknown}");
+}
+
+#[test]
+fn own_events_and_slices_are_the_same_on_each_host() {
+    let Some((one, other)) = hosts() else { return };
+    let declaration = r#"{"name": "Plan", "rules": [{"kinds": ["step"], "fold": "latest_by", "key": "/id"}]}"#;
+    one.program.printed(&["emit", "shared", "step", r#"{"id": 1, "status": "open"}"#]);
+    let file = other.program.file("plan.json", declaration);
+    other.program.printed(&["reducer", "add", "shared", &file]);
+    other.program.printed(&["emit", "shared", "step", r#"{"id": 2, "status": "open"}"#]);
+    one.program.json(&["move", "shared", "other"]);
+    one.program.printed(&["emit", "shared", "step", r#"{"id": 1, "status": "done"}"#]);
+    let plan = json!({ "1": { "id": 1, "status": "done" }, "2": { "id": 2, "status": "open" } });
+    for host in [&one, &other] {
+        assert_eq!(host.program.json(&["state", "shared", "Plan"]), plan, "on {}", host.name);
+        assert_eq!(host.events("step").len(), 3);
+    }
 }
 
 #[test]
