@@ -45,6 +45,12 @@ export class Client implements Disposable {
     }
   }
 
+  /** Runs an SQL query over all sessions; docs/sql.md has the tables. `limit` is 10,000 rows by default, `timeout` 30 s. */
+  sql(query: string, options: { limit?: number; timeout?: number } = {}): Promise<Schemas["SqlAnswer"]> {
+    const body = { query, limit: options.limit, timeout_seconds: options.timeout };
+    return this.#connection.document("POST", "/v1/sql", { body });
+  }
+
   /** Ends the server, after a grace period for calls in flight. */
   async stopServer(): Promise<void> {
     await this.#connection.document("POST", "/v1/server/stop");
