@@ -19,7 +19,7 @@ const BYTES: usize = 256 << 20;
 #[command(after_help = "\
 Tables:
   sessions   session, id, parent, inherited, backend, agent, events, calls, created, updated
-  events     session, seq, time, call, agent, kind, data, inherited
+  events     session, seq, time, call, agent, kind, path, data, inherited
   calls      session, call, time, agent, tool, summary, status, failed, exit_code, finished, micros,
              changed, params, result, message, digest, outcome, inherited
   commands   session, seq, time, call, agent, kind, command, cwd, exit_code, timed_out, cancelled,

@@ -12,37 +12,30 @@ pub enum SqlError {
     /// A session or its store failed.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// The query is invalid, or compares values that can't be compared.
+    /// SQLite or a table can't run the query.
     #[error("{reason}")]
     Invalid {
-        /// The reason, mostly from SQLite.
+        /// The reason.
         reason: String,
         /// The advice.
         hint: Option<String>,
     },
-    /// The statement would do something else than read.
+    /// The statement would not only read.
     #[error("a query is a single SELECT: nothing can be written, attached or configured")]
     NotReading,
     /// The query ran longer than its limit.
-    #[error("the query took longer than {} s", limit.as_secs_f64())]
-    TimedOut {
-        /// The limit.
-        limit: Duration,
-    },
+    #[error("the query took longer than {} s", .0.as_secs_f64())]
+    TimedOut(Duration),
     /// The caller cancelled the query.
     #[error("the query was cancelled")]
     Cancelled,
-    /// The queries of this process need more memory than their limit.
-    #[error("the query needs more than {bytes} bytes of memory")]
-    Memory {
+    /// The query exceeds a limit of bytes.
+    #[error("{what} of the query is over the limit of {limit} bytes")]
+    TooLarge {
+        /// The memory, or a value or row.
+        what: &'static str,
         /// The limit.
-        bytes: usize,
-    },
-    /// A text, a blob or a row is larger than its limit.
-    #[error("a value or row of the query has more than {bytes} bytes")]
-    TooLong {
-        /// The limit.
-        bytes: usize,
+        limit: usize,
     },
 }
 
@@ -57,10 +50,9 @@ impl Diagnostic for SqlError {
         match self {
             Self::Session(error) => error.kind(),
             Self::Invalid { .. } => ErrorKind::Invalid,
-            Self::NotReading => ErrorKind::Refused,
-            Self::TimedOut { .. } => ErrorKind::TimedOut,
+            Self::NotReading | Self::TooLarge { .. } => ErrorKind::Refused,
+            Self::TimedOut(_) => ErrorKind::TimedOut,
             Self::Cancelled => ErrorKind::Cancelled,
-            Self::Memory { .. } | Self::TooLong { .. } => ErrorKind::Refused,
         }
     }
 
@@ -68,11 +60,10 @@ impl Diagnostic for SqlError {
         match self {
             Self::Session(error) => error.advice(),
             Self::Invalid { hint, .. } => hint.clone().map(Advice::text),
-            Self::TimedOut { .. } => {
-                Some(Advice::text("name a session, a position, a kind or a path; or raise the limit"))
+            Self::TimedOut(_) => Some(Advice::text("name a session, positions, a kind or a path; or raise the limit")),
+            Self::TooLarge { .. } => {
+                Some(Advice::text("sort and group fewer rows; select parts: substr(text, 1, 1000)"))
             }
-            Self::Memory { .. } => Some(Advice::text("sort and group fewer rows, and select fewer long columns")),
-            Self::TooLong { .. } => Some(Advice::text("select a part, such as substr(text, 1, 1000)")),
             Self::NotReading | Self::Cancelled => None,
         }
     }

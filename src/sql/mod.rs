@@ -3,7 +3,6 @@
 
 mod error;
 mod module;
-mod names;
 mod own_tables;
 mod tables;
 #[cfg(test)]
@@ -30,17 +29,18 @@ use crate::engine::session::sessions::Sessions;
 pub use error::SqlError;
 use module::add_tables;
 use own_tables::add_own_table;
+use tables::{CREATE_VIEWS, TABLES, VIEWS};
 use world::World;
 
-/// Limit for the memory of all queries of a process, in bytes.
+/// Limit for the memory of SQLite in a process, in bytes.
 const MEMORY: usize = 256 << 20;
-/// Limit for a text, a blob or a row, in bytes.
+/// Limit for a value or a row, in bytes.
 const VALUE_MAX: usize = 16 << 20;
 /// Limit for a query, in bytes.
 const QUERY_MAX: usize = 100_000;
 /// Steps of SQLite between two checks of the limits.
 const STEPS: i32 = 10_000;
-/// Limit for the own kinds and slices that a query uses as tables.
+/// Limit for the kinds and slices that a query uses as tables.
 const OWN_TABLES: usize = 20;
 
 /// The limits of a query.
@@ -86,91 +86,89 @@ pub fn query(
         return Err(SqlError::invalid(format!("a query has at most {QUERY_MAX} bytes, and no NUL")));
     }
     let world = Arc::new(World::new(sessions, only, limits.time, Box::new(is_cancelled))?);
-    let answered = opened(&world).and_then(|connection| answer(&connection, text, limits)?);
-    // Of a failed table, SQLite has only the text.
-    answered.map_err(|error| world.failure().unwrap_or(error))
+    let connection = opened(&world).map_err(told)?;
+    // SQLite has only the text of a table's error.
+    answer(&connection, text, limits).map_err(|error| world.failure().unwrap_or(error))
 }
 
 /// Opens an empty database in memory, with the tables and without any other ability.
-fn opened(world: &Arc<World>) -> Result<Connection, SqlError> {
-    let open = || {
-        let connection = Connection::open_in_memory()?;
-        connection.query_row(&format!("PRAGMA hard_heap_limit = {MEMORY}"), [], |_| Ok(()))?;
-        connection.execute_batch("PRAGMA temp_store = MEMORY")?;
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
-        let limits = [
-            (Limit::SQLITE_LIMIT_LENGTH, VALUE_MAX),
-            (Limit::SQLITE_LIMIT_SQL_LENGTH, QUERY_MAX),
-            (Limit::SQLITE_LIMIT_COLUMN, 256),
-            (Limit::SQLITE_LIMIT_EXPR_DEPTH, 200),
-            (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 50),
-            (Limit::SQLITE_LIMIT_VDBE_OP, 100_000),
-            (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1000),
-            (Limit::SQLITE_LIMIT_ATTACHED, 0),
-            (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
-        ];
-        for (limit, value) in limits {
-            connection.set_limit(limit, i32::try_from(value).unwrap_or(i32::MAX))?;
-        }
-        add_tables(&connection, world)?;
-        let watched = Arc::clone(world);
-        let check = move || watched.check().map_err(|error| drop(watched.fail(error))).is_err();
-        connection.progress_handler(STEPS, Some(check))?;
-        confine(&connection)?;
-        Ok(connection)
-    };
-    open().map_err(told)
+fn opened(world: &Arc<World>) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_in_memory()?;
+    connection.query_row(&format!("PRAGMA hard_heap_limit = {MEMORY}"), [], |_| Ok(()))?;
+    connection.execute_batch("PRAGMA temp_store = MEMORY")?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    let limits = [
+        (Limit::SQLITE_LIMIT_LENGTH, VALUE_MAX),
+        (Limit::SQLITE_LIMIT_COLUMN, 256),
+        (Limit::SQLITE_LIMIT_EXPR_DEPTH, 200),
+        (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 50),
+        (Limit::SQLITE_LIMIT_VDBE_OP, 100_000),
+        (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1000),
+        (Limit::SQLITE_LIMIT_ATTACHED, 0),
+    ];
+    for (limit, value) in limits {
+        connection.set_limit(limit, i32::try_from(value).unwrap_or(i32::MAX))?;
+    }
+    add_tables(&connection, world)?;
+    connection.execute_batch(CREATE_VIEWS)?;
+    let watched = Arc::clone(world);
+    let is_over = move || watched.check().map_err(|error| watched.fail(error)).is_err();
+    connection.progress_handler(STEPS, Some(is_over))?;
+    confine(&connection)?;
+    Ok(connection)
 }
 
 /// Lets statements only read.
 fn confine(connection: &Connection) -> rusqlite::Result<()> {
     connection.authorizer(Some(|context: AuthContext<'_>| match context.action {
-        AuthAction::Select | AuthAction::Read { .. } | AuthAction::Recursive => Authorization::Allow,
-        AuthAction::Function { function_name } if !function_name.eq_ignore_ascii_case("load_extension") => {
+        AuthAction::Function { function_name: "load_extension" } => Authorization::Deny,
+        AuthAction::Select | AuthAction::Read { .. } | AuthAction::Recursive | AuthAction::Function { .. } => {
             Authorization::Allow
         }
         _ => Authorization::Deny,
     }))
 }
 
-fn answer(connection: &Connection, text: &str, limits: SqlLimits) -> Result<Result<SqlAnswer, SqlError>, SqlError> {
+fn answer(connection: &Connection, text: &str, limits: SqlLimits) -> Result<SqlAnswer, SqlError> {
     let mut statement = prepared(connection, text)?;
     let columns: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
     let (mut rows, mut bytes, mut truncated) = (Vec::new(), 0, false);
     let mut found = statement.query([]).map_err(told)?;
     while let Some(row) = found.next().map_err(told)? {
-        let cells = (0..columns.len()).map(|at| Ok(row.get_ref(at).map_err(told)?));
-        let values =
-            cells.map(|cell| cell.map(|cell| value(cell, &mut bytes))).collect::<Result<Vec<_>, SqlError>>()?;
-        if rows.len() == limits.rows || bytes > limits.bytes {
-            if rows.is_empty() && limits.rows > 0 {
-                return Err(SqlError::TooLong { bytes: limits.bytes });
-            }
-            truncated = true;
+        let cells = (0..columns.len()).map(|at| row.get_ref(at).map(value));
+        let values = cells.collect::<rusqlite::Result<Vec<_>>>().map_err(told)?;
+        bytes += values.iter().map(|value| 8 + value.as_str().map_or(0, str::len)).sum::<usize>();
+        if bytes > limits.bytes && rows.is_empty() {
+            return Err(SqlError::TooLarge { what: "a row", limit: limits.bytes });
+        }
+        truncated = rows.len() == limits.rows || bytes > limits.bytes;
+        if truncated {
             break;
         }
         rows.push(values);
     }
-    Ok(Ok(SqlAnswer { columns, rows, truncated }))
+    Ok(SqlAnswer { columns, rows, truncated })
 }
 
-/// Prepares the only statement of a query, and the tables of own kinds and slices that it names.
+/// Prepares the only statement of a query, and the tables of kinds and slices that it names.
 fn prepared<'a>(connection: &'a Connection, text: &str) -> Result<Statement<'a>, SqlError> {
     let mut made = Vec::new();
     loop {
         let mut statements = Batch::new(connection, text);
         let error = match statements.next() {
             Ok(None) => return Err(SqlError::invalid("the query is empty")),
-            Ok(Some(statement)) if !statement.readonly() => return Err(SqlError::NotReading),
-            Ok(Some(statement)) => {
-                return match statements.next() {
-                    Ok(None) => Ok(statement),
-                    _ => Err(SqlError::NotReading),
-                };
+            Ok(Some(statement)) if statement.readonly() && matches!(statements.next(), Ok(None)) => {
+                return Ok(statement);
             }
+            Ok(Some(_)) => return Err(SqlError::NotReading),
             Err(error) => error,
         };
-        let missing = missing_table(&error).filter(|name| made.len() < OWN_TABLES && !made.contains(name));
+        // SQLite has the name of the table in its message only.
+        let missing = match &error {
+            rusqlite::Error::SqlInputError { msg, .. } => msg.strip_prefix("no such table: "),
+            _ => None,
+        };
+        let missing = missing.map(str::to_owned).filter(|name| made.len() < OWN_TABLES && !made.contains(name));
         let Some(name) = missing else { return Err(told(error)) };
         if !add_own_table(connection, &name, confine).map_err(told)? {
             return Err(told(error));
@@ -179,49 +177,29 @@ fn prepared<'a>(connection: &'a Connection, text: &str) -> Result<Statement<'a>,
     }
 }
 
-/// Returns the name of the table that a statement lacks. SQLite has it in its message only.
-fn missing_table(error: &rusqlite::Error) -> Option<String> {
-    let (rusqlite::Error::SqliteFailure(_, Some(message)) | rusqlite::Error::SqlInputError { msg: message, .. }) =
-        error
-    else {
-        return None;
-    };
-    message.strip_prefix("no such table: ").map(str::to_owned)
-}
-
-fn value(cell: ValueRef<'_>, bytes: &mut usize) -> Value {
-    *bytes += 8;
+fn value(cell: ValueRef<'_>) -> Value {
     match cell {
         ValueRef::Null => Value::Null,
         ValueRef::Integer(number) => number.into(),
         ValueRef::Real(number) => number.into(),
-        ValueRef::Text(text) => {
-            *bytes += text.len();
-            String::from_utf8_lossy(text).into()
-        }
-        ValueRef::Blob(blob) => {
-            *bytes += 2 * blob.len();
-            blob.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
-        }
+        ValueRef::Text(text) => String::from_utf8_lossy(text).into(),
+        ValueRef::Blob(blob) => blob.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
     }
 }
 
 /// Returns the error of a query for an error of SQLite.
 fn told(error: rusqlite::Error) -> SqlError {
-    let code = error.sqlite_error_code();
-    match (code, error) {
+    match (error.sqlite_error_code(), error) {
         (Some(ErrorCode::AuthorizationForStatementDenied), _) => SqlError::NotReading,
-        (Some(ErrorCode::OutOfMemory), _) => SqlError::Memory { bytes: MEMORY },
-        (Some(ErrorCode::TooBig), _) => SqlError::TooLong { bytes: VALUE_MAX },
+        (Some(ErrorCode::OutOfMemory), _) => SqlError::TooLarge { what: "the memory", limit: MEMORY },
+        (Some(ErrorCode::TooBig), _) => SqlError::TooLarge { what: "a value or row", limit: VALUE_MAX },
         (_, rusqlite::Error::SqlInputError { msg, sql, offset, .. }) => {
             let rest = usize::try_from(offset).ok().and_then(|offset| sql.get(offset..)).unwrap_or_default();
             let near: String = rest.chars().take(40).collect();
-            let place = if near.is_empty() { String::new() } else { format!(", at: {near}") };
-            let hint = msg.starts_with("no such table").then(|| {
-                let names: Vec<&str> = tables::TABLES.iter().map(|table| table.name).collect();
-                format!("the tables are {}, and recorded kinds and slices: \"plan.step\"", names.join(", "))
-            });
-            SqlError::Invalid { reason: format!("{msg}{place}"), hint }
+            let names: Vec<&str> = TABLES.iter().map(|table| table.name).chain(VIEWS).collect();
+            let names = format!("the tables are {}, and recorded kinds and slices: \"plan.step\"", names.join(", "));
+            let hint = msg.starts_with("no such table").then_some(names);
+            SqlError::Invalid { reason: if near.is_empty() { msg } else { format!("{msg}, at: {near}") }, hint }
         }
         (_, rusqlite::Error::SqliteFailure(_, Some(message))) => SqlError::invalid(message),
         (_, error) => SqlError::invalid(error.to_string()),

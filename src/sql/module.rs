@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ffi::{CStr, CString, c_int};
 use std::sync::Arc;
 
+use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::types::ValueRef;
 use rusqlite::vtab::{
     Context, Filters, IndexConstraintOp, IndexInfo, Module, VTab, VTabConfig, VTabConnection, VTabCursor, sqlite3_vtab,
@@ -12,8 +13,8 @@ use rusqlite::vtab::{
 use rusqlite::{Connection, Error, Result};
 
 use super::tables::{TABLES, Table};
-use super::walk::Rows;
-use super::wanted::{Pushed, Wanted};
+use super::walk::Walk;
+use super::wanted::Wanted;
 use super::world::World;
 
 /// Adds the tables to a connection.
@@ -22,15 +23,20 @@ pub(super) fn add_tables(connection: &Connection, world: &Arc<World>) -> Result<
     TABLES.iter().try_for_each(|table| connection.create_module(table.name, module, Some((*table, Arc::clone(world)))))
 }
 
-/// A table of a connection. SQLite owns the first field.
+/// A table of a connection. SQLite uses the first field.
 #[repr(C)]
 struct HistoryTable {
     base: sqlite3_vtab,
     table: &'static Table,
+    columns: Arc<[&'static str]>,
     world: Arc<World>,
 }
 
-#[expect(unsafe_code, reason = "the trait is unsafe: the base has to be the first field of a struct with C's layout")]
+fn is_argument(column: &str) -> bool {
+    column.starts_with("of_") || column == "at"
+}
+
+#[expect(unsafe_code, reason = "the trait demands a struct with C's layout that begins with the base")]
 unsafe impl VTab<'_> for HistoryTable {
     type Aux = (&'static Table, Arc<World>);
     type Cursor = HistoryCursor;
@@ -45,55 +51,49 @@ unsafe impl VTab<'_> for HistoryTable {
     ) -> Result<(Cow<'static, CStr>, Self)> {
         let Some((table, world)) = aux else { return Err(Error::ModuleError("no such table".to_owned())) };
         connection.config(VTabConfig::Innocuous)?;
-        let columns: Vec<&str> = table.columns.iter().map(|column| column.declaration).collect();
-        let declaration = CString::new(format!("CREATE TABLE x({})", columns.join(", ")))?;
-        let table = Self { base: sqlite3_vtab::default(), table, world: Arc::clone(world) };
-        Ok((declaration.into(), table))
+        let declaration = CString::new(format!("CREATE TABLE x({})", table.columns))?;
+        let (base, columns, world) = (sqlite3_vtab::default(), table.names().collect(), Arc::clone(world));
+        Ok((declaration.into(), Self { base, table, columns, world }))
     }
 
     fn best_index(&self, info: &mut IndexInfo) -> Result<bool> {
-        let mut plan = format!("{}", info.col_used());
-        let (mut taken, mut is_pinned) = (Vec::new(), false);
-        let constraints: Vec<_> = info
-            .constraints()
-            .map(|constraint| (constraint.column(), constraint.operator(), constraint.is_usable()))
-            .collect();
-        for (at, (column, operator, is_usable)) in constraints.into_iter().enumerate() {
-            let Some(known) = usize::try_from(column).ok().and_then(|column| self.table.columns.get(column)) else {
+        let mut plan = info.col_used().to_string();
+        let mut taken = Vec::new();
+        let given = info.constraints().map(|given| (given.column(), code(&given.operator()), given.is_usable()));
+        for (at, (column, operator, is_usable)) in given.collect::<Vec<_>>().into_iter().enumerate() {
+            let name = usize::try_from(column).ok().and_then(|column| self.columns.get(column).copied());
+            let Some((name, operator)) = name.zip(operator).filter(|(name, code)| Wanted::applies(name, *code)) else {
                 continue;
             };
-            let is_range = matches!(known.pushed, Pushed::Seq | Pushed::Call);
-            let Some(operator) = code(&operator).filter(|code| *code == '=' || is_range) else { continue };
-            if known.pushed == Pushed::No || !is_range && info.collation(at)? != "BINARY" {
+            if info.collation(at)? != "BINARY" {
                 continue;
             }
-            if !is_usable && (known.is_argument() || self.table.needs == Some(known.pushed)) {
-                // Another order of the join has it.
+            if !is_usable && (is_argument(name) || self.table.needs == Some(name)) {
+                // Another order of the join has the value.
                 return Ok(false);
             }
             if is_usable {
-                taken.push((known.pushed, operator));
-                is_pinned |= matches!(known.pushed, Pushed::Session | Pushed::OfSession);
+                let takes_list = name == "kind" && info.set_in_constraint(at, true)?;
+                plan.push_str(&format!(" {}{column}", if takes_list { 'i' } else { operator }));
+                taken.push((name, operator));
                 let mut usage = info.constraint_usage(at);
                 usage.set_argv_index(c_int::try_from(taken.len()).unwrap_or(c_int::MAX));
-                usage.set_omit(known.is_argument());
-                plan.push_str(&format!(" {operator}{column}"));
+                usage.set_omit(is_argument(name));
             }
         }
-        if let Some(needed) = self.table.needs.filter(|needed| !taken.iter().any(|(taken, _)| taken == needed)) {
-            let needed = format!("{needed:?}").to_lowercase();
-            return Err(Error::ModuleError(format!("table {0} needs an argument: {0}({needed})", self.table.name)));
+        let has = |name: &str| taken.iter().any(|(taken, _)| taken.trim_start_matches("of_") == name);
+        if let Some(needed) = self.table.needs.filter(|needed| !has(needed)) {
+            return Err(Error::ModuleError(format!("{0} needs an argument: {0}({needed})", self.table.name)));
         }
-        let is_sorted = is_pinned && self.is_order_of_rows(info);
-        info.set_order_by_consumed(is_sorted);
+        info.set_order_by_consumed(has("session") && self.is_order_of_rows(info));
         self.estimate(info, &taken);
         info.set_idx_str(&plan);
         Ok(true)
     }
 
     fn open(&mut self) -> Result<HistoryCursor> {
-        let (table, world) = (self.table, Arc::clone(&self.world));
-        Ok(HistoryCursor { base: sqlite3_vtab_cursor::default(), table, world, rows: None, is_at_end: true })
+        let (base, table, columns) = (sqlite3_vtab_cursor::default(), self.table, Arc::clone(&self.columns));
+        Ok(HistoryCursor { base, table, columns, world: Arc::clone(&self.world), walk: None, is_at_end: true })
     }
 }
 
@@ -102,31 +102,31 @@ impl HistoryTable {
     fn is_order_of_rows(&self, info: &IndexInfo) -> bool {
         let mut orders = info.order_bys();
         let (first, others) = (orders.next(), orders.count());
-        let column = |at: c_int| self.table.columns.get(usize::try_from(at).ok()?).map(|column| column.pushed);
-        first.is_some_and(|by| others == 0 && !by.is_order_by_desc() && column(by.column()) == Some(Pushed::Seq))
+        let name = |at: c_int| usize::try_from(at).ok().and_then(|at| self.columns.get(at).copied());
+        let is_position = |at| name(at) == Some(self.table.position());
+        first.is_some_and(|by| others == 0 && !by.is_order_by_desc() && is_position(by.column()))
     }
 
-    /// Estimates the rows to read and to return, from the sizes of the sessions.
-    fn estimate(&self, info: &mut IndexInfo, taken: &[(Pushed, char)]) {
+    /// Estimates the rows to read and to return from the sizes of the sessions.
+    fn estimate(&self, info: &mut IndexInfo, taken: &[(&str, char)]) {
         let all = self.world.entries.iter().map(|(_, entry)| entry.head).sum::<u64>() as f64;
-        let (mut read, mut returned) = (all.max(1.0), 1.0);
-        for (pushed, operator) in taken {
-            match (pushed, operator) {
-                (Pushed::Session | Pushed::OfSession, _) => read /= self.world.entries.len().max(1) as f64,
-                (Pushed::Seq, '=') => read = 1.0,
-                (Pushed::Digest, _) if self.table.needs.is_some() => read = 1.0,
-                (Pushed::Seq | Pushed::Call, _) => read /= 2.0,
-                (Pushed::Path, _) => returned /= 100.0,
-                (Pushed::Kind | Pushed::Name, _) => returned /= 10.0,
-                (Pushed::Digest | Pushed::At | Pushed::No, _) => {}
+        let (mut read, mut part) = (all.max(1.0), 1.0);
+        for (name, operator) in taken {
+            match (name.trim_start_matches("of_"), operator) {
+                ("session", _) => read /= self.world.entries.len().max(1) as f64,
+                ("digest", _) if self.table.needs.is_some() => read = 1.0,
+                (position, '=') if position == self.table.position() => read = 1.0,
+                ("seq" | "call", _) => read /= 2.0,
+                ("path", _) => part /= 100.0,
+                _ => part /= 10.0,
             }
         }
         info.set_estimated_cost(read + 10.0);
-        info.set_estimated_rows((read * returned).max(1.0) as i64);
+        info.set_estimated_rows((read * part).max(1.0) as i64);
     }
 }
 
-/// Returns the code of an operator in plans; `None` for one that only SQLite applies.
+/// Returns the code of an operator in plans; `None` for one that tables never apply.
 fn code(operator: &IndexConstraintOp) -> Option<char> {
     Some(match operator {
         IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_EQ => '=',
@@ -138,47 +138,61 @@ fn code(operator: &IndexConstraintOp) -> Option<char> {
     })
 }
 
-/// A cursor of a table. SQLite owns the first field.
+/// A cursor of a table. SQLite uses the first field.
 #[repr(C)]
 struct HistoryCursor {
     base: sqlite3_vtab_cursor,
     table: &'static Table,
+    columns: Arc<[&'static str]>,
     world: Arc<World>,
-    rows: Option<Box<dyn Rows>>,
+    walk: Option<Walk>,
     is_at_end: bool,
 }
 
 impl HistoryCursor {
     /// Reads the constraints of a plan with their values.
-    fn wanted(&self, plan: &str, values: &Filters<'_>) -> Wanted {
+    fn wanted(&self, plan: &str, values: &Filters<'_>) -> Result<Wanted> {
         let mut words = plan.split(' ');
-        let mut wanted = Wanted::all(words.next().and_then(|word| word.parse().ok()).unwrap_or(u64::MAX));
-        for (word, value) in words.zip(values.iter()) {
-            let mut letters = word.chars();
-            let operator = letters.next().unwrap_or('=');
-            let column = letters.as_str().parse::<usize>().ok().and_then(|at| self.table.columns.get(at));
-            let Some(column) = column else { continue };
-            match value {
-                ValueRef::Text(text) => wanted.add(column.pushed, operator, String::from_utf8_lossy(text).into_owned()),
-                ValueRef::Integer(number) => wanted.add(column.pushed, operator, number.to_string()),
-                ValueRef::Null => wanted.is_none |= !column.is_argument(),
-                ValueRef::Real(_) | ValueRef::Blob(_) => {}
+        let used = words.next().and_then(|word| word.parse().ok()).unwrap_or(u64::MAX);
+        let is_used = |(at, _): &(usize, &&'static str)| used & (1 << at) != 0;
+        let mut wanted = Wanted::all(self.columns.iter().enumerate().filter(is_used).map(|(_, name)| *name).collect());
+        for (at, (word, value)) in words.zip(values.iter()).enumerate() {
+            let column = word.get(1..).and_then(|column| column.parse::<usize>().ok());
+            let Some(column) = column.and_then(|column| self.columns.get(column).copied()) else { continue };
+            let operator = word.chars().next().unwrap_or('=');
+            if operator == 'i' {
+                let kinds = values.in_values(at)?.map(|kind| Ok(text_of(kind).unwrap_or_default()));
+                wanted.kinds = Some(kinds.collect()?);
+            } else if let Some(value) = text_of(value) {
+                wanted.add(column, operator, value, column == self.table.position());
+            } else {
+                wanted.is_none |= value == ValueRef::Null && !is_argument(column);
             }
         }
-        wanted
+        Ok(wanted)
     }
 }
 
-#[expect(unsafe_code, reason = "the trait is unsafe: the base has to be the first field of a struct with C's layout")]
+/// Returns a text or a whole number as a text.
+fn text_of(value: ValueRef<'_>) -> Option<String> {
+    match value {
+        ValueRef::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Integer(number) => Some(number.to_string()),
+        ValueRef::Null | ValueRef::Real(_) | ValueRef::Blob(_) => None,
+    }
+}
+
+#[expect(unsafe_code, reason = "the trait demands a struct with C's layout that begins with the base")]
 unsafe impl VTabCursor for HistoryCursor {
     fn filter(&mut self, _: c_int, plan: Option<&str>, values: &Filters<'_>) -> Result<()> {
-        let wanted = self.wanted(plan.unwrap_or_default(), values);
-        self.rows = Some((self.table.open)(&self.world, wanted).map_err(|error| self.world.fail(error))?);
+        let wanted = self.wanted(plan.unwrap_or_default(), values)?;
+        let walk = Walk::new(&self.world, wanted, self.table.read);
+        self.walk = Some(walk.map_err(|error| self.world.fail(error))?);
         self.next()
     }
 
     fn next(&mut self) -> Result<()> {
-        let more = self.rows.as_mut().map_or(Ok(false), |rows| rows.advance());
+        let more = self.walk.as_mut().map_or(Ok(false), Walk::advance);
         self.is_at_end = !more.map_err(|error| self.world.fail(error))?;
         Ok(())
     }
@@ -188,13 +202,13 @@ unsafe impl VTabCursor for HistoryCursor {
     }
 
     fn column(&self, context: &mut Context, at: c_int) -> Result<()> {
-        let column = usize::try_from(at).ok().and_then(|at| self.table.columns.get(at));
-        let (Some(rows), Some(column)) = (&self.rows, column) else { return Ok(()) };
-        let cell = rows.cell(column.name()).map_err(|error| self.world.fail(error))?;
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        let (Some(walk), Some(column)) = (&self.walk, self.columns.get(at)) else { return Ok(()) };
+        let cell = walk.cell((at, column)).map_err(|error| self.world.fail(error))?;
         context.set_result(&cell)
     }
 
     fn rowid(&self) -> Result<i64> {
-        Ok(self.rows.as_ref().map_or(0, |rows| rows.id()))
+        Ok(self.walk.as_ref().map_or(0, Walk::id))
     }
 }

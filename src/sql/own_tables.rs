@@ -1,5 +1,6 @@
 //! Kinds of events and slices as tables: views over `events` and `slices`, with a column for each field of the data.
 
+use rusqlite::hooks::{AuthContext, Authorization};
 use rusqlite::{Connection, Result};
 
 /// Limit for the fields that become columns, and for the rows that are searched for them.
@@ -28,17 +29,14 @@ pub(super) fn add_own_table(
         // More are names of things, as in a map of files.
         let fields = if fields.len() > FIELDS { Vec::new() } else { fields };
         let is_new = |field: &&String| !columns.split(", ").any(|column| column.eq_ignore_ascii_case(field));
-        let fields: String = fields
-            .iter()
-            .filter(is_new)
-            .map(|field| {
-                let path = format!("$.{}", quoted(field, '"'));
-                format!(", {data} ->> {} AS {}", quoted(&path, '\''), quoted(field, '"'))
-            })
-            .collect();
+        let column = |field: &String| {
+            let path = quoted(&format!("$.{}", quoted(field, '"')), '\'');
+            format!(", {data} ->> {path} AS {}", quoted(field, '"'))
+        };
+        let fields: String = fields.iter().filter(is_new).map(column).collect();
         let view = quoted(name, '"');
         let rows = format!("SELECT {columns}{fields} FROM {table} WHERE {key} = {}", quoted(name, '\''));
-        connection.authorizer(None::<fn(rusqlite::hooks::AuthContext<'_>) -> rusqlite::hooks::Authorization>)?;
+        connection.authorizer(None::<fn(AuthContext<'_>) -> Authorization>)?;
         let added = connection.execute_batch(&format!("CREATE TEMP VIEW {view} AS {rows}"));
         confine(connection)?;
         added?;

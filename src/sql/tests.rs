@@ -4,11 +4,11 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
+use crate::engine::commit::Content;
 use crate::engine::event::{DeleteEntry, Node, WriteFile, WriteMode};
 use crate::engine::path::EntryPath;
 use crate::engine::registry::Registry;
 use crate::engine::session::sessions::NewSession;
-use crate::engine::store::Content;
 
 /// Sessions `s0` to `s3` with 202 events each: 200 writes of ten paths in turn, and a removal.
 fn store() -> (tempfile::TempDir, Sessions) {
@@ -132,9 +132,9 @@ fn limits_end_queries() {
     let short = within(SqlLimits { bytes: 100, ..SqlLimits::default() }, "SELECT seq FROM events").unwrap();
     assert_eq!((short.rows.len(), short.truncated), (12, true));
     let long = within(SqlLimits { bytes: 100, ..SqlLimits::default() }, "SELECT hex(zeroblob(100))");
-    assert!(matches!(long, Err(SqlError::TooLong { bytes: 100 })), "{long:?}");
+    assert!(matches!(long, Err(SqlError::TooLarge { limit: 100, .. })), "{long:?}");
     let late = within(SqlLimits { time: Duration::ZERO, ..SqlLimits::default() }, "SELECT seq FROM events");
-    assert!(matches!(late, Err(SqlError::TimedOut { .. })), "{late:?}");
+    assert!(matches!(late, Err(SqlError::TimedOut(_))), "{late:?}");
     let asked = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&asked);
     let endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n";

@@ -5,6 +5,7 @@
  */
 
 import { Connection, type Place } from "./connection.js";
+import type { components } from "./api.js";
 import { create, open, type Session, type NewSession, type Rules, type SessionStatus } from "./session.js";
 
 export type { components } from "./api.js";
@@ -46,7 +47,7 @@ export class Client implements Disposable {
   }
 
   /** Runs an SQL query over all sessions; docs/sql.md has the tables. `limit` is 10,000 rows by default, `timeout` 30 s. */
-  sql(query: string, options: { limit?: number; timeout?: number } = {}): Promise<Schemas["SqlAnswer"]> {
+  sql(query: string, options: { limit?: number; timeout?: number } = {}): Promise<components["schemas"]["SqlAnswer"]> {
     const body = { query, limit: options.limit, timeout_seconds: options.timeout };
     return this.#connection.document("POST", "/v1/sql", { body });
   }

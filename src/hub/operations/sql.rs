@@ -8,8 +8,7 @@ use serde::Deserialize;
 use super::{
     Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong, reading,
 };
-use crate::engine::error::Diagnostic;
-use crate::sql::{SqlAnswer, SqlError, SqlLimits, query};
+use crate::sql::{SqlAnswer, SqlLimits, query};
 
 /// Limit for the returned rows.
 const ROWS: usize = 100_000;
@@ -17,7 +16,7 @@ const ROWS: usize = 100_000;
 const SECONDS: u64 = 300;
 
 /// Runs an SQL query (SQLite, a single SELECT) over all recorded sessions; it can change nothing. Tables: sessions(session,
-/// id, parent, inherited, backend, agent, events, calls, created, updated); events(session, seq, time, call, agent, kind,
+/// id, parent, inherited, backend, agent, events, calls, created, updated); events(session, seq, time, call, agent, kind, path,
 /// data, inherited), data as JSON; calls(session, call, time, agent, tool, summary, status, failed, exit_code, finished,
 /// micros, changed, params, result, message, digest, outcome, inherited); commands(session, seq, time, call, agent, kind,
 /// command, cwd, exit_code, timed_out, cancelled, micros, stdout, stderr, inherited); changes(session, seq, time, call,
@@ -60,14 +59,5 @@ impl Operation for RunSql {
         };
         let (sessions, cancel) = (context.hub.sessions().clone(), context.cancel.clone());
         reading(move || Ok(query(&sessions, only, &self.query, limits, move || cancel.is_cancelled())?)).await
-    }
-}
-
-impl From<SqlError> for OperationError {
-    fn from(error: SqlError) -> Self {
-        match error {
-            SqlError::Session(error) => error.into(),
-            error => Self::Told { kind: error.kind(), advice: error.advice(), detail: error.to_string() },
-        }
     }
 }

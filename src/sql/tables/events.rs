@@ -1,49 +1,35 @@
 //! `events`: one row for each recorded event.
 
-use std::cell::{OnceCell, RefCell};
-use std::collections::VecDeque;
+use std::cell::OnceCell;
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::Table;
 use crate::engine::id::Seq;
+use crate::engine::path::EntryPath;
 use crate::engine::recorded::{EventRef, Payload, Recorded};
 use crate::sql::error::SqlError;
-use crate::sql::names::SharedTexts;
-use crate::sql::walk::{Cell, NULL, SessionRows, Walk, number, owned, scan, text};
-use crate::sql::wanted::{Column, Pushed, Wanted};
+use crate::sql::walk::{Cell, NULL, Row, Rows, number, owned, text};
+use crate::sql::wanted::Wanted;
 use crate::sql::world::Reading;
+use crate::view::path_of;
 
-const fn column(declaration: &'static str, pushed: Pushed) -> Column {
-    Column { declaration, pushed }
-}
+/// Limit for the events of a piece, after which the limits of the query are checked again.
+const EVENTS_MAX: usize = 50_000;
+/// Limit for the payloads of a piece.
+const BYTES_MAX: usize = 4 << 20;
+/// Limit for the texts that rows share.
+const SHARED_MAX: usize = 64;
 
 pub(super) static EVENTS: Table = Table {
     name: "events",
-    columns: &[
-        column("session TEXT", Pushed::Session),
-        column("seq INTEGER", Pushed::Seq),
-        column("time TEXT", Pushed::No),
-        column("call INTEGER", Pushed::Call),
-        column("agent TEXT", Pushed::No),
-        column("kind TEXT", Pushed::Kind),
-        column("data TEXT", Pushed::No),
-        column("inherited INTEGER", Pushed::No),
-    ],
+    columns: "session TEXT, seq INTEGER, time TEXT, call INTEGER, agent TEXT, kind TEXT, path TEXT, data TEXT, \
+              inherited INTEGER",
     needs: None,
-    open: |world, wanted| {
-        let has_data = wanted.reads(EVENTS.columns, &["data"]);
-        let table = Events { wanted: wanted.clone(), has_data, texts: RefCell::default() };
-        Ok(Box::new(Walk::new(world, &wanted, table)?))
-    },
+    read,
 };
-
-struct Events {
-    wanted: Wanted,
-    /// True if the query reads the data; else the payloads are not copied.
-    has_data: bool,
-    texts: RefCell<SharedTexts>,
-}
 
 struct EventRow {
     event: Recorded,
@@ -51,47 +37,70 @@ struct EventRow {
     data: OnceCell<String>,
 }
 
-impl Events {
-    fn row(&self, event: &EventRef<'_>) -> Option<EventRow> {
-        if self.wanted.kind.as_deref().is_some_and(|kind| kind != event.kind) {
-            return None;
+fn read(of: &Reading, wanted: &Wanted, (from, limit): (Seq, usize), rows: &mut Rows) -> Result<Option<Seq>, SqlError> {
+    let path = wanted.equal.get("path").map(|path| EntryPath::lookup(path));
+    // An invalid path has never changed.
+    let Ok(path) = path.transpose() else { return Ok(None) };
+    let is_wanted = |event: &EventRef<'_>| match (&path, event.changed_path()) {
+        _ if !of_kind(wanted, event.kind) => false,
+        (None, _) => true,
+        // Most paths are compared in place, without decoding the event.
+        (Some(path), Some(changed)) => path.as_bytes() == changed,
+        (Some(path), None) => path_of(event).is_some_and(|changed| changed == *path),
+    };
+    let (has_payload, mut shared) = (wanted.reads(&["data", "path"]), Vec::<Arc<str>>::new());
+    let mut share = |text: &str| match shared.iter().find(|known| ***known == *text) {
+        Some(known) => Arc::clone(known),
+        None => {
+            let new: Arc<str> = text.into();
+            shared.extend((shared.len() < SHARED_MAX).then(|| Arc::clone(&new)));
+            new
         }
-        let mut texts = self.texts.borrow_mut();
-        let bytes = if self.has_data { Bytes::copy_from_slice(event.payload) } else { Bytes::new() };
-        let payload = Payload { kind: texts.of(event.kind), version: event.version, bytes };
-        let (agent, EventRef { session, seq, time, call, .. }) = (texts.of(event.agent), *event);
-        Some(EventRow { event: Recorded { session, seq, time, call, agent, event: payload }, data: OnceCell::new() })
-    }
+    };
+    let (mut seen, mut bytes, mut next) = (0, 0, None);
+    of.session()?.visit_between(from, wanted.until.min(of.entry().head), &mut |event| {
+        if seen == EVENTS_MAX || rows.len() >= limit || bytes > BYTES_MAX {
+            next = Some(event.seq);
+            return ControlFlow::Break(());
+        }
+        seen += 1;
+        if is_wanted(event) {
+            let payload = if has_payload { Bytes::copy_from_slice(event.payload) } else { Bytes::new() };
+            bytes += payload.len();
+            let EventRef { session, seq, time, call, version, .. } = *event;
+            let (agent, payload) = (share(event.agent), Payload { kind: share(event.kind), version, bytes: payload });
+            let event = Recorded { session, seq, time, call, agent, event: payload };
+            rows.push_back(Box::new(EventRow { event, data: OnceCell::new() }));
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(next)
 }
 
-impl SessionRows for Events {
-    type Row = EventRow;
+fn of_kind(wanted: &Wanted, kind: &str) -> bool {
+    wanted.equal.get("kind").is_none_or(|wanted| wanted == kind)
+        && wanted.kinds.as_ref().is_none_or(|wanted| wanted.iter().any(|wanted| wanted == kind))
+}
 
-    fn read(
-        &self,
-        of: &Reading,
-        from: Seq,
-        limit: usize,
-        rows: &mut VecDeque<EventRow>,
-    ) -> Result<Option<Seq>, SqlError> {
-        scan(of, (from, self.wanted.until), limit, rows, &mut |event| self.row(event))
+impl Row for EventRow {
+    fn number(&self) -> u64 {
+        self.event.seq
     }
 
-    fn number(&self, row: &EventRow) -> u64 {
-        row.event.seq
-    }
-
-    fn cell<'a>(&'a self, of: &'a Reading, row: &'a EventRow, column: &'static str) -> Result<Cell<'a>, SqlError> {
-        let event = &row.event;
+    fn cell<'a>(&'a self, of: &'a Reading, (_, column): (usize, &str)) -> Result<Cell<'a>, SqlError> {
+        let event = &self.event;
         Ok(match column {
             "seq" => number(event.seq),
             "time" => owned(event.time),
             "call" => event.call.map_or(NULL, number),
             "agent" => text(&event.agent),
             "kind" => text(&event.event.kind),
-            "data" => text(row.data.get_or_init(|| of.session.event_json(&event.view()).to_string())),
-            "inherited" => number(u64::from(event.seq <= of.inherited)),
-            _ => NULL,
+            "path" => path_of(&event.view()).map_or(NULL, owned),
+            "data" => {
+                let session = of.session()?;
+                text(self.data.get_or_init(|| session.event_json(&event.view()).to_string()))
+            }
+            _ => number(u64::from(event.seq <= of.inherited())),
         })
     }
 }

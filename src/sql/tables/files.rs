@@ -1,131 +1,97 @@
-//! `files(session, at)`: one row for each entry of the files at a position.
+//! `files(session, at)`, `slices(session, name, at)` and `content(digest)`: states, and what they refer to.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::ops::Bound;
+use rusqlite::types::Value;
 
 use super::Table;
+use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::event::Node;
-use crate::engine::id::Seq;
+use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
+use crate::engine::session::error::SessionError;
+use crate::engine::state::State;
 use crate::reducers::{Entry, VirtualFileSystem};
 use crate::sql::error::SqlError;
-use crate::sql::walk::{Cell, NULL, SessionRows, Walk, number, owned, text};
-use crate::sql::wanted::{Column, Pushed, Wanted};
+use crate::sql::walk::{Cell, NULL, number, owned};
+use crate::sql::wanted::Wanted;
 use crate::sql::world::Reading;
-use crate::view::Position;
-
-const fn column(declaration: &'static str, pushed: Pushed) -> Column {
-    Column { declaration, pushed }
-}
+use crate::view::{Position, slice};
 
 pub(super) static FILES: Table = Table {
     name: "files",
-    columns: &[
-        column("session TEXT", Pushed::Session),
-        column("path TEXT", Pushed::Path),
-        column("type TEXT", Pushed::No),
-        column("size INTEGER", Pushed::No),
-        column("digest TEXT", Pushed::No),
-        column("mode TEXT", Pushed::No),
-        column("target TEXT", Pushed::No),
-        column("version INTEGER", Pushed::No),
-        column("created TEXT", Pushed::No),
-        column("updated TEXT", Pushed::No),
-        column("of_session TEXT HIDDEN", Pushed::OfSession),
-        column("at TEXT HIDDEN", Pushed::At),
-    ],
+    columns: "session TEXT, path TEXT, type TEXT, size INTEGER, digest TEXT, mode TEXT, target TEXT, \
+              version INTEGER, created TEXT, updated TEXT, of_session TEXT HIDDEN, at TEXT HIDDEN",
     needs: None,
-    open: |world, wanted| {
-        // Positions do not apply to its rows.
-        let table = Files { at: position(&wanted)?, path: wanted.path.clone(), open: RefCell::default() };
-        Ok(Box::new(Walk::new(world, &wanted, table)?))
+    read: |of, wanted, (from, limit), rows| {
+        let state = state(of, wanted)?;
+        let files = VirtualFileSystem::of(&state);
+        if let Some(path) = wanted.equal.get("path") {
+            let found = EntryPath::lookup(path).ok().and_then(|path| Some((files.get(&path)?.clone(), path)));
+            found.iter().for_each(|(entry, path)| rows.push_back(Box::new((0, file(path, entry)))));
+            return Ok(None);
+        }
+        let start = usize::try_from(from - 1).unwrap_or(usize::MAX);
+        let page = files.iter().skip(start).take(limit).zip(from..);
+        page.for_each(|((path, entry), at)| rows.push_back(Box::new((at, file(path, entry)))));
+        Ok((start + limit < files.len()).then_some(from + limit as u64))
     },
 };
 
-/// Parses the position that a query names.
-pub(super) fn position(wanted: &Wanted) -> Result<Option<Position>, SqlError> {
-    let parsed = wanted.at.as_deref().map(str::parse::<Position>).transpose();
-    parsed.map_err(|error| SqlError::invalid(format!("argument at: {error}")))
+fn file(path: &EntryPath, Entry { node, version, created_at, updated_at }: &Entry) -> Vec<Cell<'static>> {
+    let (kind, size, target) = match node {
+        Node::File { size, .. } => ("file", number(*size), NULL),
+        Node::Symlink { target } => ("symlink", NULL, owned(String::from_utf8_lossy(target))),
+        Node::Directory { .. } => ("directory", NULL, NULL),
+        Node::Special { special } => (special.name(), NULL, NULL),
+    };
+    let (digest, mode) = (node.known_content().map_or(NULL, owned), node.mode().map_or(NULL, owned));
+    let (created, updated) = (owned(created_at), owned(updated_at));
+    vec![NULL, owned(path), owned(kind), size, digest, mode, target, number(*version), created, updated]
 }
 
-/// Returns the position in a session, at most its last when the query began.
-pub(super) fn resolved(of: &Reading, at: Option<&Position>) -> Result<Seq, SqlError> {
-    Ok(at.map_or(Ok(of.head), |at| at.resolve(&of.session))?)
+/// Returns the state at the position that a query names; by default the latest.
+fn state(of: &Reading, wanted: &Wanted) -> Result<State, SqlError> {
+    let session = of.session()?;
+    let at = wanted.equal.get("at").map(|at| at.parse::<Position>()).transpose();
+    let at = at.map_err(|error| SqlError::invalid(format!("argument at: {error}")))?;
+    let at = at.map_or(Ok(of.entry().head), |at| at.resolve(session))?;
+    Ok(session.state_at(at)?)
 }
 
-pub(super) fn type_of(node: &Node) -> &'static str {
-    match node {
-        Node::File { .. } => "file",
-        Node::Symlink { .. } => "symlink",
-        Node::Directory { .. } => "directory",
-        Node::Special { special } => special.name(),
-    }
-}
-
-pub(super) fn digest_of(node: &Node) -> Cell<'static> {
-    node.known_content().map_or(NULL, owned)
-}
-
-struct Files {
-    at: Option<Position>,
-    path: Option<String>,
-    /// The files of the session that is read, and the last path that was read.
-    open: RefCell<(VirtualFileSystem, Option<EntryPath>)>,
-}
-
-struct FileRow {
-    number: u64,
-    path: EntryPath,
-    entry: Entry,
-}
-
-impl SessionRows for Files {
-    type Row = FileRow;
-
-    fn read(
-        &self,
-        of: &Reading,
-        from: Seq,
-        limit: usize,
-        rows: &mut VecDeque<FileRow>,
-    ) -> Result<Option<Seq>, SqlError> {
-        let mut open = self.open.borrow_mut();
-        if from == 1 {
-            let at = resolved(of, self.at.as_ref())?;
-            *open = (VirtualFileSystem::of(&of.session.state_at(at)?), None);
+pub(super) static SLICES: Table = Table {
+    name: "slices",
+    columns: "session TEXT, name TEXT, seq INTEGER, value TEXT, of_session TEXT HIDDEN, of_name TEXT HIDDEN, \
+              at TEXT HIDDEN",
+    needs: None,
+    read: |of, wanted, _, rows| {
+        let (state, name) = (state(of, wanted)?, wanted.either("of_name", "name"));
+        for (known, at) in
+            state.slices().into_iter().zip(0..).filter(|(known, _)| name.is_none_or(|name| name == known.name))
+        {
+            let value = match wanted.reads(&["value"]) {
+                true => owned(slice(&state, &known.name).map_err(SessionError::from)?),
+                false => NULL,
+            };
+            rows.push_back(Box::new((at, vec![NULL, owned(known.name), number(state.seq()), value])));
         }
-        if let Some(path) = &self.path {
-            let found = EntryPath::lookup(path).ok().and_then(|path| Some((open.0.get(&path)?.clone(), path)));
-            rows.extend(found.map(|(entry, path)| FileRow { number: from, path, entry }));
-            return Ok(None);
-        }
-        let (files, last) = &mut *open;
-        let after = last.as_ref().map_or(Bound::Unbounded, |path| Bound::Excluded(path.as_bytes().to_vec()));
-        let found = files.starting_at(after).take(limit).zip(from..);
-        rows.extend(found.map(|((path, entry), number)| FileRow { number, path: path.clone(), entry: entry.clone() }));
-        let row = rows.back();
-        *last = row.map(|row| row.path.clone());
-        Ok(row.filter(|_| rows.len() >= limit).map(|row| row.number + 1))
-    }
+        Ok(None)
+    },
+};
 
-    fn number(&self, row: &FileRow) -> u64 {
-        row.number
-    }
-
-    fn cell<'a>(&'a self, _: &'a Reading, row: &'a FileRow, column: &'static str) -> Result<Cell<'a>, SqlError> {
-        let (entry, node) = (&row.entry, &row.entry.node);
-        Ok(match (column, node) {
-            ("path", _) => owned(&row.path),
-            ("type", _) => text(type_of(node)),
-            ("size", Node::File { size, .. }) => number(*size),
-            ("digest", _) => digest_of(node),
-            ("mode", _) => node.mode().map_or(NULL, owned),
-            ("target", Node::Symlink { target }) => owned(String::from_utf8_lossy(target)),
-            ("version", _) => number(entry.version),
-            ("created", _) => owned(entry.created_at),
-            ("updated", _) => owned(entry.updated_at),
-            _ => NULL,
-        })
-    }
-}
+pub(super) static CONTENT: Table = Table {
+    name: "content",
+    columns: "digest TEXT, size INTEGER, text TEXT, bytes BLOB, of_digest TEXT HIDDEN",
+    needs: Some("digest"),
+    read: |of, wanted, _, rows| {
+        let digest = wanted.either("of_digest", "digest").and_then(|text| text.parse::<Digest>().ok());
+        // All sessions share the contents of the store.
+        let Some(digest) = digest.filter(|_| of.at == 0) else { return Ok(None) };
+        let bytes = match of.world.content(&digest) {
+            Err(error) if error.kind() == ErrorKind::ContentMissing => return Ok(None),
+            read => read?,
+        };
+        let text = std::str::from_utf8(&bytes).ok().filter(|text| !text.contains('\0')).map_or(NULL, owned);
+        let blob = if wanted.reads(&["bytes"]) { Cell::Owned(Value::Blob(bytes.to_vec())) } else { NULL };
+        rows.push_back(Box::new((0, vec![owned(digest), number(bytes.len()), text, blob])));
+        Ok(None)
+    },
+};
