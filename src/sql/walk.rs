@@ -49,7 +49,10 @@ impl Row for (u64, Vec<Cell<'static>>) {
     }
 
     fn cell<'a>(&'a self, _: &'a Reading, (at, _): (usize, &str)) -> Result<Cell<'a>, SqlError> {
-        Ok(self.1.get(at).cloned().unwrap_or(NULL))
+        Ok(match self.1.get(at) {
+            Some(ToSqlOutput::Owned(value)) => ToSqlOutput::Borrowed(value.into()),
+            _ => NULL,
+        })
     }
 }
 
@@ -75,7 +78,7 @@ impl Walk {
     pub(super) fn new(world: &Arc<World>, wanted: Wanted, read: Read) -> Result<Self, SqlError> {
         let named = match (wanted.equal.get("of_session"), wanted.equal.get("session")) {
             (Some(given), _) => Some(world.find(given)?),
-            (None, Some(name)) => world.entries.iter().position(|(known, _)| known == name),
+            (None, Some(name)) => world.named(name),
             (None, None) => None,
         };
         let left = match named {

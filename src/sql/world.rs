@@ -64,8 +64,16 @@ impl World {
         Ok(self.sessions.store().content(digest)?)
     }
 
+    /// Returns the place of a session in the list, by its name.
+    pub(super) fn named(&self, name: &str) -> Option<usize> {
+        self.entries.iter().position(|(known, _)| known == name)
+    }
+
     /// Returns the place of a session in the list, by name or by the beginning of its id.
     pub(super) fn find(&self, wanted: &str) -> Result<usize, SqlError> {
+        if let Some(at) = self.named(wanted) {
+            return Ok(at);
+        }
         let found = self.sessions.find(wanted)?;
         let at = self.entries.iter().position(|(_, entry)| entry.id == found.id);
         Ok(at.ok_or_else(|| SessionError::NotFound { wanted: wanted.to_owned(), nearest: None })?)

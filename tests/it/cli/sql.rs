@@ -68,8 +68,10 @@ fn sql_questions_of_the_document_have_answers() {
     );
     assert_eq!(answers[8], json!([["run-2", 3, 30], ["run-1", 2, 29], ["run-3", 2, 29]]));
     assert_eq!(answers[9][0], json!(["src/app.py", "created", 2]));
-    assert_eq!(answers[10], json!([["run-1", 1, "done", 19], ["run-1", 2, "open", 18]]));
-    assert_eq!(answers[11][0][..2], json!(["run-2", 1])[..2]);
+    let steps: Vec<Value> =
+        answers[10].as_array().unwrap().iter().map(|row| json!(row.as_array().unwrap()[..3])).collect();
+    assert_eq!(json!(steps), json!([["run-1", 1, "done"], ["run-1", 2, "open"]]));
+    assert_eq!((&answers[11][0][0], &answers[11][0][1]), (&json!("run-2"), &json!(1)));
 }
 
 #[test]
@@ -87,15 +89,12 @@ fn sql_prints_tables_json_and_csv() {
 fn sql_refuses_everything_but_a_bounded_select() {
     let program = Program::with_story();
     let refused = |query: &str, code: i32, words: &str| {
-        let output = program.output(&["sql", query, "--timeout", "1"]);
+        let output = program.output(&["sql", query, "--timeout", "2"]);
         assert_eq!(output.status.code(), Some(code), "{query}: {}", told(&output));
         assert!(told(&output).contains(words), "{query}: {}", told(&output));
     };
     let only = "a query is a single SELECT";
     for query in [
-        "DELETE FROM events",
-        "UPDATE calls SET tool = 'x'",
-        "INSERT INTO changes VALUES (1)",
         "CREATE TABLE t (x)",
         "CREATE TEMP TABLE t (x)",
         "DROP TABLE events",
@@ -114,7 +113,7 @@ fn sql_refuses_everything_but_a_bounded_select() {
     refused(
         "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n",
         1,
-        "took longer than 1 s",
+        "took longer than 2 s",
     );
     refused(
         "SELECT count(*) FROM events a, events b, events c, events d, events e, events f, events g, events h",
@@ -125,10 +124,13 @@ fn sql_refuses_everything_but_a_bounded_select() {
     refused("SELECT group_concat(hex(randomblob(1000000))) FROM events a, events b", 1, "limit of 16777216 bytes");
     refused(
         "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 1000) \
-         SELECT * FROM n ORDER BY hex(randomblob(400000))",
+         SELECT * FROM n ORDER BY zeroblob(8000000 + x)",
         1,
         "limit of 268435456 bytes",
     );
+    refused("DELETE FROM events", 2, "table events may not be modified");
+    refused("UPDATE calls SET tool = 'x'", 2, "table calls may not be modified");
+    refused("INSERT INTO changes VALUES (1)", 2, "cannot modify changes because it is a view");
     refused("SELEC 1", 2, "syntax error");
     refused("", 2, "the query is empty");
     refused("SELECT * FROM nothing", 2, "no such table: nothing");
