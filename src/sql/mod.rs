@@ -40,6 +40,8 @@ const VALUE_MAX: usize = 16 << 20;
 const QUERY_MAX: usize = 100_000;
 /// Steps of SQLite between two checks of the limits.
 const STEPS: i32 = 10_000;
+/// The beginning of SQLite's message about an unknown table.
+const NO_TABLE: &str = "no such table: ";
 /// Limit for the kinds and slices that a query uses as tables.
 const OWN_TABLES: usize = 20;
 
@@ -165,7 +167,7 @@ fn prepared<'a>(connection: &'a Connection, text: &str) -> Result<Statement<'a>,
         };
         // SQLite has the name of the table in its message only.
         let missing = match &error {
-            rusqlite::Error::SqlInputError { msg, .. } => msg.strip_prefix("no such table: "),
+            rusqlite::Error::SqliteFailure(_, Some(message)) => message.strip_prefix(NO_TABLE),
             _ => None,
         };
         let missing = missing.map(str::to_owned).filter(|name| made.len() < OWN_TABLES && !made.contains(name));
@@ -196,12 +198,14 @@ fn told(error: rusqlite::Error) -> SqlError {
         (_, rusqlite::Error::SqlInputError { msg, sql, offset, .. }) => {
             let rest = usize::try_from(offset).ok().and_then(|offset| sql.get(offset..)).unwrap_or_default();
             let near: String = rest.chars().take(40).collect();
+            SqlError::invalid(if near.is_empty() { msg } else { format!("{msg}, at: {near}") })
+        }
+        (_, rusqlite::Error::SqliteFailure(_, Some(reason))) => {
             let names: Vec<&str> = TABLES.iter().map(|table| table.name).chain(VIEWS).collect();
             let names = format!("the tables are {}, and recorded kinds and slices: \"plan.step\"", names.join(", "));
-            let hint = msg.starts_with("no such table").then_some(names);
-            SqlError::Invalid { reason: if near.is_empty() { msg } else { format!("{msg}, at: {near}") }, hint }
+            let hint = reason.starts_with(NO_TABLE).then_some(names);
+            SqlError::Invalid { reason, hint }
         }
-        (_, rusqlite::Error::SqliteFailure(_, Some(message))) => SqlError::invalid(message),
         (_, error) => SqlError::invalid(error.to_string()),
     }
 }

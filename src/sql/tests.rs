@@ -86,7 +86,7 @@ fn plans_have_the_constraints() {
     let (_directory, sessions) = store();
     let plan = |text: &str| rows(&sessions, &format!("EXPLAIN QUERY PLAN {text}")).to_string();
     let pinned = plan("SELECT seq FROM changes WHERE path = 'd/f1' AND session = 's1' AND seq > 5 ORDER BY seq");
-    assert!(pinned.contains("=0") && pinned.contains("=5") && pinned.contains(">1"), "{pinned}");
+    assert!(["i5", "=6", "=0", ">1"].iter().all(|part| pinned.contains(part)), "{pinned}");
     assert!(!pinned.contains("TEMP B-TREE"), "the rows come in order: {pinned}");
     let all = plan("SELECT seq FROM changes ORDER BY seq");
     assert!(all.contains("TEMP B-TREE"), "{all}");
