@@ -286,6 +286,9 @@ pub mod tools {
     #[doc(inline)]
     pub use foldspace_tools::tools::*;
 }
+#[cfg(feature = "sql")]
+#[doc(hidden)]
+pub use foldspace_hub::sql;
 #[cfg(feature = "tools")]
 #[doc(hidden)]
 pub use foldspace_view::view;

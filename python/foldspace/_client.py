@@ -109,6 +109,17 @@ class Client:
             if len(page) < _PAGE:
                 return found
 
+    async def sql(
+        self, query: str, *, limit: int | None = None, timeout: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Returns the rows of an SQL query over all sessions, as dictionaries; docs/sql.md has the tables.
+
+        At most ``limit`` rows (10,000 by default), within ``timeout`` seconds (30 by default).
+        """
+        body = {"query": query, "limit": limit, "timeout_seconds": timeout}
+        found: Any = await self._connection.document("POST", "/v1/sql", body=body)
+        return [dict(zip(found["columns"], row)) for row in found["rows"]]
+
     async def tools(self) -> list[_models.Tool]:
         """Lists the tools of all sessions."""
         return await self._connection.document("GET", "/v1/tools")

@@ -553,6 +553,13 @@ class Client:
         """Lists all sessions, oldest first."""
         return LOOP.wait(self._core.sessions())
 
+    def sql(self, query: str, *, limit: int | None=None, timeout: int | None=None) -> list[dict[str, Any]]:
+        """Returns the rows of an SQL query over all sessions, as dictionaries; docs/sql.md has the tables.
+
+        At most ``limit`` rows (10,000 by default), within ``timeout`` seconds (30 by default).
+        """
+        return LOOP.wait(self._core.sql(query, limit=limit, timeout=timeout))
+
     def tools(self) -> list[_models.Tool]:
         """Lists the tools of all sessions."""
         return LOOP.wait(self._core.tools())

@@ -87,3 +87,12 @@ def test_slice_of_the_synchronous_client(sync_client: foldspace.sync.Client) -> 
     Step.emit(Step("a"))
     Step.emit(text="a", done=True)
     assert Step.get() == {"a": Step("a", True)}
+
+
+async def test_sql_returns_rows_as_dictionaries(client: foldspace.Client, session: Session) -> None:
+    await session.emit_all([("plan.step", {"id": n, "status": "open"}) for n in (1, 2)])
+    query = f"SELECT id, status FROM \"plan.step\" WHERE session = '{session.name}' ORDER BY id"
+    assert await client.sql(query) == [{"id": 1, "status": "open"}, {"id": 2, "status": "open"}]
+    assert len(await client.sql(query, limit=1)) == 1
+    with pytest.raises(foldspace.UnusableError):
+        await client.sql("SELECT nothing")

@@ -88,6 +88,8 @@ mod sessions;
 mod shared_store;
 mod shell;
 mod show;
+#[cfg(feature = "sql")]
+mod sql;
 mod stat;
 mod state;
 mod status;
@@ -205,6 +207,8 @@ commands! {
         Grep(grep::Grep),
         Diff(diff::DiffArgs),
         Blame(blame::BlameArgs),
+        #[cfg(feature = "sql")]
+        Sql(sql::SqlArgs),
     }
     "Go back" {
         #[cfg(feature = "tui")]

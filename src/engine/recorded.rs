@@ -3,7 +3,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::event::{ArchivedWriteFileV1, CodecError, Common, Event, FinishedView, finished_view, write_view};
+use super::event::{
+    ArchivedWriteFileV1, CodecError, Common, Event, FinishedView, delete_path, finished_view, write_view,
+};
 use super::{Seq, SessionId, Timestamp};
 
 /// Event with its session, position, time, call and agent. By default the event is still encoded;
@@ -119,6 +121,16 @@ impl<'a> EventRef<'a> {
         match self.validated {
             ValidatedPayload::Finished(view) => Ok(view),
             _ => finished_view(self.version, self.payload),
+        }
+    }
+
+    /// Returns the path of a write or a removal, in place and not yet checked to be normal. `None` for other events.
+    #[doc(hidden)]
+    pub fn changed_path(&self) -> Option<&'a [u8]> {
+        match self.common {
+            Common::WriteFile => Some(self.written().ok()?.path()),
+            Common::DeleteEntry => delete_path(self.version, self.payload).ok(),
+            _ => None,
         }
     }
 

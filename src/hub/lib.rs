@@ -1,5 +1,7 @@
 //! The operations of foldspace over all sessions of a store. Programs use this through the package `foldspace`, which documents it.
 
+#[cfg(feature = "sql")]
+pub use foldspace_sql::sql;
 pub use foldspace_view::*;
 
 #[path = "mod.rs"]

@@ -41,6 +41,7 @@ CALLS = [
     Call("session_log", {"limit": 5}),
     Call("session_state", {"slice": "VirtualFileSystem", "pointer": "/notes~1list.txt"}),
     Call("session_emit", {"kind": "note.made", "data": {"lines": 3}}),
+    Call("sql", {"query": "SELECT count(*) FROM \"note.made\" WHERE lines = 3"}, {"rows": [[1]], "truncated": False}),
     Call("session_diff", {"path": "notes"}),
     Call("session_bisect", {"command": "! grep delta notes/list.txt"}),
     Call("session_bisect", {"slice": "count(VirtualFileSystem) > 0"}),

@@ -5,6 +5,7 @@
  */
 
 import { Connection, type Place } from "./connection.js";
+import type { components } from "./api.js";
 import { create, open, type Session, type NewSession, type Rules, type SessionStatus } from "./session.js";
 
 export type { components } from "./api.js";
@@ -44,6 +45,12 @@ export class Client implements Disposable {
       found.push(...page);
       if (page.length < 500) return found;
     }
+  }
+
+  /** Runs an SQL query over all sessions; docs/sql.md has the tables. `limit` is 10,000 rows by default, `timeout` 30 s. */
+  sql(query: string, options: { limit?: number; timeout?: number } = {}): Promise<components["schemas"]["SqlAnswer"]> {
+    const body = { query, limit: options.limit, timeout_seconds: options.timeout };
+    return this.#connection.document("POST", "/v1/sql", { body });
   }
 
   /** Ends the server, after a grace period for calls in flight. */

@@ -101,3 +101,5 @@ macro_rules! invalid {
 }
 
 invalid!(ValueError, ShellError, ConditionError);
+#[cfg(feature = "sql")]
+invalid!(crate::sql::SqlError);

@@ -38,6 +38,8 @@ mod show_call;
 mod show_session;
 mod show_slice;
 mod show_state;
+#[cfg(feature = "sql")]
+mod sql;
 mod stat_entry;
 mod strangers;
 mod timeline;
@@ -107,6 +109,8 @@ pub use show_session::ShowSession;
 pub use show_slice::ShowSlice;
 pub use show_state::{ShowState, ShownState, SliceDocument, StateDocument, state};
 pub use show_state::{known_slice, state_at};
+#[cfg(feature = "sql")]
+pub use sql::RunSql;
 pub use stat_entry::StatEntry;
 pub use strangers::{admit, check_sandbox};
 pub use timeline::{ShowTimeline, TimelineBucket, TimelineDocument};
@@ -417,7 +421,8 @@ fn row<O: Operation>() -> OperationEntry {
 /// Returns the table of operations.
 pub fn operations() -> &'static [OperationEntry] {
     static TABLE: LazyLock<Vec<OperationEntry>> = LazyLock::new(|| {
-        vec![
+        // An element of `vec!` can't depend on a feature.
+        Vec::from([
             row::<ListTools>(),
             row::<ListSessions>(),
             row::<CreateSession>(),
@@ -471,7 +476,9 @@ pub fn operations() -> &'static [OperationEntry] {
             row::<DetachDirectory>(),
             row::<ListAttached>(),
             row::<super::HookMessage>(),
-        ]
+            #[cfg(feature = "sql")]
+            row::<RunSql>(),
+        ])
     });
     &TABLE
 }

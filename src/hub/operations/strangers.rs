@@ -40,6 +40,7 @@ const HARMLESS: &[&str] = &[
     "show_slice",
     "show_state",
     "show_timeline",
+    "sql",
     "stat_entry",
     "terminal_frames",
     "verify",

@@ -39,6 +39,7 @@ mod rewind;
 mod run;
 mod serve;
 mod signals;
+mod sql;
 mod store;
 mod strangers;
 mod terminal;

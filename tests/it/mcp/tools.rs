@@ -28,7 +28,7 @@ fn tool_groups_select_tools() {
     );
     client.leave();
     let mut client = program.client(&["--tools", "all", "--backend", "podman"]);
-    assert_eq!(names(&mut client).len(), 23);
+    assert_eq!(names(&mut client).len(), 24);
     let refused = program.output(&["mcp", "--tools", "files,nothing"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("tool group \"nothing\" not found"));
@@ -79,7 +79,7 @@ fn tool_annotations_match_effects() {
     let mut open = another.on_host(&["--tools", "files,shell"]);
     let (closed, open) = (hints(&mut closed), hints(&mut open));
     let of = |hints: &[(String, [bool; 4])], name: &str| hints.iter().find(|(tool, _)| tool == name).unwrap().1;
-    for name in ["ls", "read_file", "glob", "grep", "session_log", "session_state", "session_diff"] {
+    for name in ["ls", "read_file", "glob", "grep", "session_log", "session_state", "session_diff", "sql"] {
         assert_eq!(of(&closed, name), [true, false, true, false], "{name}");
     }
     for name in ["write_file", "edit_file", "execute_script"] {
