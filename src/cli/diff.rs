@@ -4,6 +4,7 @@ use foldspace::reducers::Change;
 use foldspace::view::{self, ObservedCalls, Patch};
 use foldspace::{EntryPath, VirtualFileSystem};
 
+use super::live_files::{LiveChange, LiveDiff};
 use super::position::PositionRange;
 use super::{BAD, Cell, Failure, GOOD, Globals, Out, TextTable, diffs, open, text, tree};
 
@@ -15,16 +16,20 @@ Examples:
   foldspace diff NAME -20.. src      in src, in the last twenty events
   foldspace diff NAME 12..40 --stat
   foldspace diff --run last          changes of the latest run of an agent
+  foldspace diff NAME --live         what the running command has changed so far
   foldspace diff NAME 12.. --no-pager | git apply")]
 pub(super) struct DiffArgs {
     /// The session, by name or by the beginning of its id
     session: String,
     /// From position A to position B [default: from before the first call to the last position]
-    #[arg(value_name = "A..B", allow_hyphen_values = true, required_unless_present = "run", conflicts_with = "run")]
+    #[arg(value_name = "A..B", allow_hyphen_values = true, required_unless_present_any = ["run", "live"])]
     range: Option<PositionRange>,
     /// From before the first call of an agent's run to after its last: the run's id, the beginning of it, or `last`
-    #[arg(long, value_name = "RUN")]
+    #[arg(long, value_name = "RUN", conflicts_with = "range")]
     run: Option<String>,
+    /// The changes on the disk that are not recorded yet, also while a command runs
+    #[arg(long, conflicts_with_all = ["range", "run"])]
+    live: bool,
     /// Only changes at or below this path
     path: Option<String>,
     /// Shows the number of changed lines of each file
@@ -39,6 +44,9 @@ impl DiffArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let path = self.path.as_deref().map(tree::path).transpose()?;
         let found = open::session(globals, &self.session)?;
+        if self.live {
+            return self.unrecorded(LiveDiff::of(globals, &found.session, path.as_ref())?, out);
+        }
         let (from, until) = match (&self.range, &self.run) {
             (Some(range), _) => range.resolve(&found.session)?,
             (None, run) => {
@@ -59,11 +67,8 @@ impl DiffArgs {
             let list: Result<Vec<_>, _> = changes.iter().map(|change| view::change(&found.session, change)).collect();
             return out.document(&list?);
         }
-        let implied = parents(&changes);
-        changes.retain(|change| match change.sides() {
-            (Some(entry), None) | (None, Some(entry)) => !entry.is_directory() || !implied.contains(change.path()),
-            _ => true,
-        });
+        let implied = parents(changes.iter());
+        changes.retain(|change| !is_implied(change, &implied));
         if self.name_only {
             return changes.iter().try_for_each(|change| out.line(change.path()));
         }
@@ -76,9 +81,31 @@ impl DiffArgs {
         }
         show_stat(&patches, changes.len(), out)
     }
+
+    fn unrecorded(&self, LiveDiff { mut changes, .. }: LiveDiff, out: &mut Out) -> Result<(), Failure> {
+        if out.is_json() {
+            return out.document(&changes);
+        }
+        let implied = parents(changes.iter().map(|one| &one.change));
+        changes.retain(|one| !is_implied(&one.change, &implied));
+        if self.name_only {
+            return changes.iter().try_for_each(|one| out.line(one.change.path()));
+        }
+        if !self.stat {
+            return changes.iter().try_for_each(|one| diffs::show(&one.patch, out));
+        }
+        let patches: Vec<Patch> = changes.into_iter().map(LiveChange::into_patch).collect();
+        show_stat(&patches, patches.len(), out)
+    }
 }
 
-fn parents(changes: &[Change]) -> BTreeSet<EntryPath> {
+/// Returns true for a directory that came or went with an entry below it.
+fn is_implied(change: &Change, parents: &BTreeSet<EntryPath>) -> bool {
+    let ((Some(entry), None) | (None, Some(entry))) = change.sides() else { return false };
+    entry.is_directory() && parents.contains(change.path())
+}
+
+fn parents<'a>(changes: impl Iterator<Item = &'a Change>) -> BTreeSet<EntryPath> {
     let mut parents = BTreeSet::new();
     for change in changes {
         let mut above = change.path().parent();

@@ -113,6 +113,7 @@ pub use workspace::borrowed::OwnCopies;
 pub use workspace::capture::CaptureBudget;
 #[doc(hidden)]
 pub use workspace::limits::{began, denied, limits_of};
+pub use workspace::live_files::LiveFiles;
 #[doc(hidden)]
 pub use workspace::managed::Extent;
 pub use workspace::materialise::{Materialised, materialise, write_tar};
