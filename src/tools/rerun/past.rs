@@ -11,8 +11,8 @@ use super::foreign::ForeignRun;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{
     CallFinished, CallObserved, CallReason, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided,
-    DeleteEntry, DriftFound, Event, Isolation, LinkFile, MountHydrated, Node, RunBegan, RunNoted, SessionRewound,
-    SessionStarted, SliceRestored, WriteFile,
+    ContainerStarted, DeleteEntry, DriftFound, Event, Isolation, LinkFile, MountHydrated, Node, RunBegan, RunNoted,
+    SessionRewound, SessionStarted, SliceRestored, WriteFile,
 };
 use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::path::EntryPath;
@@ -23,6 +23,7 @@ use crate::engine::slice::{EncodedSlice, Slice};
 use crate::reducers::{AgentRun, AgentRuns, Allowances, VirtualFileSystem};
 use crate::tools::bisection::search::first_position;
 use crate::tools::call::content_params::lower;
+use crate::tools::environment::container_in;
 
 /// Events outside of calls that belong to a session's files and state.
 const OUTSIDE: [&str; 7] = [
@@ -164,6 +165,11 @@ impl PastRun {
 
     pub(super) fn files_at(&self, seq: Seq) -> Result<VirtualFileSystem, SessionError> {
         Ok(VirtualFileSystem::of(&self.session.state_at(seq)?))
+    }
+
+    /// Returns the container that it used last, up to `seq`.
+    pub(super) fn container_at(&self, seq: Seq) -> Result<Option<ContainerStarted>, SessionError> {
+        Ok(container_in(&self.session.state_at(seq)?).cloned())
     }
 
     /// Returns the text of a file at the head.
