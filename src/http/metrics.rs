@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use axum::http::StatusCode;
 
+use crate::backends::{ContainerFigures, Durations, container_figures};
 use crate::engine::lock::lock;
 use crate::hub::{CallFigures, Hub};
 
@@ -49,6 +50,7 @@ impl Metrics {
         }
         drop(requests);
         write_calls(&mut text, &hub.call_figures());
+        write_containers(&mut text, &container_figures());
         text
     }
 }
@@ -74,13 +76,34 @@ pub(super) fn write_replication(text: &mut String, status: &ReplicationStatus) {
 fn write_calls(text: &mut String, calls: &[CallFigures]) {
     const NAME: &str = "foldspace_tool_call_duration_seconds";
     let _ = writeln!(text, "# HELP {NAME} Tool calls and how long they took.\n# TYPE {NAME} histogram");
-    for CallFigures { tool, status, count, micros, within } in calls {
-        let labels = format!("tool=\"{tool}\",status=\"{}\"", status.word());
-        for (end, below) in within {
-            let _ = writeln!(text, "{NAME}_bucket{{{labels},le=\"{}\"}} {below}", *end as f64 / 1e6);
-        }
-        let _ = writeln!(text, "{NAME}_bucket{{{labels},le=\"+Inf\"}} {count}");
-        let _ = writeln!(text, "{NAME}_sum{{{labels}}} {}", *micros as f64 / 1e6);
-        let _ = writeln!(text, "{NAME}_count{{{labels}}} {count}");
+    for CallFigures { tool, status, durations } in calls {
+        write_durations(text, NAME, &format!("tool=\"{tool}\",status=\"{}\"", status.word()), durations);
     }
+}
+
+fn write_containers(text: &mut String, figures: &ContainerFigures) {
+    const NAME: &str = "foldspace_container_ready_seconds";
+    let mut total = |name: &str, help: &str, counts: &mut dyn Iterator<Item = (String, u64)>| {
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter");
+        for (labels, count) in counts {
+            let _ = writeln!(text, "{name}{{{labels}}} {count}");
+        }
+    };
+    let mut starts = figures.ready.iter().map(|(start, ready)| (format!("start=\"{start}\""), ready.count));
+    total("foldspace_container_starts_total", "Containers that started.", &mut starts);
+    let mut stops = figures.stops.iter().map(|(reason, count)| (format!("reason=\"{reason}\""), *count));
+    total("foldspace_container_stops_total", "Containers that stopped, or were gone.", &mut stops);
+    let _ = writeln!(text, "# HELP {NAME} Time until a container could run commands.\n# TYPE {NAME} histogram");
+    for (start, ready) in &figures.ready {
+        write_durations(text, NAME, &format!("start=\"{start}\""), ready);
+    }
+}
+
+fn write_durations(text: &mut String, name: &str, labels: &str, Durations { count, micros, within }: &Durations) {
+    for (end, below) in within {
+        let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{}\"}} {below}", *end as f64 / 1e6);
+    }
+    let _ = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
+    let _ = writeln!(text, "{name}_sum{{{labels}}} {}", *micros as f64 / 1e6);
+    let _ = writeln!(text, "{name}_count{{{labels}}} {count}");
 }

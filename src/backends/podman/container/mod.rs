@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use state::ContainerState;
 
+use super::container_figures;
 use super::container_plan::{ContainerPlan, RUN, WORKSPACE, places};
 use super::engine::{Engine, EngineError};
 use super::launch::{self, LiveContainer};
@@ -114,11 +115,13 @@ impl SessionContainer {
             self.leave(state, gone, "vanished");
         }
         lock(&self.log).clear();
+        let begun = now();
         let (live, event) = match self.adopt(state) {
             Some(adopted) => adopted,
             None => self.bring_up(state).inspect_err(|error| state.note(error))?,
         };
         lock(&self.name).clone_from(&event.name);
+        container_figures::started(live.was_warm, event.created, begun.elapsed());
         *lock(&self.last) = Some(event.clone());
         self.tell(&event);
         lock(&self.news).push(MachineNews::Started(event));
@@ -248,6 +251,7 @@ impl SessionContainer {
             if let Err(error) = self.files.lock().detach(live.pid) {
                 tracing::debug!(%error, "a container was gone before its files were detached");
             }
+            container_figures::stopped(reason);
             let event = ContainerStopped { name: lock(&self.name).clone(), reason: reason.to_owned() };
             tracing::debug!(component = COMPONENT, container = %event.name, reason, "container stopped");
             lock(&self.news).push(MachineNews::Stopped(event));
