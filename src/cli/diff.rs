@@ -4,9 +4,8 @@ use foldspace::reducers::Change;
 use foldspace::view::{self, ObservedCalls, Patch};
 use foldspace::{EntryPath, VirtualFileSystem};
 
-use super::live_files::{LiveChange, LiveDiff};
 use super::position::PositionRange;
-use super::{BAD, Cell, Failure, GOOD, Globals, Out, TextTable, diffs, open, text, tree};
+use super::{BAD, Cell, Failure, GOOD, Globals, Out, TextTable, diffs, live_files, open, text, tree};
 
 /// Shows the difference between two positions, as patches
 #[derive(Debug, clap::Args)]
@@ -28,7 +27,7 @@ pub(super) struct DiffArgs {
     #[arg(long, value_name = "RUN", conflicts_with = "range")]
     run: Option<String>,
     /// The changes on the disk that are not recorded yet, also while a command runs
-    #[arg(long, conflicts_with_all = ["range", "run"])]
+    #[arg(long, conflicts_with_all = ["range", "run", "path", "stat", "name_only"])]
     live: bool,
     /// Only changes at or below this path
     path: Option<String>,
@@ -45,7 +44,7 @@ impl DiffArgs {
         let path = self.path.as_deref().map(tree::path).transpose()?;
         let found = open::session(globals, &self.session)?;
         if self.live {
-            return self.unrecorded(LiveDiff::of(globals, &found.session, path.as_ref())?, out);
+            return live_files::show_diff(globals, &found.session, out);
         }
         let (from, until) = match (&self.range, &self.run) {
             (Some(range), _) => range.resolve(&found.session)?,
@@ -67,8 +66,11 @@ impl DiffArgs {
             let list: Result<Vec<_>, _> = changes.iter().map(|change| view::change(&found.session, change)).collect();
             return out.document(&list?);
         }
-        let implied = parents(changes.iter());
-        changes.retain(|change| !is_implied(change, &implied));
+        let implied = parents(&changes);
+        changes.retain(|change| match change.sides() {
+            (Some(entry), None) | (None, Some(entry)) => !entry.is_directory() || !implied.contains(change.path()),
+            _ => true,
+        });
         if self.name_only {
             return changes.iter().try_for_each(|change| out.line(change.path()));
         }
@@ -81,31 +83,9 @@ impl DiffArgs {
         }
         show_stat(&patches, changes.len(), out)
     }
-
-    fn unrecorded(&self, LiveDiff { mut changes, .. }: LiveDiff, out: &mut Out) -> Result<(), Failure> {
-        if out.is_json() {
-            return out.document(&changes);
-        }
-        let implied = parents(changes.iter().map(|one| &one.change));
-        changes.retain(|one| !is_implied(&one.change, &implied));
-        if self.name_only {
-            return changes.iter().try_for_each(|one| out.line(one.change.path()));
-        }
-        if !self.stat {
-            return changes.iter().try_for_each(|one| diffs::show(&one.patch, out));
-        }
-        let patches: Vec<Patch> = changes.into_iter().map(LiveChange::into_patch).collect();
-        show_stat(&patches, patches.len(), out)
-    }
 }
 
-/// Returns true for a directory that came or went with an entry below it.
-fn is_implied(change: &Change, parents: &BTreeSet<EntryPath>) -> bool {
-    let ((Some(entry), None) | (None, Some(entry))) = change.sides() else { return false };
-    entry.is_directory() && parents.contains(change.path())
-}
-
-fn parents<'a>(changes: impl Iterator<Item = &'a Change>) -> BTreeSet<EntryPath> {
+fn parents(changes: &[Change]) -> BTreeSet<EntryPath> {
     let mut parents = BTreeSet::new();
     for change in changes {
         let mut above = change.path().parent();

@@ -4,15 +4,15 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use foldspace::event::Node;
-use foldspace::reducers::{Change, Entry};
-use foldspace::view::{self, EntryDocument, Patch};
+use foldspace::reducers::Entry;
+use foldspace::view::{self, EntryDocument};
 use foldspace::{EntryPath, Seq, Session, State, VirtualFileSystem};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{Failure, Globals, open, output, owner, tree};
+use super::{Failure, Globals, Out, diffs, open, output, owner, tree};
 
 /// The option that reads the disk.
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -31,14 +31,6 @@ pub(super) struct ShownFiles<'a> {
 }
 
 #[derive(Deserialize)]
-struct LiveEntry {
-    path: String,
-    live_at: Option<Seq>,
-    #[serde(flatten)]
-    entry: Map<String, Value>,
-}
-
-#[derive(Deserialize)]
 struct LiveContents {
     contents_text: Option<String>,
     contents_base64: Option<String>,
@@ -52,16 +44,17 @@ impl LiveArg {
         session: &'a Session,
         state: &State,
     ) -> Result<ShownFiles<'a>, Failure> {
-        let listed: Option<Vec<LiveEntry>> = if self.live { get(globals, session, "files?live=true")? } else { None };
-        let live_at = listed.iter().flatten().find_map(|entry| entry.live_at);
-        let files = match listed {
-            Some(listed) => {
-                let entries = listed.into_iter().map(|LiveEntry { path, entry, .. }| (path, Value::Object(entry)));
-                serde_json::from_value(Value::Object(entries.collect())).map_err(|error| unreadable(&error))?
-            }
-            None => VirtualFileSystem::of(state),
-        };
+        let (mut files, mut live_at) = (VirtualFileSystem::of(state), None);
         if self.live {
+            let listed: Option<Vec<Map<String, Value>>> = get(globals, session, "files?live=true")?;
+            if let Some(mut listed) = listed {
+                let mut take = |entry: &mut Map<String, Value>| {
+                    live_at = entry.remove("live_at").and_then(|at| at.as_u64());
+                    entry.remove("path").and_then(|path| path.as_str().map(str::to_owned)).unwrap_or_default()
+                };
+                let entries = listed.iter_mut().map(|entry| (take(entry), Value::Object(std::mem::take(entry))));
+                files = serde_json::from_value(Value::Object(entries.collect())).map_err(|error| unreadable(&error))?;
+            }
             note(live_at);
         }
         Ok(ShownFiles { globals, session, files, live_at })
@@ -91,44 +84,16 @@ impl ShownFiles<'_> {
     }
 }
 
-/// The unrecorded changes of a session.
-#[derive(Deserialize)]
-pub(super) struct LiveDiff {
-    pub(super) changes: Vec<LiveChange>,
-    live_at: Option<Seq>,
-}
-
-/// A change that is not recorded yet.
-#[derive(Deserialize, serde::Serialize)]
-pub(super) struct LiveChange {
-    #[serde(flatten)]
-    pub(super) change: Change,
-    binary: bool,
-    lines_added: u64,
-    lines_removed: u64,
-    pub(super) patch: String,
-}
-
-impl LiveChange {
-    pub(super) fn into_patch(self) -> Patch {
-        let change = match &self.change {
-            Change::Added { .. } => "added",
-            Change::Removed { .. } => "removed",
-            Change::Changed { .. } => "changed",
-        };
-        let (path, text, binary) = (self.change.path().to_string(), self.patch, self.binary);
-        Patch { path, change, text, binary, added: self.lines_added, removed: self.lines_removed }
+/// Shows the changes on the disk that are not recorded yet.
+pub(super) fn show_diff(globals: &Globals, session: &Session, out: &mut Out) -> Result<(), Failure> {
+    let found: Value = get(globals, session, "diff?live=true")?.unwrap_or_default();
+    note(found["live_at"].as_u64());
+    let changes = found["changes"].as_array().cloned().unwrap_or_default();
+    if out.is_json() {
+        return out.document(&changes);
     }
-}
-
-impl LiveDiff {
-    pub(super) fn of(globals: &Globals, session: &Session, path: Option<&EntryPath>) -> Result<Self, Failure> {
-        let path = path.map(|path| format!("&path={}", utf8_percent_encode(&path.to_string(), NON_ALPHANUMERIC)));
-        let found = get(globals, session, &format!("diff?live=true{}", path.unwrap_or_default()))?;
-        let found: Self = found.unwrap_or(Self { changes: Vec::new(), live_at: None });
-        note(found.live_at);
-        Ok(found)
-    }
+    let mut patches = changes.iter().filter_map(|change| change["patch"].as_str());
+    patches.try_for_each(|patch| diffs::show(patch, out))
 }
 
 /// Asks the process that has the store; `None` if none has, so that no command runs.

@@ -3,7 +3,7 @@ use std::ops::ControlFlow;
 use foldspace::event::{Node, WriteFile};
 use foldspace::reducers::Entry;
 use foldspace::view::backward_spans;
-use foldspace::{EntryPath, Seq, Session, State};
+use foldspace::{EntryPath, Seq, Session, State, VirtualFileSystem};
 use serde::Serialize;
 use serde_json::json;
 
@@ -31,7 +31,9 @@ pub(super) fn show_entry(
         return Err(Failure::missing("/ is the workspace itself; name an entry in it"));
     }
     let entry = tree::entry(&shown.files, path, state)?;
-    let writing = last_writing(session, state.seq(), path)?;
+    // No event wrote an unrecorded change.
+    let is_recorded = VirtualFileSystem::of(state).get(path) == Some(entry);
+    let writing = if is_recorded { last_writing(session, state.seq(), path)? } else { None };
     let mut document = json!(shown.document(path, entry));
     document["written_by"] = json!(writing);
     out.show(&document, |out| show(path, entry, writing.as_ref(), out))

@@ -83,16 +83,15 @@ fn write_calls(text: &mut String, calls: &[CallFigures]) {
 
 fn write_containers(text: &mut String, figures: &ContainerFigures) {
     const NAME: &str = "foldspace_container_ready_seconds";
-    let mut total = |name: &str, help: &str, counts: &mut dyn Iterator<Item = (String, u64)>| {
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter");
-        for (labels, count) in counts {
-            let _ = writeln!(text, "{name}{{{labels}}} {count}");
-        }
-    };
-    let mut starts = figures.ready.iter().map(|(start, ready)| (format!("start=\"{start}\""), ready.count));
-    total("foldspace_container_starts_total", "Containers that started.", &mut starts);
-    let mut stops = figures.stops.iter().map(|(reason, count)| (format!("reason=\"{reason}\""), *count));
-    total("foldspace_container_stops_total", "Containers that stopped, or were gone.", &mut stops);
+    let (starts, stops) = ("foldspace_container_starts_total", "foldspace_container_stops_total");
+    let _ = writeln!(text, "# HELP {starts} Containers that started.\n# TYPE {starts} counter");
+    for (start, ready) in &figures.ready {
+        let _ = writeln!(text, "{starts}{{start=\"{start}\"}} {}", ready.count);
+    }
+    let _ = writeln!(text, "# HELP {stops} Containers that stopped or vanished.\n# TYPE {stops} counter");
+    for (reason, count) in &figures.stops {
+        let _ = writeln!(text, "{stops}{{reason=\"{reason}\"}} {count}");
+    }
     let _ = writeln!(text, "# HELP {NAME} Time until a container could run commands.\n# TYPE {NAME} histogram");
     for (start, ready) in &figures.ready {
         write_durations(text, NAME, &format!("start=\"{start}\""), ready);

@@ -268,10 +268,6 @@ impl ChangeDetector for LiveDisk<'_> {
         self.0.keeps_secrets()
     }
 
-    fn sparse_data(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
-        self.0.sparse_data(path)
-    }
-
     fn open(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
         let opened = self.0.lock().tree().and_then(|tree| tree.open(path));
         match opened {

@@ -23,37 +23,28 @@ pub struct SeenFiles {
 }
 
 impl SeenFiles {
-    /// Reads the files at a position. Without one, external changes are recorded first, unless a call is in flight; if
-    /// `live`, the files at and below `path` are read from the disk, and nothing is recorded.
+    /// Reads the files at a position. Without one, external changes are recorded first, unless a call is in flight. If
+    /// `live`, reads the files at and below `path` from the disk and records nothing; if no workspace is open, no
+    /// command runs, and they are as recorded.
     pub async fn read(
         hub: &Hub,
         session: Session,
         at: Option<Position>,
         (live, path): (bool, &EntryPath),
     ) -> Result<Self, OperationError> {
-        if live {
-            return Self::live(hub, session, at.is_some(), path).await;
-        }
-        if at.is_none() {
-            hub.refresh(session.id()).await?;
-        }
-        reading(move || {
-            let recorded = VirtualFileSystem::of(&state_at(&session, at)?);
-            Ok(Self { session, recorded, live: None })
-        })
-        .await
-    }
-
-    /// Reads the files on the disk now, or the recorded ones if no workspace is open, so that nothing runs.
-    async fn live(hub: &Hub, session: Session, has_end: bool, path: &EntryPath) -> Result<Self, OperationError> {
-        if has_end {
+        if live && at.is_some() {
             return Err(OperationError::invalid("live shows the files as they are now; omit the position"));
         }
-        let (open, path) = (hub.opened(session.id()).await, path.clone());
+        let open = if live { hub.opened(session.id()).await } else { None };
+        if !live && at.is_none() {
+            hub.refresh(session.id()).await?;
+        }
+        let path = path.clone();
         reading(move || {
-            let live = open.map(|open| open.tool_runner().live_files(&path)).transpose()?;
-            let recorded =
-                if live.is_some() { VirtualFileSystem::default() } else { VirtualFileSystem::of(&session.state()?) };
+            let (recorded, live) = match open {
+                Some(open) => (VirtualFileSystem::default(), Some(open.tool_runner().live_files(&path)?)),
+                None => (VirtualFileSystem::of(&state_at(&session, at)?), None),
+            };
             Ok(Self { session, recorded, live })
         })
         .await

@@ -182,7 +182,8 @@ pub async fn bisect(
     };
     let found = BisectFound { good: at(search.good()), bad: first_bad };
     let (state, now) = (session.state_at(bad)?, lanes.free.first().and_then(Probe::container));
-    let environment = EnvironmentDifference::between(container_in(&state), now.as_ref());
+    let containers = container_in(&state).zip(now.as_ref());
+    let environment = containers.map(|(was, is)| EnvironmentDifference::between(was, is)).unwrap_or_default();
     let (ends, changes, is_odd) = ((good, bad), changes.len(), search.is_odd());
     Ok(BisectReport { ends, changes, checks, probes, found, is_odd, environment })
 }

@@ -25,7 +25,6 @@ use crate::tools::call::process::START;
 use crate::tools::call::tool_call::{OnFailure, ToolCall, ToolOutcome};
 use crate::tools::call::tool_runner::{END_PROCESS, ToolRunner};
 use crate::tools::call::toolset::Tools;
-use crate::tools::environment::EnvironmentDifference;
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
 
@@ -155,8 +154,7 @@ impl Course<'_> {
         if !report.interrupted && !is_partial {
             report.files = comparison.files(self.end, session.head()?)?;
         }
-        let (then, now) = (self.past.container_at(self.end)?, is.container_at(session.head()?)?);
-        report.environment = EnvironmentDifference::between(then.as_ref(), now.as_ref());
+        report.environment = comparison.environment(self.start, self.end, session.head()?)?;
         report.missing = place.missing.into_iter().collect();
         Ok(report)
     }

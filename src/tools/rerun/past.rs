@@ -167,9 +167,14 @@ impl PastRun {
         Ok(VirtualFileSystem::of(&self.session.state_at(seq)?))
     }
 
-    /// Returns the container that it used last, up to `seq`.
-    pub(super) fn container_at(&self, seq: Seq) -> Result<Option<ContainerStarted>, SessionError> {
-        Ok(container_in(&self.session.state_at(seq)?).cloned())
+    /// Returns the containers of the calls after `from`, up to `until`, in order.
+    pub(super) fn containers(&self, from: Seq, until: Seq) -> Result<Vec<ContainerStarted>, SessionError> {
+        let mut containers: Vec<_> = container_in(&self.session.state_at(from)?).cloned().into_iter().collect();
+        self.session.visit_between(from.saturating_add(1), until, &mut |event| {
+            containers.extend(event.decoded::<ContainerStarted>());
+            ControlFlow::Continue(())
+        })?;
+        Ok(containers)
     }
 
     /// Returns the text of a file at the head.
