@@ -29,33 +29,37 @@ def relative(path: str) -> str:
 
 
 class ReadFiles:
-    """Read-only files."""
+    """Read-only files.
+
+    ``live=True`` reads the workspace's disk as it is now, also while a command runs. Without it, the files are as
+    recorded: the changes of a command are recorded at its end.
+    """
 
     def __init__(self, connection: Connection, session: str, at: PositionLike | None = None) -> None:
         self._connection = connection
         self._session = session
         self._at = at
 
-    async def read(self, path: str) -> bytes:
+    async def read(self, path: str, *, live: bool = False) -> bytes:
         """Returns the contents of a file."""
-        pieces = [piece async for piece in self.stream(path)]
+        pieces = [piece async for piece in self.stream(path, live=live)]
         return b"".join(pieces)
 
-    async def read_text(self, path: str, encoding: str = "utf-8") -> str:
+    async def read_text(self, path: str, encoding: str = "utf-8", *, live: bool = False) -> str:
         """Returns the contents of a file as text."""
-        return (await self.read(path)).decode(encoding)
+        return (await self.read(path, live=live)).decode(encoding)
 
-    async def stream(self, path: str) -> AsyncIterator[bytes]:
+    async def stream(self, path: str, *, live: bool = False) -> AsyncIterator[bytes]:
         """Yields the contents of a file piece by piece."""
         template = "/v1/sessions/{session}/files/{path}"
-        query = {"at": self._at}
+        query = {"at": self._at, "live": live or None}
         async with self._connection.response("GET", template, query=query, session=self._session, path=relative(path)) as response:
             async for piece in response.content.iter_any():
                 yield piece
 
-    async def list(self, path: str = "", *, depth: int = 1) -> Entries:
+    async def list(self, path: str = "", *, depth: int = 1, live: bool = False) -> Entries:
         """Lists the entries of a directory, ``depth`` levels deep."""
-        query = {"at": self._at, "below": relative(path) or None, "depth": depth}
+        query = {"at": self._at, "below": relative(path) or None, "depth": depth, "live": live or None}
         return await self._connection.document("GET", "/v1/sessions/{session}/files", query=query, session=self._session)
 
     async def tree(self, path: str = "") -> Tree:
@@ -63,10 +67,10 @@ class ReadFiles:
         query = {"at": self._at, "below": relative(path) or None}
         return Tree(await self._connection.document("GET", "/v1/sessions/{session}/files", query=query, session=self._session))
 
-    async def stat(self, path: str) -> EntryAtPath:
+    async def stat(self, path: str, *, live: bool = False) -> EntryAtPath:
         """Returns the metadata of an entry."""
         template = "/v1/sessions/{session}/stat/{path}"
-        query = {"at": self._at}
+        query = {"at": self._at, "live": live or None}
         return await self._connection.document("GET", template, query=query, session=self._session, path=relative(path))
 
     async def exists(self, path: str) -> bool:

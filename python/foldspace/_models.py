@@ -143,6 +143,7 @@ class Bisect(TypedDict):
     probes: NotRequired[list[Probe] | None]
     several: NotRequired[bool | None]
     left_out: NotRequired[list[str] | None]
+    environment: NotRequired[list[EnvironmentDifference] | None]
     looks: NotRequired[list[SliceLook] | None]
     predicate: NotRequired[str | None]
 
@@ -262,7 +263,7 @@ class Change(TypedDict):
     patch: str
 
 
-ChangeList = TypedDict('ChangeList', {'from': 'int', 'to': 'int', 'changes': 'list[ListedChange]', 'more': 'bool'})
+ChangeList = TypedDict('ChangeList', {'from': 'int', 'to': 'int', 'changes': 'list[ListedChange]', 'more': 'bool', 'live_at': 'NotRequired[int | None]'})
 """The entries that differ between two positions."""
 
 
@@ -370,7 +371,7 @@ class DetachDirectory(TypedDict):
     purge: NotRequired[bool]
 
 
-Diff = TypedDict('Diff', {'session': 'str', 'name': 'str', 'from': 'int', 'to': 'int', 'changes': 'list[Change]'})
+Diff = TypedDict('Diff', {'session': 'str', 'name': 'str', 'from': 'int', 'to': 'int', 'changes': 'list[Change]', 'live_at': 'NotRequired[int | None]'})
 """The difference in the files between two positions."""
 
 
@@ -411,6 +412,11 @@ class EntryAtPath(TypedDict):
     version: int
     created_at: str
     updated_at: str
+    live_at: NotRequired[int | None]
+
+
+EnvironmentDifference = TypedDict('EnvironmentDifference', {'differs': 'str', 'was': 'str', 'is': 'str'})
+"""A difference between the container of a recorded run and the present one."""
 
 
 class Event(TypedDict):
@@ -903,6 +909,7 @@ class Rerun(TypedDict):
     files: list[Change]
     more: bool
     missing: list[str]
+    environment: list[EnvironmentDifference]
 
 
 class RerunCall(TypedDict):
@@ -1224,6 +1231,7 @@ class WholeEntry(TypedDict):
     version: int
     created_at: str
     updated_at: str
+    live_at: NotRequired[int | None]
     contents_text: str | None
     contents_base64: str | None
 

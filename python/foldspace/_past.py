@@ -152,9 +152,14 @@ class SessionPast:
         found: Any = await self._connection.document("GET", _SESSION + "/diff", query=query, session=self._session)
         return Diff(found["changes"], found["from"], found["to"])
 
-    async def changes(self, start: PositionLike | None = None, end: PositionLike | None = None) -> _models.ChangeList:
-        """Lists the changes between two positions, without contents."""
-        query = {"from": start, "to": end}
+    async def changes(
+        self, start: PositionLike | None = None, end: PositionLike | None = None, *, live: bool = False
+    ) -> _models.ChangeList:
+        """Lists the changes between two positions, without contents.
+
+        ``live=True`` lists the changes on the disk that are not recorded yet, also while a command runs.
+        """
+        query = {"from": start, "to": end, "live": live or None}
         return await self._connection.document("GET", _SESSION + "/changes", query=query, session=self._session)
 
     async def blame(self, path: str, at: PositionLike | None = None) -> _models.Blame:

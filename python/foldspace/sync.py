@@ -101,9 +101,12 @@ class SessionPast:
         """Returns the changes between two positions, by default from the start to now."""
         return LOOP.wait(self._core.diff(start, end, path=path))
 
-    def changes(self, start: PositionLike | None=None, end: PositionLike | None=None) -> _models.ChangeList:
-        """Lists the changes between two positions, without contents."""
-        return LOOP.wait(self._core.changes(start, end))
+    def changes(self, start: PositionLike | None=None, end: PositionLike | None=None, *, live: bool=False) -> _models.ChangeList:
+        """Lists the changes between two positions, without contents.
+
+        ``live=True`` lists the changes on the disk that are not recorded yet, also while a command runs.
+        """
+        return LOOP.wait(self._core.changes(start, end, live=live))
 
     def blame(self, path: str, at: PositionLike | None=None) -> _models.Blame:
         """Returns the call that wrote each line of a file."""
@@ -390,34 +393,38 @@ class Session(SessionPast):
 
 
 class ReadFiles:
-    """Read-only files."""
+    """Read-only files.
+
+    ``live=True`` reads the workspace's disk as it is now, also while a command runs. Without it, the files are as
+    recorded: the changes of a command are recorded at its end.
+    """
 
     def __init__(self, core: _files.ReadFiles) -> None:
         self._core: _files.ReadFiles = core
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, *, live: bool=False) -> bytes:
         """Returns the contents of a file."""
-        return LOOP.wait(self._core.read(path))
+        return LOOP.wait(self._core.read(path, live=live))
 
-    def read_text(self, path: str, encoding: str='utf-8') -> str:
+    def read_text(self, path: str, encoding: str='utf-8', *, live: bool=False) -> str:
         """Returns the contents of a file as text."""
-        return LOOP.wait(self._core.read_text(path, encoding))
+        return LOOP.wait(self._core.read_text(path, encoding, live=live))
 
-    def stream(self, path: str) -> Iterator[bytes]:
+    def stream(self, path: str, *, live: bool=False) -> Iterator[bytes]:
         """Yields the contents of a file piece by piece."""
-        return LOOP.iterate(self._core.stream(path))
+        return LOOP.iterate(self._core.stream(path, live=live))
 
-    def list(self, path: str='', *, depth: int=1) -> Entries:
+    def list(self, path: str='', *, depth: int=1, live: bool=False) -> Entries:
         """Lists the entries of a directory, ``depth`` levels deep."""
-        return LOOP.wait(self._core.list(path, depth=depth))
+        return LOOP.wait(self._core.list(path, depth=depth, live=live))
 
     def tree(self, path: str='') -> Tree:
         """Lists all entries below a directory."""
         return LOOP.wait(self._core.tree(path))
 
-    def stat(self, path: str) -> EntryAtPath:
+    def stat(self, path: str, *, live: bool=False) -> EntryAtPath:
         """Returns the metadata of an entry."""
-        return LOOP.wait(self._core.stat(path))
+        return LOOP.wait(self._core.stat(path, live=live))
 
     def exists(self, path: str) -> bool:
         """Returns true if an entry exists."""

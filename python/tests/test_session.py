@@ -131,6 +131,24 @@ async def test_files(session: Session) -> None:
         await files.write("c.txt", "again", create=True)
 
 
+async def test_live_files_of_a_running_command(session: Session) -> None:
+    files = session.files
+    running = asyncio.create_task(session.run("echo one > new; sleep 600"))
+
+    async def is_written() -> bool:
+        return "new" in [each["path"] for each in await files.list(live=True)] and await files.read("new", live=True) == b"one\n"
+
+    await until(is_written)
+    stat = await files.stat("new", live=True)
+    assert (stat["size"], stat.get("live_at", 0) > 1) == (4, True)
+    assert [each["path"] for each in (await session.changes(live=True))["changes"]] == ["new"]
+    assert not await files.exists("new")
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await until(lambda: files.exists("new"))
+
+
 async def test_names_of_files_may_be_any(session: Session) -> None:
     for name in ("with space", "ünïcode", "per%cent?&#", "line\nbreak"):
         await session.files.write(f"dir/{name}", name)

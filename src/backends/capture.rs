@@ -35,6 +35,13 @@ pub trait ChangeDetector: Send + Sync {
         None
     }
 
+    /// Returns a detector that reads the present files while another caller may be scanning: it changes no result of a
+    /// scan, and marks nothing as clean. `None` if it is not supported.
+    #[doc(hidden)]
+    fn live(&self) -> Option<Box<dyn ChangeDetector + '_>> {
+        None
+    }
+
     /// Returns true if a scan without changes takes microseconds, so that it needs no separate thread.
     fn is_quick(&self) -> bool {
         false

@@ -16,6 +16,7 @@ mod containers;
 #[doc(hidden)]
 pub mod disk;
 mod doctor;
+mod durations;
 mod error;
 #[doc(hidden)]
 pub mod git;
@@ -52,6 +53,7 @@ pub use config::{MockOptions, MockRule, WorkspaceSpec};
 pub use containers::{EngineKind, Leftover, Leftovers, OverlayUse, PodmanOptions};
 pub use disk::{IgnoredLimits, is_secret_name};
 pub use doctor::{DoctorReport, Finding, diagnose};
+pub use durations::Durations;
 pub use error::{BackendError, UnusableDirectory};
 #[doc(hidden)]
 pub use git::{GitPlace, commit_in, write_commit};
@@ -61,8 +63,8 @@ pub use host::{HostOptions, HostWorkspace};
 pub use memory::MemoryWorkspace;
 pub use mock::{MockAnswer, MockWorkspace};
 pub use output::Output;
-pub use podman::{PodmanSandbox, WarmContainers};
-pub use podman::{build_image, find_engine, remove_leftovers, sweep_sandboxes};
+pub use podman::{ContainerFigures, PodmanSandbox, WarmContainers};
+pub use podman::{build_image, container_figures, find_engine, remove_leftovers, sweep_sandboxes};
 pub use python::PythonEvaluator;
 pub use shell::{
     DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, MAX_COMMAND_BYTES, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES, MAX_TIMEOUT,

@@ -177,6 +177,11 @@ pub trait Container: Send + Sync + 'static {
     /// Creates or starts the container if it does not run, and waits until it can run commands.
     fn start(&self) -> Result<(), ShellError>;
 
+    /// Returns the last start of this process.
+    fn last_start(&self) -> Option<ContainerStarted> {
+        None
+    }
+
     /// Describes its last start: the pull of its image, its creation.
     fn log(&self) -> Vec<String> {
         Vec::new()

@@ -202,6 +202,9 @@ fn show(session: &Session, report: &BisectReport, out: &mut Out) -> Result<(), F
     if report.is_odd {
         output::note("a good position follows a bad one: this is one of several changes from good to bad");
     }
+    for difference in &report.environment {
+        output::note(&difference.to_string());
+    }
     let left_out = left_out(report);
     if let Some(first) = left_out.first() {
         let count = text::count(left_out.len() as u64, "entry");

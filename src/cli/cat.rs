@@ -1,7 +1,6 @@
-use foldspace::VirtualFileSystem;
-use foldspace::view;
 use serde_json::json;
 
+use super::live_files::LiveArg;
 use super::{AtArg, Failure, Globals, Out, open, position, tree};
 
 /// Prints files byte for byte
@@ -15,26 +14,28 @@ pub(super) struct Cat {
     paths: Vec<String>,
     #[command(flatten)]
     at: AtArg,
+    #[command(flatten)]
+    live: LiveArg,
 }
 
 impl Cat {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let found = open::session(globals, &self.session)?;
         let state = self.at.state(&found.session)?;
-        let files = VirtualFileSystem::of(&state);
+        let shown = self.live.files(globals, &found.session, &state)?;
         let mut list = Vec::new();
         for path in &self.paths {
             let path = tree::path(path)?;
             let entry = match path.is_root() {
                 true => return Err(Failure::missing("/ is a directory")),
-                false => tree::entry(&files, &path, &state)?,
+                false => tree::entry(&shown.files, &path, &state)?,
             };
-            let bytes = tree::contents(&found.session, &path, entry)?;
+            let bytes = shown.contents(&path, entry)?;
             if !out.is_json() {
                 out.raw(&bytes)?;
                 continue;
             }
-            let mut value = json!(view::entry(&path, entry));
+            let mut value = json!(shown.document(&path, entry));
             // Binary contents are identified only by their digest, `content`.
             value["contents_text"] = json!(std::str::from_utf8(&bytes).ok());
             list.push(value);

@@ -5,7 +5,7 @@ use foldspace::view::{self, ObservedCalls, Patch};
 use foldspace::{EntryPath, VirtualFileSystem};
 
 use super::position::PositionRange;
-use super::{BAD, Cell, Failure, GOOD, Globals, Out, TextTable, diffs, open, text, tree};
+use super::{BAD, Cell, Failure, GOOD, Globals, Out, TextTable, diffs, live_files, open, text, tree};
 
 /// Shows the difference between two positions, as patches
 #[derive(Debug, clap::Args)]
@@ -15,16 +15,20 @@ Examples:
   foldspace diff NAME -20.. src      in src, in the last twenty events
   foldspace diff NAME 12..40 --stat
   foldspace diff --run last          changes of the latest run of an agent
+  foldspace diff NAME --live         what the running command has changed so far
   foldspace diff NAME 12.. --no-pager | git apply")]
 pub(super) struct DiffArgs {
     /// The session, by name or by the beginning of its id
     session: String,
     /// From position A to position B [default: from before the first call to the last position]
-    #[arg(value_name = "A..B", allow_hyphen_values = true, required_unless_present = "run", conflicts_with = "run")]
+    #[arg(value_name = "A..B", allow_hyphen_values = true, required_unless_present_any = ["run", "live"])]
     range: Option<PositionRange>,
     /// From before the first call of an agent's run to after its last: the run's id, the beginning of it, or `last`
-    #[arg(long, value_name = "RUN")]
+    #[arg(long, value_name = "RUN", conflicts_with = "range")]
     run: Option<String>,
+    /// The changes on the disk that are not recorded yet, also while a command runs
+    #[arg(long, conflicts_with_all = ["range", "run", "path", "stat", "name_only"])]
+    live: bool,
     /// Only changes at or below this path
     path: Option<String>,
     /// Shows the number of changed lines of each file
@@ -39,6 +43,9 @@ impl DiffArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let path = self.path.as_deref().map(tree::path).transpose()?;
         let found = open::session(globals, &self.session)?;
+        if self.live {
+            return live_files::show_diff(globals, &found.session, out);
+        }
         let (from, until) = match (&self.range, &self.run) {
             (Some(range), _) => range.resolve(&found.session)?,
             (None, run) => {

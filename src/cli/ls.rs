@@ -1,6 +1,7 @@
+use foldspace::EntryPath;
 use foldspace::reducers::Entry;
-use foldspace::{EntryPath, VirtualFileSystem, view};
 
+use super::live_files::LiveArg;
 use super::{AtArg, Failure, Globals, Out, TextTable, open, position, stat, tree};
 
 /// Lists a directory of the workspace, or shows the metadata of an entry
@@ -23,6 +24,8 @@ pub(super) struct Ls {
     stat: bool,
     #[command(flatten)]
     at: AtArg,
+    #[command(flatten)]
+    live: LiveArg,
 }
 
 impl Ls {
@@ -30,17 +33,18 @@ impl Ls {
         let path = tree::path(&self.path)?;
         let found = open::session(globals, &self.session)?;
         let state = self.at.state(&found.session)?;
+        let shown = self.live.files(globals, &found.session, &state)?;
         if self.stat {
-            return stat::show_entry(&found.session, &state, &path, out);
+            return stat::show_entry(&found.session, &state, (&path, &shown), out);
         }
-        let files = VirtualFileSystem::of(&state);
+        let files = &shown.files;
         let entries: Vec<(&EntryPath, &Entry)> = match (files.is_directory(&path), self.recursive) {
             (true, true) => files.below(&path).collect(),
             (true, false) => files.children(&path).collect(),
-            (false, _) => vec![(&path, tree::entry(&files, &path, &state)?)],
+            (false, _) => vec![(&path, tree::entry(files, &path, &state)?)],
         };
         if out.is_json() {
-            let list: Vec<_> = entries.iter().map(|(path, entry)| view::entry(path, entry)).collect();
+            let list: Vec<_> = entries.iter().map(|(path, entry)| shown.document(path, entry)).collect();
             return out.document(&list);
         }
         let mut table = TextTable::default();

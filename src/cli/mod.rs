@@ -46,6 +46,7 @@ mod line_editor;
 mod lineage;
 mod lines;
 mod live;
+mod live_files;
 mod local_terminal;
 mod log;
 mod logs;

@@ -2,11 +2,12 @@ use std::ops::ControlFlow;
 
 use foldspace::event::{Node, WriteFile};
 use foldspace::reducers::Entry;
-use foldspace::view::{self, backward_spans};
+use foldspace::view::backward_spans;
 use foldspace::{EntryPath, Seq, Session, State, VirtualFileSystem};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::live_files::ShownFiles;
 use super::{BOLD, Cell, Failure, Out, TextTable, text, tree};
 
 /// The number of events that are searched first, from the end.
@@ -20,14 +21,22 @@ struct LastWrite {
 }
 
 /// Shows the metadata of an entry.
-pub(super) fn show_entry(session: &Session, state: &State, path: &EntryPath, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn show_entry(
+    session: &Session,
+    state: &State,
+    (path, shown): (&EntryPath, &ShownFiles<'_>),
+    out: &mut Out,
+) -> Result<(), Failure> {
     if path.is_root() {
         return Err(Failure::missing("/ is the workspace itself; name an entry in it"));
     }
-    let files = VirtualFileSystem::of(state);
-    let entry = tree::entry(&files, path, state)?;
-    let writing = last_writing(session, state.seq(), path)?;
-    out.show(&as_json(path, entry, writing.as_ref()), |out| show(path, entry, writing.as_ref(), out))
+    let entry = tree::entry(&shown.files, path, state)?;
+    // No event wrote an unrecorded change.
+    let is_recorded = VirtualFileSystem::of(state).get(path) == Some(entry);
+    let writing = if is_recorded { last_writing(session, state.seq(), path)? } else { None };
+    let mut document = json!(shown.document(path, entry));
+    document["written_by"] = json!(writing);
+    out.show(&document, |out| show(path, entry, writing.as_ref(), out))
 }
 
 fn last_writing(session: &Session, until: Seq, path: &EntryPath) -> Result<Option<LastWrite>, Failure> {
@@ -44,12 +53,6 @@ fn last_writing(session: &Session, until: Seq, path: &EntryPath) -> Result<Optio
         }
     }
     Ok(last)
-}
-
-fn as_json(path: &EntryPath, entry: &Entry, writing: Option<&LastWrite>) -> Value {
-    let mut value = json!(view::entry(path, entry));
-    value["written_by"] = json!(writing);
-    value
 }
 
 fn show(path: &EntryPath, entry: &Entry, writing: Option<&LastWrite>, out: &mut Out) -> Result<(), Failure> {

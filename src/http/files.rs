@@ -15,10 +15,9 @@ use super::{HttpFace, blocking};
 use crate::engine::event::Node;
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
-use crate::engine::session::Session;
-use crate::hub::operations::{OperationRoute, state_at};
-use crate::reducers::{Entry, VirtualFileSystem};
-use crate::view::{self, EntryDocument, Position};
+use crate::hub::operations::{OperationRoute, SeenFiles};
+use crate::reducers::Entry;
+use crate::view::{EntryDocument, Position};
 
 /// An entry with its contents.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -41,6 +40,10 @@ pub(super) struct FileAt {
     path: String,
     /// The position; the head by default.
     at: Option<Position>,
+    /// True to read the file from the workspace's disk now, also while a command runs. The header `foldspace-live-at`
+    /// then has the last recorded position at that time. A file with over 64 MiB of unrecorded contents has no bytes.
+    #[serde(default)]
+    live: bool,
 }
 
 impl HttpVerb for FileAt {
@@ -53,53 +56,54 @@ impl HttpVerb for FileAt {
         let path = EntryPath::lookup(&self.path)?;
         let as_json = head.accepts("application/json");
         let session = face.session(&head.session).await?;
-        if self.at.is_none() {
-            face.hub().refresh(session.id()).await?;
-        }
+        let seen = SeenFiles::read(face.hub(), session, self.at, (self.live, &path)).await?;
         let answer = blocking(move || {
-            let files = VirtualFileSystem::of(&state_at(&session, self.at)?);
-            let Some(entry) = files.get(&path) else {
+            let Some(entry) = seen.files().get(&path) else {
                 return Err(HttpProblem::new(ProblemKind::NotFound, format!("{} does not exist there", path.rooted())));
             };
-            match as_json {
-                true => whole(&session, &path, entry).map(|whole| axum::Json(whole).into_response()),
-                false => raw(&session, &path, entry),
+            let mut answer = match as_json {
+                true => whole(&seen, &path, entry).map(|whole| axum::Json(whole).into_response()),
+                false => raw(&seen, &path, entry),
+            }?;
+            if let Some(at) = seen.live_at() {
+                answer.headers_mut().insert("foldspace-live-at", at.into());
             }
+            Ok(answer)
         });
         answer.await?
     }
 }
 
-fn contents(session: &Session, entry: &Entry) -> Result<Option<Bytes>, HttpProblem> {
+fn contents(seen: &SeenFiles, entry: &Entry) -> Result<Option<Bytes>, HttpProblem> {
     Ok(match &entry.node {
-        Node::File { content, incomplete: false, .. } => Some(session.content(content)?),
+        Node::File { content, incomplete: false, .. } => Some(seen.content(content)?),
         _ => None,
     })
 }
 
-fn whole(session: &Session, path: &EntryPath, entry: &Entry) -> Result<WholeEntry, HttpProblem> {
-    let bytes = contents(session, entry)?;
+fn whole(seen: &SeenFiles, path: &EntryPath, entry: &Entry) -> Result<WholeEntry, HttpProblem> {
+    let bytes = contents(seen, entry)?;
     let text = bytes.as_ref().and_then(|bytes| std::str::from_utf8(bytes).ok());
     Ok(WholeEntry {
-        entry: view::entry(path, entry),
+        entry: seen.entry(path, entry),
         contents_base64: bytes.as_ref().filter(|_| text.is_none()).map(|bytes| STANDARD.encode(bytes)),
         contents_text: text.map(str::to_owned),
     })
 }
 
 /// Answers with the bytes of a content, as an attachment: files that an agent wrote must not run in a browser.
-pub(super) fn attachment(session: &Session, content: &Digest) -> Result<Response, HttpProblem> {
+pub(super) fn attachment(bytes: Bytes, content: &Digest) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
         (header::CONTENT_DISPOSITION, "attachment".to_owned()),
         (header::ETAG, format!("\"{content}\"")),
     ];
-    Ok((headers, session.content(content)?).into_response())
+    (headers, bytes).into_response()
 }
 
-fn raw(session: &Session, path: &EntryPath, entry: &Entry) -> Result<Response, HttpProblem> {
+fn raw(seen: &SeenFiles, path: &EntryPath, entry: &Entry) -> Result<Response, HttpProblem> {
     let what = match &entry.node {
-        Node::File { content, incomplete: false, .. } => return attachment(session, content),
+        Node::File { content, incomplete: false, .. } => return Ok(attachment(seen.content(content)?, content)),
         Node::File { .. } => "a file without stored contents",
         Node::Directory { .. } => "a directory",
         Node::Symlink { .. } => "a symbolic link",

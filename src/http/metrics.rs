@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use axum::http::StatusCode;
 
+use crate::backends::{ContainerFigures, Durations, container_figures};
 use crate::engine::lock::lock;
 use crate::hub::{CallFigures, Hub};
 
@@ -49,6 +50,7 @@ impl Metrics {
         }
         drop(requests);
         write_calls(&mut text, &hub.call_figures());
+        write_containers(&mut text, &container_figures());
         text
     }
 }
@@ -74,13 +76,33 @@ pub(super) fn write_replication(text: &mut String, status: &ReplicationStatus) {
 fn write_calls(text: &mut String, calls: &[CallFigures]) {
     const NAME: &str = "foldspace_tool_call_duration_seconds";
     let _ = writeln!(text, "# HELP {NAME} Tool calls and how long they took.\n# TYPE {NAME} histogram");
-    for CallFigures { tool, status, count, micros, within } in calls {
-        let labels = format!("tool=\"{tool}\",status=\"{}\"", status.word());
-        for (end, below) in within {
-            let _ = writeln!(text, "{NAME}_bucket{{{labels},le=\"{}\"}} {below}", *end as f64 / 1e6);
-        }
-        let _ = writeln!(text, "{NAME}_bucket{{{labels},le=\"+Inf\"}} {count}");
-        let _ = writeln!(text, "{NAME}_sum{{{labels}}} {}", *micros as f64 / 1e6);
-        let _ = writeln!(text, "{NAME}_count{{{labels}}} {count}");
+    for CallFigures { tool, status, durations } in calls {
+        write_durations(text, NAME, &format!("tool=\"{tool}\",status=\"{}\"", status.word()), durations);
     }
+}
+
+fn write_containers(text: &mut String, figures: &ContainerFigures) {
+    const NAME: &str = "foldspace_container_ready_seconds";
+    let (starts, stops) = ("foldspace_container_starts_total", "foldspace_container_stops_total");
+    let _ = writeln!(text, "# HELP {starts} Containers that started.\n# TYPE {starts} counter");
+    for (start, ready) in &figures.ready {
+        let _ = writeln!(text, "{starts}{{start=\"{start}\"}} {}", ready.count);
+    }
+    let _ = writeln!(text, "# HELP {stops} Containers that stopped or vanished.\n# TYPE {stops} counter");
+    for (reason, count) in &figures.stops {
+        let _ = writeln!(text, "{stops}{{reason=\"{reason}\"}} {count}");
+    }
+    let _ = writeln!(text, "# HELP {NAME} Time until a container could run commands.\n# TYPE {NAME} histogram");
+    for (start, ready) in &figures.ready {
+        write_durations(text, NAME, &format!("start=\"{start}\""), ready);
+    }
+}
+
+fn write_durations(text: &mut String, name: &str, labels: &str, Durations { count, micros, within }: &Durations) {
+    for (end, below) in within {
+        let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{}\"}} {below}", *end as f64 / 1e6);
+    }
+    let _ = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
+    let _ = writeln!(text, "{name}_sum{{{labels}}} {}", *micros as f64 / 1e6);
+    let _ = writeln!(text, "{name}_count{{{labels}}} {count}");
 }

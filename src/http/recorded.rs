@@ -65,7 +65,8 @@ impl HttpVerb for ReadRecorded {
                 stream => events.iter().find_map(|event| output_of(event, stream)),
             };
             let nothing = || HttpProblem::new(ProblemKind::NotFound, "the call has no such output");
-            attachment(&session, &digest.ok_or_else(nothing)?)
+            let digest = digest.ok_or_else(nothing)?;
+            Ok(attachment(session.content(&digest)?, &digest))
         });
         answer.await?
     }

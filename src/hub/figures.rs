@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::time::Duration;
 
+use crate::backends::Durations;
 use crate::engine::event::CallStatus;
 use crate::engine::lock::lock;
 use crate::tools::Tools;
@@ -18,12 +20,8 @@ pub struct CallFigures {
     pub tool: String,
     /// Their status.
     pub status: CallStatus,
-    /// Their number.
-    pub count: u64,
-    /// Their total duration in microseconds.
-    pub micros: u64,
-    /// Cumulative buckets: an upper bound in microseconds, and the number of calls that took at most as long.
-    pub within: Vec<(u64, u64)>,
+    /// Their durations.
+    pub durations: Durations,
 }
 
 #[derive(Default)]
@@ -40,13 +38,9 @@ impl Figures {
         let figures = calls.entry((tool.to_owned(), status)).or_insert_with(|| CallFigures {
             tool: tool.to_owned(),
             status,
-            count: 0,
-            micros: 0,
-            within: ENDS.map(|end| (end, 0)).to_vec(),
+            durations: Durations::within(&ENDS),
         });
-        figures.count += 1;
-        figures.micros = figures.micros.saturating_add(micros);
-        figures.within.iter_mut().filter(|(end, _)| micros <= *end).for_each(|(_, count)| *count += 1);
+        figures.durations.add(Duration::from_micros(micros));
     }
 
     pub(super) fn all(&self) -> Vec<CallFigures> {
@@ -66,9 +60,9 @@ mod tests {
         figures.ended("ls", &tools, CallStatus::Ok, u64::MAX);
         figures.ended("\"} 1\nx", &tools, CallStatus::Error, 300);
         let all = figures.all();
-        let told: Vec<_> = all.iter().map(|one| (one.tool.as_str(), one.status, one.count)).collect();
+        let told: Vec<_> = all.iter().map(|one| (one.tool.as_str(), one.status, one.durations.count)).collect();
         assert_eq!(told, [("ls", CallStatus::Ok, 2), ("unknown", CallStatus::Error, 1)]);
-        assert_eq!(all[0].within[1..3], [(250, 0), (500, 1)]);
-        assert_eq!(all[0].within.last(), Some(&(60_000_000, 1)));
+        assert_eq!(all[0].durations.within[1..3], [(250, 0), (500, 1)]);
+        assert_eq!(all[0].durations.within.last(), Some(&(60_000_000, 1)));
     }
 }

@@ -20,6 +20,9 @@ use crate::tools::{
     FileWork, MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome, ToolRunner, Tools, merge_child,
 };
 
+/// Time limit for a workspace to open for a reader.
+const OPENING_TIME_LIMIT: Duration = Duration::from_secs(5);
+
 /// An open workspace. Its slot and each of its users hold a clone of its `Arc`.
 pub(super) struct KeptWorkspace {
     tool_runner: ToolRunner,
@@ -172,6 +175,14 @@ impl OpenSession {
 crate::engine::debug_by!(OpenSession, |session| session: session.session());
 
 impl Hub {
+    /// Returns a session's workspace if it is open. Waits only while it is being opened or closed.
+    #[doc(hidden)]
+    pub async fn opened(&self, id: SessionId) -> Option<OpenSession> {
+        let place = lock(&self.shared.places).get(&id).cloned()?;
+        let slot = tokio::time::timeout(OPENING_TIME_LIMIT, place.lock()).await.ok()?;
+        slot.as_ref().map(User::of).map(OpenSession::of)
+    }
+
     /// Records external changes in an open workspace, unless a call is in flight.
     #[doc(hidden)]
     pub async fn refresh(&self, id: SessionId) -> Result<(), HubError> {

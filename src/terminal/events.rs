@@ -255,7 +255,9 @@ fn started(event: &ContainerStarted) -> String {
     let how = if event.created { "made" } else { "started again" };
     let limits = if event.limits_enforced { "" } else { ", limits NOT in force" };
     let files = if event.overlay { "overlay" } else { "directory" };
-    format!("{} {how} from {} ({}, {files}{limits})", event.name, event.image, event.engine)
+    let digest = event.image_digest.trim_start_matches("sha256:");
+    let digest = digest.get(..12).map_or(String::new(), |short| format!(" {short}"));
+    format!("{} {how} from {}{digest} ({}, {files}{limits})", event.name, event.image, event.engine)
 }
 
 fn hydrated(event: &MountHydrated) -> String {

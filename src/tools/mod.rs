@@ -8,6 +8,7 @@ pub(crate) mod builtin;
 pub(crate) mod call;
 pub(crate) mod children;
 pub(crate) mod declared;
+mod environment;
 mod error;
 mod mounts;
 mod off_thread;
@@ -79,6 +80,7 @@ pub use children::forker::{Forker, mounts_of};
 pub use children::merge::{MergeOutcome, MergeReport, MergedChange, merge_child, preview_merge};
 pub use children::subagents::{ChildContext, Subagent, SubagentOutcome, SubagentResult, Subagents, dispatch_subagents};
 pub use declared::{DEFAULT_SLICES, OwnEvent, declare_defaults, declare_slice, declared_in, record_own, remove_slice};
+pub use environment::EnvironmentDifference;
 pub use error::WorkspaceError;
 pub use mounts::{AllowedRoots, MountError, MountSpec, hydrate, previews};
 pub use policy::command_time::CommandTime;
@@ -113,6 +115,7 @@ pub use workspace::borrowed::OwnCopies;
 pub use workspace::capture::CaptureBudget;
 #[doc(hidden)]
 pub use workspace::limits::{began, denied, limits_of};
+pub use workspace::live_files::LiveFiles;
 #[doc(hidden)]
 pub use workspace::managed::Extent;
 pub use workspace::materialise::{Materialised, materialise, write_tar};

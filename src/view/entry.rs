@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::reducers::Entry;
 
@@ -17,6 +18,9 @@ pub struct EntryDocument {
     #[serde(flatten)]
     #[schemars(with = "EntryShape")]
     pub entry: Entry,
+    /// For an entry that was read from the disk: the last recorded position at that time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live_at: Option<Seq>,
 }
 
 /// The JSON form of an entry. Its fields depend on its kind: a file has a content, a link a target.
@@ -59,5 +63,5 @@ pub struct EntryShape {
 
 /// Returns an entry as a document.
 pub fn entry(path: &EntryPath, entry: &Entry) -> EntryDocument {
-    EntryDocument { path: path.clone(), entry: entry.clone() }
+    EntryDocument { path: path.clone(), entry: entry.clone(), live_at: None }
 }

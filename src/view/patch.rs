@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 use similar::{ChangeTag, TextDiff};
@@ -38,6 +39,9 @@ pub struct Patch {
     pub removed: u64,
 }
 
+/// Reads the contents of a file.
+type Contents<'a> = &'a dyn Fn(&Digest) -> Result<Bytes, SessionError>;
+
 #[derive(Default)]
 struct Side {
     /// Empty if the entry does not exist.
@@ -49,7 +53,7 @@ struct Side {
 }
 
 impl Side {
-    fn read(session: &Session, entry: Option<&Entry>) -> Result<Self, SessionError> {
+    fn read(contents: Contents<'_>, entry: Option<&Entry>) -> Result<Self, SessionError> {
         let bits = entry.and_then(|entry| entry.node.mode());
         let (mode, bytes) = match entry.map(|entry| &entry.node) {
             None => return Ok(Self::default()),
@@ -61,7 +65,7 @@ impl Side {
             ) => {
                 return Ok(Self { mode: mode_of(*mode), bits, text: String::new(), binary: Some(*content) });
             }
-            Some(Node::File { content, mode, .. }) => match session.content(content) {
+            Some(Node::File { content, mode, .. }) => match contents(content) {
                 // The content is withheld, or git has lost it.
                 Err(SessionError::Store(StoreError::NoContent(_))) => {
                     return Ok(Self { mode: mode_of(*mode), bits, text: String::new(), binary: Some(*content) });
@@ -102,6 +106,10 @@ pub fn patches(session: &Session, change: &Change) -> Result<Vec<Patch>, Session
 
 /// Returns the patches of a change from one session's files to another's.
 pub fn patches_between(from: &Session, to: &Session, change: &Change) -> Result<Vec<Patch>, SessionError> {
+    patches_with(&|digest| from.content(digest), &|digest| to.content(digest), change)
+}
+
+fn patches_with(from: Contents<'_>, to: Contents<'_>, change: &Change) -> Result<Vec<Patch>, SessionError> {
     let (before, after) = change.sides();
     let path = change.path().to_string();
     let (old, new) = (Side::read(from, before)?, Side::read(to, after)?);
@@ -212,14 +220,22 @@ pub fn change(session: &Session, change: &Change) -> Result<ChangeDocument, Sess
 
 /// Returns a change from one session's files to another's as a document.
 pub fn change_between(from: &Session, to: &Session, change: &Change) -> Result<ChangeDocument, SessionError> {
-    let patches = patches_between(from, to, change)?;
-    Ok(ChangeDocument {
+    Ok(document(change, patches_between(from, to, change)?))
+}
+
+/// Returns a change as a document, with contents from `contents`.
+pub fn change_with(contents: Contents<'_>, change: &Change) -> Result<ChangeDocument, SessionError> {
+    Ok(document(change, patches_with(contents, contents, change)?))
+}
+
+fn document(change: &Change, patches: Vec<Patch>) -> ChangeDocument {
+    ChangeDocument {
         change: change.clone(),
         binary: patches.iter().any(|patch| patch.binary),
         lines_added: patches.iter().map(|patch| patch.added).sum(),
         lines_removed: patches.iter().map(|patch| patch.removed).sum(),
         patch: patches.into_iter().map(|patch| patch.text).collect(),
-    })
+    }
 }
 
 /// Compares the files at two positions, optionally only at or below a path.
@@ -229,8 +245,17 @@ pub fn file_changes(
     to: Seq,
     path: Option<&EntryPath>,
 ) -> Result<Vec<Change>, SessionError> {
-    let files = |at| session.state_at(at).map(|state| VirtualFileSystem::of(&state));
-    let mut changes = files(from)?.diff(&files(to)?);
+    changes_to(session, from, &VirtualFileSystem::of(&session.state_at(to)?), path)
+}
+
+/// Compares the files at a position with others, optionally only at or below a path.
+pub fn changes_to(
+    session: &Session,
+    from: Seq,
+    to: &VirtualFileSystem,
+    path: Option<&EntryPath>,
+) -> Result<Vec<Change>, SessionError> {
+    let mut changes = VirtualFileSystem::of(&session.state_at(from)?).diff(to);
     changes.retain(|change| path.is_none_or(|path| change.path() == path || change.path().is_below(path)));
     Ok(changes)
 }

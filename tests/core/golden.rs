@@ -228,8 +228,12 @@ fn container_events_keep_their_bytes() {
         workdir: text("/workspace"),
         environment: BTreeMap::new(),
         overlay_path: String::new(),
+        image_digest: String::new(),
+        kernel: String::new(),
     };
     check("started", &started);
+    let (image_digest, kernel) = (format!("sha256:{}", "ab".repeat(32)), text("6.1.0-13-amd64"));
+    check("started-with-digest", &ContainerStarted { image_digest, kernel, ..started.clone() });
     let digest = Digest::of(b"secret");
     let with_options = ContainerStarted {
         workdir: text("/workspace/app"),

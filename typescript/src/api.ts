@@ -1386,7 +1386,8 @@ export interface components {
             changes: components["schemas"]["Change"][];
         };
         /**
-         * @description The result of a bisection. With a command it has `between`, `checks`, `probes`, `several` and `left_out`; with a
+         * @description The result of a bisection. With a command it has `between`, `checks`, `probes`, `several`, `left_out` and
+         *     `environment`; with a
          *     predicate, `looks` and `predicate`.
          */
         Bisect: {
@@ -1414,6 +1415,8 @@ export interface components {
             several?: boolean | null;
             /** @description Paths that existed in the session but were missing from the probes. */
             left_out?: string[] | null;
+            /** @description Differences between the session's container at the bad end and the probes' container. */
+            environment?: components["schemas"]["EnvironmentDifference"][] | null;
             /** @description The positions where the predicate was evaluated. */
             looks?: components["schemas"]["SliceLook"][] | null;
             /** @description The predicate. */
@@ -1712,6 +1715,11 @@ export interface components {
             changes: components["schemas"]["ListedChange"][];
             /** @description True if there are more changes. */
             more: boolean;
+            /**
+             * Format: int64
+             * @description If the end is the disk: the last recorded position when it was read, as in `to`.
+             */
+            live_at?: number | null;
         };
         /** @description A child of a session. */
         Child: {
@@ -1956,6 +1964,11 @@ export interface components {
             to: number;
             /** @description The changes from start to end, sorted by path, with patches. */
             changes: components["schemas"]["Change"][];
+            /**
+             * Format: int64
+             * @description If the end is the disk: the last recorded position when it was read, as in `to`.
+             */
+            live_at?: number | null;
         };
         /** @description A difference between two runs. */
         Divergence: {
@@ -2057,6 +2070,20 @@ export interface components {
             created_at: string;
             /** @description The time of its last write, in UTC. */
             updated_at: string;
+            /**
+             * Format: int64
+             * @description For an entry that was read from the disk: the last recorded position at that time.
+             */
+            live_at?: number | null;
+        };
+        /** @description A difference between the container of a recorded run and the present one. It may explain other differences. */
+        EnvironmentDifference: {
+            /** @description `image`, `engine` or `kernel`. */
+            differs: string;
+            /** @description As recorded. */
+            was: string;
+            /** @description Now. */
+            is: string;
         };
         /** @description An event: its session, position, time, agent and content. */
         Event: {
@@ -3058,6 +3085,8 @@ export interface components {
             more: boolean;
             /** @description Entries that the fresh workspace lacked, since their contents were never stored. */
             missing: string[];
+            /** @description Differences of the container, which may explain the others. */
+            environment: components["schemas"]["EnvironmentDifference"][];
         };
         /** @description A call that was made again. */
         RerunCall: {
@@ -3800,6 +3829,11 @@ export interface components {
             created_at: string;
             /** @description The time of its last write, in UTC. */
             updated_at: string;
+            /**
+             * Format: int64
+             * @description For an entry that was read from the disk: the last recorded position at that time.
+             */
+            live_at?: number | null;
             /** @description The contents of a file, if they are UTF-8. */
             contents_text: string | null;
             /** @description The contents of a file, if they are not UTF-8. */
@@ -4710,6 +4744,11 @@ export interface operations {
                 from?: components["schemas"]["Position"];
                 /** @description The end position, which may be before the start; the last one by default. */
                 to?: components["schemas"]["Position"];
+                /**
+                 * @description True to end with the files on the workspace's disk now, also while a command runs. The start is then by default
+                 *     the last position: the changes are the unrecorded ones.
+                 */
+                live?: boolean;
             };
             header?: never;
             path: {
@@ -4781,6 +4820,11 @@ export interface operations {
                 to?: components["schemas"]["Position"];
                 /** @description Only changes at or below this path. */
                 path?: string;
+                /**
+                 * @description True to end with the files on the workspace's disk now, also while a command runs. The start is then by default
+                 *     the last position: the changes are the unrecorded ones.
+                 */
+                live?: boolean;
             };
             header?: never;
             path: {
@@ -4999,6 +5043,11 @@ export interface operations {
             query?: {
                 /** @description The position; the last one by default. */
                 at?: components["schemas"]["Position"];
+                /**
+                 * @description True to read the files from the workspace's disk now, also while a command runs, instead of from the record. It
+                 *     reads at most 64 MiB of unrecorded contents; larger files are `incomplete`.
+                 */
+                live?: boolean;
                 /** @description Only entries below this directory; the root by default. */
                 below?: string;
                 /** @description True (the default) to include entries of subdirectories. */
@@ -5038,6 +5087,11 @@ export interface operations {
             query?: {
                 /** @description The position; the head by default. */
                 at?: components["schemas"]["Position"];
+                /**
+                 * @description True to read the file from the workspace's disk now, also while a command runs. The header `foldspace-live-at`
+                 *     then has the last recorded position at that time. A file with over 64 MiB of unrecorded contents has no bytes.
+                 */
+                live?: boolean;
             };
             header?: never;
             path: {
@@ -5874,6 +5928,11 @@ export interface operations {
             query?: {
                 /** @description The position; the last one by default. */
                 at?: components["schemas"]["Position"];
+                /**
+                 * @description True to read the files from the workspace's disk now, also while a command runs, instead of from the record. It
+                 *     reads at most 64 MiB of unrecorded contents; larger files are `incomplete`.
+                 */
+                live?: boolean;
             };
             header?: never;
             path: {

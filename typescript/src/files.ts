@@ -16,6 +16,12 @@ export interface Change {
   seq: number;
 }
 
+/** Options of reads. */
+export interface Read extends Cancel {
+  /** Reads the workspace's disk as it is now, also while a command runs; by default the files are as recorded. */
+  live?: boolean;
+}
+
 /** Read-only files. */
 export class ReadFiles {
   constructor(
@@ -25,13 +31,14 @@ export class ReadFiles {
   ) {}
 
   /** Returns the contents of a file. */
-  async read(path: string, { signal }: Cancel = {}): Promise<Uint8Array> {
-    const response = await this.connection.response("GET", this.#file(path), { query: { at: this.at }, signal });
+  async read(path: string, { live, signal }: Read = {}): Promise<Uint8Array> {
+    const query = { at: this.at, live };
+    const response = await this.connection.response("GET", this.#file(path), { query, signal });
     return new Uint8Array(await bytesOf(response, signal));
   }
 
   /** Returns the contents of a file as text. */
-  async readText(path: string, options: Cancel = {}): Promise<string> {
+  async readText(path: string, options: Read = {}): Promise<string> {
     return new TextDecoder().decode(await this.read(path, options));
   }
 
@@ -40,20 +47,22 @@ export class ReadFiles {
   }
 
   /** Streams the contents of a file. */
-  async stream(path: string, { signal }: Cancel = {}): Promise<ReadableStream<Uint8Array>> {
-    const response = await this.connection.response("GET", this.#file(path), { query: { at: this.at }, signal });
+  async stream(path: string, { live, signal }: Read = {}): Promise<ReadableStream<Uint8Array>> {
+    const query = { at: this.at, live };
+    const response = await this.connection.response("GET", this.#file(path), { query, signal });
     return Readable.toWeb(response) as ReadableStream<Uint8Array>;
   }
 
   /** Lists the entries of a directory, `depth` levels deep. */
-  list(path = "", { depth = 1, signal }: { depth?: number } & Cancel = {}): Promise<Entry[]> {
-    const query = { at: this.at, below: path.replace(/^\/+/, "") || undefined, depth };
+  list(path = "", { depth = 1, live, signal }: { depth?: number } & Read = {}): Promise<Entry[]> {
+    const query = { at: this.at, below: path.replace(/^\/+/, "") || undefined, depth, live };
     return this.connection.document("GET", `${this.session}/files`, { query, signal });
   }
 
   /** Returns the metadata of an entry. Does not follow a link. */
-  stat(path: string): Promise<Entry> {
-    return this.connection.document("GET", `${this.session}/stat/${encoded(path)}`, { query: { at: this.at } });
+  stat(path: string, { live, signal }: Read = {}): Promise<Entry> {
+    const query = { at: this.at, live };
+    return this.connection.document("GET", `${this.session}/stat/${encoded(path)}`, { query, signal });
   }
 
   /** Returns true if an entry exists. */

@@ -12,7 +12,7 @@ export type { components } from "./api.js";
 export { findFoldspaceBin } from "./binary.js";
 export type { Cancel, Data, Place } from "./connection.js";
 export { CommandFailedError, FoldspaceError, type CallOutcome, type Problem } from "./errors.js";
-export { Files, ReadFiles, type Change, type Entry, type Position } from "./files.js";
+export { Files, ReadFiles, type Change, type Entry, type Position, type Read } from "./files.js";
 export { CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
 export { Session, Snapshot, type Answer, type Command, type Event, type NewSession, type Rules, type RunOptions, type SessionStatus } from "./session.js";
 export { TypedSlice, type Schema, type SliceOptions, type SliceValue } from "./slices.js";

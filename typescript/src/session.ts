@@ -313,8 +313,8 @@ export class Session implements AsyncDisposable {
     return calls;
   }
 
-  /** Lists the changes between two positions, without contents. */
-  changes(options: { from?: Position; to?: Position } = {}): Promise<Schemas["ChangeList"]> {
+  /** Lists the changes between two positions, or with `live` those not recorded yet, without contents. */
+  changes(options: { from?: Position; to?: Position; live?: boolean } = {}): Promise<Schemas["ChangeList"]> {
     return this.connection.document("GET", `${this.#path}/changes`, { query: options });
   }
 

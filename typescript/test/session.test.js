@@ -35,6 +35,21 @@ for (const backend of backends) {
     assert.equal((await s.run(long)).stdout, "long\n");
   });
 
+  test(`files of a command that runs on ${backend} are seen live`, async (t) => {
+    const s = await world(t).create({ backend, autoConfirm: true });
+    const stop = new AbortController();
+    const running = s.run("echo one > new; sleep 600", { signal: stop.signal }).catch((error) => error);
+    const read = () => s.files.readText("new", { live: true }).catch(() => "");
+    while ((await read()) !== "one\n") await new Promise((done) => setTimeout(done, 20));
+    const stat = await s.files.stat("new", { live: true });
+    assert.ok(stat.size === 4 && stat.live_at > 1);
+    assert.deepEqual((await s.files.list("", { live: true })).map((entry) => entry.path), ["new"]);
+    assert.deepEqual((await s.changes({ live: true })).changes.map((change) => change.path), ["new"]);
+    assert.equal(await s.files.exists("new"), false);
+    stop.abort();
+    await running;
+  });
+
   test(`processes run on ${backend} beside calls`, async (t) => {
     const s = await world(t).create({ backend, autoConfirm: true });
     const process = await s.start("read line; echo got $line; echo x > made; exit 5", { input: true });

@@ -21,11 +21,13 @@ pub(crate) struct OnDisk {
     backend: &'static str,
     is_overlay: bool,
     disk: Mutex<Box<dyn WorkspaceDisk>>,
+    /// The findings of the last scan, whose changes may not be recorded yet.
+    last: Mutex<Vec<DirtyPath>>,
 }
 
 impl OnDisk {
     pub(crate) fn new(backend: &'static str, disk: Box<dyn WorkspaceDisk>) -> Self {
-        Self { backend, is_overlay: disk.is_overlay(), disk: Mutex::new(disk) }
+        Self { backend, is_overlay: disk.is_overlay(), disk: Mutex::new(disk), last: Mutex::default() }
     }
 
     /// Returns true if changes are in a small upper layer. If not, finding them takes a full scan.
@@ -45,6 +47,14 @@ impl OnDisk {
         if changes.is_empty() { Ok(()) } else { self.lock().populate(changes) }
     }
 
+    /// Finds possible changes without any effect on scans, with those of the last scan.
+    fn peek(&self) -> Result<Vec<DirtyPath>, BackendError> {
+        let disk = self.lock();
+        let mut found = disk.peek().map_err(|error| self.failed("scan", None, &error))?;
+        found.extend(lock(&self.last).iter().cloned());
+        Ok(found)
+    }
+
     fn failed(&self, action: &str, path: Option<&EntryPath>, error: &std::io::Error) -> BackendError {
         let place = path.map_or_else(|| "the workspace".to_owned(), EntryPath::rooted);
         BackendError { backend: self.backend, reason: format!("can't {action} {place}: {error}") }
@@ -57,11 +67,21 @@ impl ChangeDetector for OnDisk {
     }
 
     fn dirty(&self) -> Result<Vec<DirtyPath>, BackendError> {
-        self.lock().dirty().map_err(|error| self.failed("scan", None, &error))
+        let mut disk = self.lock();
+        let dirty = disk.dirty().map_err(|error| self.failed("scan", None, &error))?;
+        lock(&self.last).clone_from(&dirty);
+        Ok(dirty)
     }
 
     fn walk(&self) -> Result<Walked, BackendError> {
-        self.lock().walk().map_err(|error| self.failed("scan", None, &error))
+        let mut disk = self.lock();
+        let walked = disk.walk().map_err(|error| self.failed("scan", None, &error))?;
+        lock(&self.last).clone_from(&walked.dirty);
+        Ok(walked)
+    }
+
+    fn live(&self) -> Option<Box<dyn ChangeDetector + '_>> {
+        Some(Box::new(LiveDisk(self)))
     }
 
     fn is_walk_due(&self) -> bool {
@@ -201,5 +221,59 @@ impl KnownFilesKeeper for OnDisk {
 
     fn distrust(&self) {
         self.lock().distrust();
+    }
+}
+
+/// A detector that leaves the disk's index and its pending scan unchanged.
+struct LiveDisk<'a>(&'a OnDisk);
+
+impl ChangeDetector for LiveDisk<'_> {
+    /// Finds the changes since the last clean state, and since the scan before it, which may not be recorded yet.
+    fn dirty(&self) -> Result<Vec<DirtyPath>, BackendError> {
+        self.0.peek()
+    }
+
+    fn mark_clean(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn observe(&self, path: &EntryPath) -> Result<Option<Observed>, BackendError> {
+        let observed = self.0.lock().tree().and_then(|tree| tree.observe(path));
+        let observed = observed.map_err(|error| self.0.failed("read", Some(path), &error))?;
+        Ok(observed.map(|observed| observed.kind))
+    }
+
+    fn is_closed(&self, path: &EntryPath) -> bool {
+        self.0.is_closed(path)
+    }
+
+    fn below(&self, path: &EntryPath) -> Result<Below, BackendError> {
+        let mut entries = Vec::new();
+        let disk = self.0.lock();
+        let walked = disk.tree().and_then(|tree| tree.walk(path, &mut |path, found| entries.push((path, found.kind))));
+        let closed = walked.map_err(|error| self.0.failed("scan", Some(path), &error))?;
+        entries.retain(|(found, _)| found != path);
+        Ok(Below { entries, closed })
+    }
+
+    fn leaves_out(&self) -> bool {
+        self.0.leaves_out()
+    }
+
+    fn is_secret(&self, path: &EntryPath) -> bool {
+        self.0.is_secret(path)
+    }
+
+    fn keeps_secrets(&self) -> bool {
+        self.0.keeps_secrets()
+    }
+
+    fn open(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
+        let opened = self.0.lock().tree().and_then(|tree| tree.open(path));
+        match opened {
+            Ok(file) => Ok(Some(Box::new(file))),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),
+            Err(error) => Err(self.0.failed("read", Some(path), &error)),
+        }
     }
 }

@@ -287,6 +287,16 @@ impl WorkspaceDisk for PlainDisk {
         }
     }
 
+    fn peek(&self) -> io::Result<Vec<DirtyPath>> {
+        self.tree.check_anchor()?;
+        let pending = self.known.pending.as_ref().map(|pending| &pending.index);
+        // Only one of them has the index.
+        let index = pending.filter(|_| self.watching.is_some()).unwrap_or(&self.known.index);
+        let mut touched = scan(self.tree.root.as_fd(), index, Forms::Plain, &self.tree.left_out)?.touched;
+        touched.extend(self.known.carried.iter().cloned());
+        Ok(if index.listings.is_empty() { vec![DirtyPath::Subtree(EntryPath::root())] } else { touched })
+    }
+
     fn walk(&mut self) -> io::Result<Walked> {
         self.begin_look()?;
         self.look_at_all()

@@ -17,6 +17,9 @@ pub(crate) trait WorkspaceDisk: Send {
     /// Read the reported entries after the call, not before.
     fn dirty(&mut self) -> io::Result<Vec<DirtyPath>>;
 
+    /// Finds the same without any effect on later scans.
+    fn peek(&self) -> io::Result<Vec<DirtyPath>>;
+
     /// Finds the same by scanning every entry.
     fn walk(&mut self) -> io::Result<Walked> {
         Ok(Walked { dirty: self.dirty()?, late: Vec::new() })

@@ -21,6 +21,7 @@ pub(super) struct LiveContainer {
     pub(super) engine: Arc<Engine>,
     pub(super) id: String,
     pub(super) pid: i32,
+    pub(super) image_digest: String,
     pub(super) runner: Runner,
     /// True if it was made before a session needed it, so that it can't be started again.
     pub(super) was_warm: bool,
@@ -53,19 +54,19 @@ pub(super) fn create(engine: &Engine, plan: &ContainerPlan<'_>) -> Result<String
     engine.create(plan)
 }
 
-/// Starts a created or stopped container. Returns its first process.
+/// Starts a created or stopped container. Returns its first process, and the digest of its image.
 pub(super) fn start(
     engine: &Engine,
     id: &str,
     paths: &Paths,
     token: &[u8],
     options: &PodmanOptions,
-) -> Result<i32, EngineError> {
+) -> Result<(i32, String), EngineError> {
     paths.prepare_door(token, paths::owner(options)).map_err(failed("prepare the container"))?;
     engine.start(id)?;
     let seen = engine.inspect(id)?;
     match seen.running && seen.pid != 0 {
-        true => Ok(seen.pid),
+        true => Ok((seen.pid, seen.image_digest())),
         false => Err(EngineError::NoRunner(format!("it ended immediately, with exit code {}", seen.exit_code))),
     }
 }

@@ -2,6 +2,7 @@
 
 mod confinement;
 mod container;
+mod container_figures;
 mod container_plan;
 mod diagnosis;
 mod engine;
@@ -16,6 +17,7 @@ mod process_label;
 mod sandbox;
 mod warm;
 
+pub use container_figures::{ContainerFigures, container_figures};
 pub(crate) use diagnosis::diagnose;
 pub use images::build_image;
 pub(crate) use images::built_image;

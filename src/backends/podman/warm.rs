@@ -66,6 +66,7 @@ struct Warm {
     id: String,
     name: String,
     pid: i32,
+    image_digest: String,
     token: Vec<u8>,
     paths: Paths,
 }
@@ -242,7 +243,7 @@ fn make(options: &PodmanOptions, known: &mut Option<Arc<Engine>>) -> Result<Warm
     }
     let token = paths::token().map_err(io)?;
     let name = format!("foldspace-{WARM}-{name}");
-    let mut warm = Warm { engine, id: name.clone(), name, pid: 0, token, paths };
+    let mut warm = Warm { engine, id: name.clone(), name, pid: 0, image_digest: String::new(), token, paths };
     match warm.start(options) {
         Ok(()) => Ok(warm),
         Err(error) => {
@@ -257,7 +258,7 @@ impl Warm {
         let Self { engine, name, paths, token, .. } = self;
         self.id =
             launch::create(engine, &ContainerPlan { name, session: WARM, options, paths, workspace: &paths.mount })?;
-        self.pid = launch::start(engine, &self.id, paths, token, options)?;
+        (self.pid, self.image_digest) = launch::start(engine, &self.id, paths, token, options)?;
         launch::reach(self.pid, paths, token, options).map(drop)
     }
 
@@ -283,7 +284,9 @@ impl Warm {
             .try_for_each(|place| files.lock().attach(pid, Path::new(place)))
             .map_err(failed("show the files in the container"))?;
         self.paths.remove_spare();
-        Ok((LiveContainer { engine, id, pid, runner, was_warm: true, since: now(), used: now() }, limits_enforced))
+        let (image_digest, since) = (self.image_digest.clone(), now());
+        let live = LiveContainer { engine, id, pid, image_digest, runner, was_warm: true, since, used: since };
+        Ok((live, limits_enforced))
     }
 
     fn discard(self) {

@@ -107,6 +107,9 @@ impl RerunPrinter {
         for path in &report.missing {
             out.line(format!("missing, because its contents were never stored: {path}"))?;
         }
+        for difference in &report.environment {
+            out.line(out.paint(ODD, text::one_line(&difference.to_string(), 300)))?;
+        }
         let (total, diverged, skipped) = (report.calls.len(), report.diverged(), report.skipped());
         let calls = text::count(total as u64, "call");
         let files = match report.files.len() as u64 {
@@ -139,6 +142,7 @@ impl RerunPrinter {
             "same": report.is_same(),
             "files": if report.is_partial { Value::Null } else { json!(files?) },
             "missing": report.missing,
+            "environment": report.environment,
             "interrupted": report.interrupted,
         }))
     }

@@ -61,6 +61,13 @@ pub struct ContainerStarted {
     /// Directory on this machine with the overlay's layers; empty for a plain directory.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub overlay_path: String,
+    /// Digest that identifies the image, `sha256:` and 64 hexadecimal digits; empty if the engine did not report it. The
+    /// name of an image may move to another one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub image_digest: String,
+    /// Release of the kernel; empty in older records.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kernel: String,
 }
 
 /// The value of a session's variable.

@@ -85,7 +85,7 @@ impl FileCall {
             let begun = self.sandbox.record.started;
             return Ok(shown(place, &place.path, &Node::DIRECTORY, begun));
         }
-        let asked = StatEntry { path: place.rooted(), at: None };
+        let asked = StatEntry { path: place.rooted(), at: None, live: false };
         let found = asked.run(&self.api.context(self.sandbox.name())).await?;
         Ok(shown(place, &found.path, &found.entry.node, found.entry.updated_at))
     }
@@ -100,10 +100,16 @@ impl FileCall {
         if entry["type"] != DIRECTORY {
             return Err(Wrong::invalid(format!("path is not a directory: {:.200}", asked.path)));
         }
-        let list =
-            ListFiles { at: None, below: Some(place.rooted()), recursive: true, depth: Some(asked.depth.max(1)) };
+        let list = ListFiles {
+            below: Some(place.rooted()),
+            recursive: true,
+            depth: Some(asked.depth.max(1)),
+            at: None,
+            live: false,
+        };
         let found = list.run(&self.api.context(self.sandbox.name())).await?;
-        let one = |EntryDocument { path, entry }: &EntryDocument| shown(&place, path, &entry.node, entry.updated_at);
+        let one =
+            |EntryDocument { path, entry, .. }: &EntryDocument| shown(&place, path, &entry.node, entry.updated_at);
         answered(json!({ "entries": found.iter().map(one).collect::<Vec<_>>() }))
     }
 

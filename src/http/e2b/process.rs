@@ -187,7 +187,7 @@ impl ProcessCall {
         if cwd.path.is_root() {
             return Ok(());
         }
-        let asked = StatEntry { path: cwd.rooted(), at: None };
+        let asked = StatEntry { path: cwd.rooted(), at: None, live: false };
         match asked.run(&self.api.context(self.sandbox.name())).await.map_err(Wrong::from) {
             Err(wrong) if wrong.status == StatusCode::NOT_FOUND => {
                 Err(Wrong::invalid(format!("cwd '{:.200}' does not exist", cwd.name_of(&cwd.path))))

@@ -17,7 +17,9 @@ use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::tools::bisection::algorithm::BisectVerdict;
-use crate::tools::{BisectFound, BisectReport, Bisection, Predicate, ProbeRecord, bisect, bisect_slices};
+use crate::tools::{
+    BisectFound, BisectReport, Bisection, EnvironmentDifference, Predicate, ProbeRecord, bisect, bisect_slices,
+};
 use crate::view::{self, ChangeDocument, Position, file_changes, whole};
 
 /// Limit for concurrent probes.
@@ -111,6 +113,9 @@ impl Operation for Bisect {
         for change in found.bad.iter().flat_map(|bad| &bad.changes) {
             text.push_str(&format!("\n{}", change.patch));
         }
+        for difference in found.environment.iter().flatten() {
+            text.push_str(&format!("\n{difference}"));
+        }
         text
     }
 }
@@ -169,7 +174,8 @@ impl Bisect {
     }
 }
 
-/// The result of a bisection. With a command it has `between`, `checks`, `probes`, `several` and `left_out`; with a
+/// The result of a bisection. With a command it has `between`, `checks`, `probes`, `several`, `left_out` and
+/// `environment`; with a
 /// predicate, `looks` and `predicate`.
 #[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 #[schemars(rename = "Bisect")]
@@ -197,6 +203,9 @@ pub struct BisectDocument {
     /// Paths that existed in the session but were missing from the probes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_out: Option<Vec<String>>,
+    /// Differences between the session's container at the bad end and the probes' container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub environment: Option<Vec<EnvironmentDifference>>,
     /// The positions where the predicate was evaluated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub looks: Option<Vec<SliceLook>>,
@@ -288,6 +297,7 @@ pub fn bisected(session: &Session, report: &BisectReport) -> Result<BisectDocume
         probes: records(&report.probes),
         several: Some(report.is_odd),
         left_out: Some(left_out.into_iter().map(ToString::to_string).collect()),
+        environment: Some(report.environment.clone()),
         ..found(session, &report.found, report.ends)?
     })
 }

@@ -3,11 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Operation, OperationContext, OperationError, OperationRoute, position, reading};
+use super::seen_files::SeenChanges;
+use super::{Operation, OperationContext, OperationError, OperationRoute};
 use crate::engine::event::Node;
 use crate::engine::id::Seq;
 use crate::reducers::{Change, Entry};
-use crate::view::{ChangeShape, Position, file_changes};
+use crate::view::{ChangeShape, Position};
 
 /// Limit for the listed changes.
 const LIMIT: usize = 10_000;
@@ -20,6 +21,10 @@ pub struct ListChanges {
     pub from: Option<Position>,
     /// The end position, which may be before the start; the last one by default.
     pub to: Option<Position>,
+    /// True to end with the files on the workspace's disk now, also while a command runs. The start is then by default
+    /// the last position: the changes are the unrecorded ones.
+    #[serde(default)]
+    pub live: bool,
 }
 
 /// The entries that differ between two positions.
@@ -33,6 +38,9 @@ pub struct ChangeList {
     pub changes: Vec<ListedChange>,
     /// True if there are more changes.
     pub more: bool,
+    /// If the end is the disk: the last recorded position when it was read, as in `to`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live_at: Option<Seq>,
 }
 
 /// A changed entry.
@@ -55,15 +63,11 @@ impl Operation for ListChanges {
     type Output = ChangeList;
 
     async fn run(self, context: &OperationContext<'_>) -> Result<ChangeList, OperationError> {
-        let session = context.session().await?;
-        reading(move || {
-            let from = position(&session, self.from, 0)?;
-            let to = self.to.unwrap_or(Position::Back(0)).resolve(&session)?;
-            let changes = file_changes(&session, from, to, None)?;
-            let more = changes.len() > LIMIT;
-            Ok(ChangeList { from, to, changes: changes.into_iter().take(LIMIT).map(listed).collect(), more })
-        })
-        .await
+        let found = SeenChanges::between(context, (self.from, self.to, self.live), None).await?;
+        let SeenChanges { seen, from, to, changes } = found;
+        let more = changes.len() > LIMIT;
+        let changes = changes.into_iter().take(LIMIT).map(listed).collect();
+        Ok(ChangeList { from, to, changes, more, live_at: seen.live_at() })
     }
 }
 

@@ -34,6 +34,7 @@ mod rewind;
 mod run_until;
 mod search;
 mod section;
+mod seen_files;
 mod show_call;
 mod show_session;
 mod show_slice;
@@ -104,6 +105,7 @@ pub use rewind::{Rewind, RewoundDocument, RewoundRange};
 pub use run_until::{RunUntil, StopDocument};
 pub use search::{SearchMatch, SearchPage, SearchPlace, SearchSession};
 pub use section::{Section, SectionDocument};
+pub use seen_files::SeenFiles;
 pub use show_call::{ShowCall, WholeCall};
 pub use show_session::ShowSession;
 pub use show_slice::ShowSlice;
@@ -277,15 +279,6 @@ pub trait Caller: Send + Sync {
 impl OperationContext<'_> {
     pub(crate) async fn session(&self) -> Result<Session, OperationError> {
         self.caller.session(self.session.as_deref()).await
-    }
-
-    /// Returns the session. If `is_fresh` and its workspace is open, records external changes first.
-    pub(crate) async fn session_now(&self, is_fresh: bool) -> Result<Session, OperationError> {
-        let session = self.session().await?;
-        if is_fresh {
-            self.hub.refresh(session.id()).await?;
-        }
-        Ok(session)
     }
 
     /// Returns the hub with the caller's allowed directories, or else the server's. A stranger may use none.

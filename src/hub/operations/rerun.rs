@@ -16,8 +16,8 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::session::sessions::Sessions;
 use crate::tools::{
-    CallReport, CallVerdict, MAX_COMMAND_CHARS, NormalRules, Rerun, RerunReport, RerunWorkspace, Scratch, ShellRules,
-    WorkspaceError, roots_of,
+    CallReport, CallVerdict, EnvironmentDifference, MAX_COMMAND_CHARS, NormalRules, Rerun, RerunReport, RerunWorkspace,
+    Scratch, ShellRules, WorkspaceError, roots_of,
 };
 use crate::view::{
     ChangeDocument, DivergenceDocument, Position, RerunCall, change_between, one_line, rerun_call, subject,
@@ -93,6 +93,8 @@ pub struct RerunDocument {
     /// Entries that the fresh workspace lacked, since their contents were never stored.
     #[schemars(with = "Vec<String>")]
     pub missing: Vec<EntryPath>,
+    /// Differences of the container, which may explain the others.
+    pub environment: Vec<EnvironmentDifference>,
 }
 
 impl Operation for RerunCalls {
@@ -239,6 +241,7 @@ fn document(
         differing,
         files,
         missing: report.missing.clone(),
+        environment: report.environment.clone(),
     })
 }
 

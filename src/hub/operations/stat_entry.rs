@@ -3,11 +3,10 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::show_state::state_at;
-use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
+use super::seen_files::SeenFiles;
+use super::{Operation, OperationContext, OperationError, OperationRoute};
 use crate::engine::path::EntryPath;
-use crate::reducers::VirtualFileSystem;
-use crate::view::{self, EntryDocument, Position};
+use crate::view::{EntryDocument, Position};
 
 /// Shows an entry of a workspace at a position. Does not follow symbolic links.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -17,6 +16,10 @@ pub struct StatEntry {
     pub path: String,
     /// The position; the last one by default.
     pub at: Option<Position>,
+    /// True to read the files from the workspace's disk now, also while a command runs, instead of from the record. It
+    /// reads at most 64 MiB of unrecorded contents; larger files are `incomplete`.
+    #[serde(default)]
+    pub live: bool,
 }
 
 impl Operation for StatEntry {
@@ -26,14 +29,9 @@ impl Operation for StatEntry {
 
     async fn run(self, context: &OperationContext<'_>) -> Result<EntryDocument, OperationError> {
         let path = EntryPath::lookup(&self.path)?;
-        let session = context.session_now(self.at.is_none()).await?;
-        reading(move || {
-            let files = VirtualFileSystem::of(&state_at(&session, self.at)?);
-            let entry = files.get(&path);
-            entry
-                .map(|entry| view::entry(&path, entry))
-                .ok_or_else(|| OperationError::not_found(format!("{} does not exist", path.rooted())))
-        })
-        .await
+        let session = context.session().await?;
+        let seen = SeenFiles::read(context.hub, session, self.at, (self.live, &path)).await?;
+        let entry = seen.files().get(&path).map(|entry| seen.entry(&path, entry));
+        entry.ok_or_else(|| OperationError::not_found(format!("{} does not exist", path.rooted())))
     }
 }

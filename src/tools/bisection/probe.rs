@@ -10,6 +10,7 @@ use crate::backends::{
     BackendError, ChangeDetector, FileChange, OutputWatch, Shell, ShellCommand, ShellError, ShellResult, Throwaway,
     Workspace, WorkspaceSpec,
 };
+use crate::engine::event::ContainerStarted;
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
@@ -123,6 +124,11 @@ impl Probe {
     /// Returns the workspace's root as commands see it. `None` if no command can run.
     pub fn root(&self) -> Option<String> {
         self.place.workspace()?.root()
+    }
+
+    /// Returns the container of its commands, once one has run in it.
+    pub(super) fn container(&self) -> Option<ContainerStarted> {
+        self.place.workspace()?.container()?.last_start()
     }
 
     /// Returns the workspace, for inspection. [`move_to`](Probe::move_to) undoes changes made otherwise than with

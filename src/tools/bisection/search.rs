@@ -14,6 +14,7 @@ use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::reducers::Predicate;
+use crate::tools::environment::{EnvironmentDifference, container_in};
 use crate::tools::error::WorkspaceError;
 use crate::tools::off_thread::off_thread;
 use crate::tools::policy::rules::ShellRules;
@@ -92,6 +93,8 @@ pub struct BisectReport {
     pub found: BisectFound,
     /// True if a good position was seen after a bad one. The result is then one of several changes.
     pub is_odd: bool,
+    /// Differences between the session's container at the bad end and the probes' container.
+    pub environment: Vec<EnvironmentDifference>,
 }
 
 /// The first bad change.
@@ -178,7 +181,11 @@ pub async fn bisect(
         Some(BisectOutcome::First(_)) | None => vec![at(search.bad())],
     };
     let found = BisectFound { good: at(search.good()), bad: first_bad };
-    Ok(BisectReport { ends: (good, bad), changes: changes.len(), checks, probes, found, is_odd: search.is_odd() })
+    let (state, now) = (session.state_at(bad)?, lanes.free.first().and_then(Probe::container));
+    let containers = container_in(&state).zip(now.as_ref());
+    let environment = containers.map(|(was, is)| EnvironmentDifference::between(was, is)).unwrap_or_default();
+    let (ends, changes, is_odd) = ((good, bad), changes.len(), search.is_odd());
+    Ok(BisectReport { ends, changes, checks, probes, found, is_odd, environment })
 }
 
 fn positions_between(session: &Session, good: Seq, bad: Seq) -> Result<Vec<Seq>, WorkspaceError> {

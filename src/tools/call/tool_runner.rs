@@ -21,6 +21,7 @@ use crate::backends::{ClosesInput, OutputStream, Workspace};
 use crate::engine::commit::CallLink;
 use crate::engine::event::{CallFinished, CallReason, CallStatus};
 use crate::engine::id::Seq;
+use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::state::State;
@@ -29,6 +30,7 @@ use crate::tools::error::WorkspaceError;
 use crate::tools::off_thread::{own_state, with_store};
 use crate::tools::policy::rules::ShellRules;
 use crate::tools::workspace::limits::limits_of;
+use crate::tools::workspace::live_files::LiveFiles;
 use crate::tools::workspace::managed::{Extent, ManagedWorkspace};
 use crate::tools::workspace::output_stream::{CommandOutput, OutputOptions, OutputSubscription};
 use crate::tools::workspace::runtime::{SessionRuntime, WorkspaceLock};
@@ -165,6 +167,12 @@ impl ToolRunner {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Reads the files on the workspace's disk now, at and below `path`, without waiting for calls in flight. Other
+    /// files are as recorded. Records nothing.
+    pub fn live_files(&self, path: &EntryPath) -> Result<LiveFiles, WorkspaceError> {
+        self.machine.live_files(&self.session, path)
     }
 
     /// Returns a runner for another agent. For a child that shares its parent's session, returns a clone: the child's

@@ -13,6 +13,7 @@ use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::error::SessionError;
 use crate::reducers::{Change, Entry, VirtualFileSystem};
+use crate::tools::environment::EnvironmentDifference;
 
 /// A difference between two runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -143,6 +144,22 @@ impl<'a> RunComparison<'a> {
         };
         let shown = |call: &RecordedCall| serde_json::json!({ "tool": call.tool, "params": call.params });
         (of(0, was) != of(1, is)).then(|| Divergence::Call { was: shown(was), is: shown(is) })
+    }
+
+    /// Compares each container of the recorded calls from `start` to `then` with the last one of the second run.
+    pub(super) fn environment(
+        &self,
+        start: Seq,
+        then: Seq,
+        now: Seq,
+    ) -> Result<Vec<EnvironmentDifference>, SessionError> {
+        let Some(last) = self.is.containers(now, now)?.pop() else { return Ok(Vec::new()) };
+        let mut found: Vec<EnvironmentDifference> = Vec::new();
+        for was in self.was.containers(start, then)? {
+            let new = EnvironmentDifference::between(&was, &last).into_iter().filter(|new| !found.contains(new));
+            found.extend(new.collect::<Vec<_>>());
+        }
+        Ok(found)
     }
 
     pub(super) fn files(&self, then: Seq, now: Seq) -> Result<Vec<Change>, SessionError> {

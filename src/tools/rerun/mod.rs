@@ -32,6 +32,7 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::reducers::Change;
+use crate::tools::environment::EnvironmentDifference;
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
 use course::{Course, check_commands};
@@ -93,6 +94,8 @@ pub struct RerunReport {
     pub files: Vec<Change>,
     /// Entries that the fresh workspace lacks, because their contents were never stored.
     pub missing: Vec<EntryPath>,
+    /// Differences of the container, which may explain the others.
+    pub environment: Vec<EnvironmentDifference>,
     /// True if it was cancelled; the final files are then not compared.
     pub interrupted: bool,
     /// True for the transcript of another program, which does not state all files; the final files are not compared.

@@ -11,8 +11,8 @@ use super::foreign::ForeignRun;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{
     CallFinished, CallObserved, CallReason, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided,
-    DeleteEntry, DriftFound, Event, Isolation, LinkFile, MountHydrated, Node, RunBegan, RunNoted, SessionRewound,
-    SessionStarted, SliceRestored, WriteFile,
+    ContainerStarted, DeleteEntry, DriftFound, Event, Isolation, LinkFile, MountHydrated, Node, RunBegan, RunNoted,
+    SessionRewound, SessionStarted, SliceRestored, WriteFile,
 };
 use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::path::EntryPath;
@@ -23,6 +23,7 @@ use crate::engine::slice::{EncodedSlice, Slice};
 use crate::reducers::{AgentRun, AgentRuns, Allowances, VirtualFileSystem};
 use crate::tools::bisection::search::first_position;
 use crate::tools::call::content_params::lower;
+use crate::tools::environment::container_in;
 
 /// Events outside of calls that belong to a session's files and state.
 const OUTSIDE: [&str; 7] = [
@@ -164,6 +165,16 @@ impl PastRun {
 
     pub(super) fn files_at(&self, seq: Seq) -> Result<VirtualFileSystem, SessionError> {
         Ok(VirtualFileSystem::of(&self.session.state_at(seq)?))
+    }
+
+    /// Returns the containers of the calls after `from`, up to `until`, in order.
+    pub(super) fn containers(&self, from: Seq, until: Seq) -> Result<Vec<ContainerStarted>, SessionError> {
+        let mut containers: Vec<_> = container_in(&self.session.state_at(from)?).cloned().into_iter().collect();
+        self.session.visit_between(from.saturating_add(1), until, &mut |event| {
+            containers.extend(event.decoded::<ContainerStarted>());
+            ControlFlow::Continue(())
+        })?;
+        Ok(containers)
     }
 
     /// Returns the text of a file at the head.

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use super::capture::Captured;
-use super::plan::PlannedChange;
+use super::plan::{NewContents, PlannedChange};
 use crate::backends::DirtyPath;
 use crate::backends::disk::changed_at;
 use crate::engine::clock::Timestamp;
@@ -77,6 +77,13 @@ impl HeldLooks {
         for look in &lock(&self.0).looks {
             look.captured.changes.iter().for_each(|change| change.apply_to(files, now));
         }
+    }
+
+    /// Applies the findings of the held scans, and adds their contents.
+    pub(super) fn add_to(&self, (files, contents): (&mut VirtualFileSystem, &mut NewContents), now: Timestamp) {
+        self.apply_to(files, now);
+        let held = lock(&self.0);
+        contents.extend(held.looks.iter().flat_map(|look| look.captured.contents.clone()));
     }
 
     /// Stores the start of a successful scan, and returns the start of the previous one.

@@ -50,7 +50,7 @@ pub struct ManagedWorkspace {
     pub(crate) limits: Arc<Limits>,
     /// Number of running background processes.
     pub(crate) processes: Arc<AtomicUsize>,
-    held: Arc<HeldLooks>,
+    pub(super) held: Arc<HeldLooks>,
 }
 
 impl ManagedWorkspace {

@@ -8,6 +8,7 @@ pub(crate) mod held_looks;
 pub(crate) mod intent;
 pub(crate) mod keeping;
 pub(crate) mod limits;
+pub(crate) mod live_files;
 pub(crate) mod managed;
 pub(crate) mod materialise;
 pub(crate) mod output_stream;

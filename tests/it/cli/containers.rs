@@ -4,6 +4,8 @@ use std::path::Path;
 use std::process::ExitStatus;
 
 use foldspace::backends::EngineKind;
+use foldspace::event::ContainerStarted;
+use foldspace::{Registry, Sessions};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
@@ -58,6 +60,40 @@ fn exec_in_container_leaves_no_container() {
     assert_eq!(program.run(&["exec", "work", "--", "no-such-program"]), "no-such-program: not found\n[exit 127]");
     assert_eq!(named(&program.container()), Vec::<String>::new());
     assert!(program.run(&["verify"]).ends_with("[exit 0]"));
+}
+
+#[test]
+fn rerun_and_bisect_name_a_container_that_differs() {
+    let Some(program) = Program::with_container() else { return };
+    assert_eq!(program.run(&["exec", "work", "--", "touch", "b"]), "[exit 0]");
+    let started = &program.json_lines(&["log", "work", "--kind", "ContainerStarted"])[0]["event"];
+    let started: ContainerStarted = serde_json::from_value(started.clone()).unwrap();
+    let digits = started.image_digest.strip_prefix("sha256:").unwrap();
+    assert!(digits.len() == 64 && digits.chars().all(|c| c.is_ascii_hexdigit()), "{started:?}");
+    assert!(!started.kernel.is_empty(), "{started:?}");
+    let rerun = |program: &Program| program.run(&["rerun", "work", "--yes"]);
+    let same = rerun(&program);
+    assert!(!same.contains("differs:") && same.ends_with("[exit 0]"), "{same}");
+    // Before, the name of the image led to another one.
+    let (image_digest, kernel) = (format!("sha256:{}", "0".repeat(64)), "1.2.3".to_owned());
+    let before = ContainerStarted { image_digest: image_digest.clone(), kernel, ..started.clone() };
+    let sessions = Sessions::open(program.data(), Registry::standard()).unwrap();
+    let session = sessions.session(sessions.find("work").unwrap().id).unwrap();
+    let mut commit = session.commit();
+    commit.push(&before).unwrap();
+    session.record(commit).unwrap();
+    drop((session, sessions));
+    let line = format!("the image differs: {image_digest} recorded, {} now", started.image_digest);
+    let told = rerun(&program);
+    assert!(told.contains(&line) && told.contains("the kernel differs: 1.2.3 recorded, "), "{told}");
+    assert!(told.ends_with("[exit 0]"), "it is not a difference of the calls: {told}");
+    let summary = program.json_lines(&["rerun", "work", "--yes"]).pop().unwrap();
+    assert_eq!(
+        summary["environment"][0],
+        json!({ "differs": "image", "was": image_digest, "is": started.image_digest })
+    );
+    let found = program.json(&["bisect", "work", "--sh", "--", "test ! -e b"]);
+    assert_eq!(found["environment"][0]["differs"], "image", "{found}");
 }
 
 #[test]

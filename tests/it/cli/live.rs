@@ -155,3 +155,38 @@ fn unwritable_output_is_an_error() {
     [exit 6]
     ");
 }
+
+#[test]
+fn live_files_of_a_running_command_are_shown() {
+    let program = Program::new().through_owner();
+    let script =
+        program.file("box.jsonl", r#"{"tool": "write_file", "params": {"file_path": "a", "content": "one\n"}}"#);
+    program.printed(&["run", &script, "--backend", "host", "--session", "box"]);
+    let command = "echo two >> a; mkdir d; echo x > 'd/n e%w'; echo 1 > ready; while [ ! -e go ]; do sleep 0.02; done";
+    let mut running = program.spawn(&["exec", "box", "--sh", "--", command]);
+    eventually("it has begun", || program.run(&["ls", "box", "ready", "--live"]).starts_with("ready\n"));
+    let head = program.json_lines(&["log", "box"]).len() as u64;
+    assert_eq!(program.printed(&["ls", "box"]), "a\n");
+    assert_eq!(program.printed(&["ls", "box", "-R", "--live"]), "a\nd/\nd/n e%w\nready\n");
+    assert_eq!(program.printed(&["cat", "box", "d/n e%w", "--live"]), "x\n");
+    let shown = program.run(&["cat", "box", "a", "--live"]);
+    let note = format!("note: read from the disk after event {head}; changes may not be recorded yet");
+    assert_eq!(shown, format!("one\ntwo\n{note}\n[exit 0]"));
+    let stat = program.json(&["ls", "box", "--stat", "a", "--live"]);
+    assert_eq!(
+        (&stat["size"], &stat["live_at"], &stat["written_by"]),
+        (&8.into(), &head.into(), &serde_json::Value::Null)
+    );
+    let patch = program.printed(&["diff", "box", "--live"]);
+    assert!(patch.contains("\n one\n+two\n") && patch.contains("+++ b/d/n e%w\n"), "{patch}");
+    assert!(program.run(&["cat", "box", "none", "--live"]).ends_with("[exit 3]"));
+    assert!(program.run(&["ls", "box", "--live", "--at", "1"]).ends_with("[exit 2]"));
+    assert_eq!(program.json_lines(&["log", "box"]).len() as u64, head, "reading records nothing");
+    // The only workspace is this session's.
+    let workspace = std::fs::read_dir(program.data().join("workspaces")).unwrap().next().unwrap().unwrap();
+    std::fs::write(workspace.path().join("files/go"), "").unwrap();
+    assert!(running.0.wait().unwrap().success());
+    assert_eq!(program.printed(&["ls", "box"]), "a\nd/\ngo\nready\n");
+    program.run(&["stop"]);
+    assert!(program.run(&["ls", "box", "--live"]).contains("note: no process has the workspace open"));
+}

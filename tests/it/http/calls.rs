@@ -269,7 +269,7 @@ async fn call_of_gone_client_is_cancelled() {
     is_interrupted(&served, calls.last().unwrap()["call"].as_u64().unwrap()).await;
     served.face.hub().calls_ended().await;
     let figures = served.face.hub().call_figures();
-    let counted: Vec<_> = figures.iter().map(|one| (one.tool.as_str(), one.status, one.count)).collect();
+    let counted: Vec<_> = figures.iter().map(|one| (one.tool.as_str(), one.status, one.durations.count)).collect();
     assert_eq!(counted, [("shell_execute", CallStatus::Interrupted, 2)]);
 }
 

@@ -11,6 +11,7 @@ mod follow;
 mod guard;
 mod limits;
 mod lists;
+mod live;
 mod materialise;
 mod output;
 mod own_slices;

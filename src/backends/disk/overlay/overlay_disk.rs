@@ -329,6 +329,12 @@ impl WorkspaceDisk for OverlayDisk {
         Ok(self.known.scanned(outcome, ScannedFiles::Upper(upper)))
     }
 
+    fn peek(&self) -> io::Result<Vec<DirtyPath>> {
+        let mut touched = self.look()?.touched;
+        touched.extend(self.known.carried.iter().cloned());
+        Ok(touched)
+    }
+
     fn known(&mut self) -> &mut KnownFiles {
         &mut self.known
     }

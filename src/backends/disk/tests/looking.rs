@@ -1,6 +1,7 @@
 //! Scans find all changes, and access nothing outside of the workspace.
 
 use std::fs;
+use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -46,6 +47,34 @@ fn scan_reports_only_the_change() {
         assert_eq!(files.collect::<Vec<_>>(), [&DirtyPath::Entry(path("a/b/three"))]);
         rig.rest();
         assert_eq!(rig.take(), []);
+    });
+}
+
+#[test]
+fn live_reading_disturbs_no_scan() {
+    on_each_with(&some_files, |rig| {
+        let (top, kind, disk) = (rig.view(), rig.kind, rig.capture());
+        let live = disk.live().unwrap();
+        fs::write(top.join("a/one"), "changed").unwrap();
+        fs::remove_file(top.join("a/two")).unwrap();
+        let all_seen = |found: &[DirtyPath]| names(found, "a/one") && names(found, "a/two");
+        assert!(all_seen(&live.dirty().unwrap()), "{kind}");
+        assert!(all_seen(&disk.dirty().unwrap()), "{kind}: a reader settles nothing");
+        // A capture reads its findings now, and others change files that it has read.
+        fs::write(top.join("a/b/three"), "late").unwrap();
+        assert!(all_seen(&live.dirty().unwrap()) && names(&live.dirty().unwrap(), "a/b/three"), "{kind}");
+        let mut text = String::new();
+        live.open(&path("a/b/three")).unwrap().unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!((text.as_str(), live.observe(&path("a/two")).unwrap()), ("late", None), "{kind}");
+        assert!(live.below(&EntryPath::root()).unwrap().entries.iter().any(|(found, _)| *found == path("a/b/c/four")));
+        live.mark_clean().unwrap();
+        if kind == SEALED {
+            return;
+        }
+        disk.mark_clean().unwrap();
+        // Its commit may not be visible yet.
+        assert!(all_seen(&live.dirty().unwrap()), "{kind}");
+        assert!(names(&disk.dirty().unwrap(), "a/b/three"), "{kind}: the next scan finds what only a reader has read");
     });
 }
 

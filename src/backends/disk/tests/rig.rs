@@ -80,6 +80,10 @@ impl WorkspaceDisk for Sealing {
         self.0.dirty()
     }
 
+    fn peek(&self) -> std::io::Result<Vec<DirtyPath>> {
+        self.0.peek()
+    }
+
     fn known(&mut self) -> &mut KnownFiles {
         self.0.known()
     }

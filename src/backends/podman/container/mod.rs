@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use state::ContainerState;
 
+use super::container_figures;
 use super::container_plan::{ContainerPlan, RUN, WORKSPACE, places};
 use super::engine::{Engine, EngineError};
 use super::launch::{self, LiveContainer};
@@ -51,6 +52,8 @@ pub(in crate::backends::podman) struct SessionContainer {
     /// Messages about the last start.
     log: Mutex<Vec<String>>,
     changed: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
+    /// The last start.
+    last: Mutex<Option<ContainerStarted>>,
     watched: Once,
 }
 
@@ -75,6 +78,7 @@ impl SessionContainer {
             progress: Mutex::default(),
             log: Mutex::default(),
             changed: Mutex::default(),
+            last: Mutex::default(),
             watched: Once::new(),
         })
     }
@@ -111,11 +115,14 @@ impl SessionContainer {
             self.leave(state, gone, "vanished");
         }
         lock(&self.log).clear();
+        let begun = now();
         let (live, event) = match self.adopt(state) {
             Some(adopted) => adopted,
             None => self.bring_up(state).inspect_err(|error| state.note(error))?,
         };
         lock(&self.name).clone_from(&event.name);
+        container_figures::started(live.was_warm, event.created, begun.elapsed());
+        *lock(&self.last) = Some(event.clone());
         self.tell(&event);
         lock(&self.news).push(MachineNews::Started(event));
         let runner = live.runner.clone();
@@ -171,13 +178,14 @@ impl SessionContainer {
     /// Starts a container, attaches the files and connects to its runner.
     fn start(&self, engine: &Arc<Engine>, id: &str) -> Result<(LiveContainer, bool), EngineError> {
         let token = paths::token().map_err(launch::failed("prepare the container"))?;
-        let pid = launch::start(engine, id, &self.paths, &token, &self.options)?;
+        let (pid, image_digest) = launch::start(engine, id, &self.paths, &token, &self.options)?;
         places(&self.options)
             .try_for_each(|place| self.files.lock().attach(pid, Path::new(place)))
             .map_err(launch::failed("show the files in the container"))?;
         let (runner, limits_enforced) = launch::reach(pid, &self.paths, &token, &self.options)?;
-        let (engine, id) = (Arc::clone(engine), id.to_owned());
-        Ok((LiveContainer { engine, id, pid, runner, was_warm: false, since: now(), used: now() }, limits_enforced))
+        let (engine, id, since) = (Arc::clone(engine), id.to_owned(), now());
+        let live = LiveContainer { engine, id, pid, image_digest, runner, was_warm: false, since, used: since };
+        Ok((live, limits_enforced))
     }
 
     fn create(&self, engine: &Engine, name: &str) -> Result<String, EngineError> {
@@ -208,6 +216,9 @@ impl SessionContainer {
                 true => self.paths.layers.to_string_lossy().into_owned(),
                 false => String::new(),
             },
+            image_digest: live.image_digest.clone(),
+            // The runner is reached as a process of this machine, so it has the same kernel.
+            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
         }
     }
 
@@ -240,6 +251,7 @@ impl SessionContainer {
             if let Err(error) = self.files.lock().detach(live.pid) {
                 tracing::debug!(%error, "a container was gone before its files were detached");
             }
+            container_figures::stopped(reason);
             let event = ContainerStopped { name: lock(&self.name).clone(), reason: reason.to_owned() };
             tracing::debug!(component = COMPONENT, container = %event.name, reason, "container stopped");
             lock(&self.news).push(MachineNews::Stopped(event));
@@ -368,6 +380,10 @@ impl Container for SessionContainer {
 
     fn start(&self) -> Result<(), ShellError> {
         self.runner().map(drop)
+    }
+
+    fn last_start(&self) -> Option<ContainerStarted> {
+        lock(&self.last).clone()
     }
 
     fn stop(&self) -> Result<(), ShellError> {

@@ -120,6 +120,7 @@ impl EngineClient for DockerClient {
                 running: state.running.unwrap_or(false),
                 pid: number(state.pid),
                 exit_code: number(state.exit_code),
+                image: inspected.image.unwrap_or_default(),
             })
         })
     }

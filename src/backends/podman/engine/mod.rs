@@ -128,6 +128,16 @@ pub(crate) struct InspectedContainer {
     pub(crate) running: bool,
     pub(crate) pid: i32,
     pub(crate) exit_code: i32,
+    /// The id of its image: the digest of the image's configuration, which names the layers.
+    pub(crate) image: String,
+}
+
+impl InspectedContainer {
+    /// Returns the image's id in the form that both engines share.
+    pub(crate) fn image_digest(&self) -> String {
+        let digits = self.image.trim_start_matches("sha256:");
+        if digits.is_empty() { String::new() } else { format!("sha256:{digits}") }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -88,6 +88,7 @@ impl EngineClient for PodmanClient {
                 running: state.and_then(|state| state.running).unwrap_or(false),
                 pid: state.and_then(|state| state.pid).and_then(|pid| i32::try_from(pid).ok()).unwrap_or(0),
                 exit_code: state.and_then(|state| state.exit_code).unwrap_or(0),
+                image: inspected.image.clone().unwrap_or_default(),
             })
         })
     }
