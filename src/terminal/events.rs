@@ -6,7 +6,7 @@ use foldspace::event::{
     DriftFound, EvalResult, EventRef, EventsLost, FileMode, GitMoved, LinkFile, LostBytes, MountHydrated, Node,
     PolicyDecision, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow,
     SessionRewound, SessionStarted, SessionTaken, SliceDeclared, SliceRestored, TaskObserved, TerminalRecorded,
-    TranscriptRecord, WorkspaceTouched, WriteFile, WriteMode,
+    ToolPolicySet, TranscriptRecord, WorkspaceTouched, WriteFile, WriteMode,
 };
 use foldspace::view::{self, RunMessage};
 use foldspace::{Event, Recorded, Session};
@@ -28,6 +28,7 @@ pub(crate) fn tone_of(kind: &str) -> Tone {
         ContainerStarted::KIND
         | ContainerStopped::KIND
         | SessionAllow::KIND
+        | ToolPolicySet::KIND
         | Annotated::KIND
         | PositionTagged::KIND
         | RunBegan::KIND
@@ -77,6 +78,11 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         SessionRewound::KIND => typed(event).map(|e| rewound(&e)),
         SliceRestored::KIND => typed(event).map(|e| restored(&e)),
         SliceDeclared::KIND => typed(event).map(|e| declared(&e)),
+        ToolPolicySet::KIND => typed(event).map(|e: ToolPolicySet| match e.policy.is_null() {
+            true if e.inherited.is_some() => "inherited".to_owned(),
+            true => "removed".to_owned(),
+            false => text::fields(&e.policy),
+        }),
         Annotated::KIND => typed(event).map(|e: Annotated| annotated(&e)),
         PositionTagged::KIND => typed(event).map(|e: PositionTagged| match e.at {
             Some(at) => format!("{} is event {at}", e.name),

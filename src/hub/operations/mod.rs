@@ -41,6 +41,7 @@ mod show_state;
 mod stat_entry;
 mod strangers;
 mod timeline;
+mod tool_policy;
 mod undo;
 mod verify;
 
@@ -110,6 +111,7 @@ pub use show_state::{known_slice, state_at};
 pub use stat_entry::StatEntry;
 pub use strangers::{admit, check_sandbox};
 pub use timeline::{ShowTimeline, TimelineBucket, TimelineDocument};
+pub use tool_policy::{PolicyDocument, RemovePolicy, SetPolicy, ShowPolicy};
 pub use undo::{ExternalChange, PassedCall, Undo, UndoDocument, UndoneCall};
 pub use verify::{Verification, Verify};
 
@@ -442,6 +444,9 @@ pub fn operations() -> &'static [OperationEntry] {
             row::<DeclareSlice>(),
             row::<ListDeclared>(),
             row::<RemoveDeclared>(),
+            row::<ShowPolicy>(),
+            row::<SetPolicy>(),
+            row::<RemovePolicy>(),
             row::<Diff>(),
             row::<ListChanges>(),
             row::<Verify>(),

@@ -11,7 +11,7 @@ use crate::engine::event::{DeleteEntry, FileMode, Node, WriteFile, WriteMode};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::reducers::{Entry, VirtualFileSystem, directories_above};
+use crate::reducers::{Entry, PathRules, VirtualFileSystem, directories_above};
 use crate::tools::error::WorkspaceError;
 use crate::tools::workspace::capture::Captured;
 use crate::tools::workspace::plan::{ChangePlan, NewContents, PlannedChange};
@@ -24,14 +24,16 @@ const LINKS_MAX: usize = 40;
 ///
 /// Changes are staged: the call sees them at once, others after success. An error discards all since the last command.
 pub struct Filesystem {
-    session: Session,
+    pub(super) session: Session,
     /// The files when the call began.
-    begun: VirtualFileSystem,
-    tree: VirtualFileSystem,
-    staged: Vec<PlannedChange>,
+    pub(super) begun: VirtualFileSystem,
+    pub(super) tree: VirtualFileSystem,
+    pub(super) staged: Vec<PlannedChange>,
     /// Number of staged changes that are already on the disk.
-    landed: usize,
-    fresh: NewContents,
+    pub(super) landed: usize,
+    pub(super) fresh: NewContents,
+    /// The policy's rules for the call's paths.
+    pub(super) rules: PathRules,
     /// Umask of new entries.
     umask: u32,
 }
@@ -39,7 +41,16 @@ pub struct Filesystem {
 impl Filesystem {
     pub(crate) fn new(session: Session, tree: VirtualFileSystem, umask: u32) -> Self {
         let begun = tree.clone();
-        Self { session, begun, tree, staged: Vec::new(), landed: 0, fresh: NewContents::new(), umask }
+        Self {
+            session,
+            begun,
+            tree,
+            staged: Vec::new(),
+            landed: 0,
+            fresh: NewContents::new(),
+            rules: PathRules::default(),
+            umask,
+        }
     }
 
     /// Returns all entries, including the call's own changes.
@@ -98,8 +109,14 @@ impl Filesystem {
     /// Returns the contents of a file, following links.
     ///
     /// # Errors
-    /// [`ToolError::Missing`] if the path does not exist, [`ToolError::Refused`] if it is no file or was not stored.
+    /// [`ToolError::Missing`] if the path does not exist, [`ToolError::Refused`] if it is no file, was not stored or may
+    /// not be read.
     pub fn read(&self, path: &EntryPath) -> Result<Bytes, ToolError> {
+        self.check_read(&self.resolve(path)?)?;
+        self.stored(path)
+    }
+
+    fn stored(&self, path: &EntryPath) -> Result<Bytes, ToolError> {
         let entry = self.entry(path)?;
         match entry.map(|entry| &entry.node) {
             Some(Node::File { content, size, incomplete: true, .. }) => Err(not_kept(path, content, *size)),
@@ -154,7 +171,7 @@ impl Filesystem {
         let Some(Node::File { mode, .. }) = self.tree.node(&path).cloned() else {
             return self.write(&path, bytes.to_vec());
         };
-        let whole = [&self.read(&path)?[..], bytes].concat();
+        let whole = [&self.stored(&path)?[..], bytes].concat();
         self.put(&path, Bytes::from(whole), mode, WriteMode::Append)
     }
 
