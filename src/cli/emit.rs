@@ -99,7 +99,7 @@ pub(super) fn json_file(file: &std::path::Path) -> Result<Value, Failure> {
 }
 
 /// Reads standard input as text.
-pub(super) fn input() -> Result<String, Failure> {
+fn input() -> Result<String, Failure> {
     let mut text = String::new();
     let read = std::io::stdin().take(INPUT_MAX + 1).read_to_string(&mut text);
     match read {

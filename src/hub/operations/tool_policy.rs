@@ -15,6 +15,7 @@ use crate::tools::{FileWork, process, remove_tool_policy, set_tool_policy, tool_
 
 /// The policies that bind a session's calls.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Policies")]
 pub struct PolicyDocument {
     /// The session's own policy, or null.
     pub policy: Option<ToolPolicy>,

@@ -163,8 +163,10 @@ impl OpenCall {
             }
         };
         let shown: Vec<String> = paths.iter().take(OUTSIDE_SHOWN).map(EntryPath::rooted).collect();
-        let outside = json!({ "entries": paths.len(), "paths": shown, "undone": matches!(undone, Undone::Yes) });
         let note = format!("changes of {count} outside of the policy's paths {what} ({reason})");
+        let outside = json!({
+            "entries": paths.len(), "paths": shown, "undone": matches!(undone, Undone::Yes), "note": note,
+        });
         self.noted(answer, note, Some(("outside", outside)))
     }
 
