@@ -1,8 +1,9 @@
 use std::path::PathBuf;
 
 use foldspace::hub::operations::PolicyDocument;
+use foldspace::reducers::ToolRules;
 
-use super::{Failure, Globals, Out, OwnerClient, emit, open, text};
+use super::{Failure, Globals, Out, OwnerClient, emit, open};
 
 /// Shows or sets the policy for the tools of a session
 ///
@@ -45,30 +46,15 @@ impl PolicyArgs {
                 let policy = emit::json_file(file)?;
                 acting(globals, &self.session, async |owner, path| owner.client.put(&path, &policy).await)?
             }
-            None => PolicyDocument::of(&open::session(globals, &self.session)?.session.state()?),
+            None => ToolRules::of(&open::session(globals, &self.session)?.session.state()?).into(),
         };
-        out.show(&policies, |out| show(&policies, out))
+        match &policies {
+            PolicyDocument { policy: None, inherited } if inherited.is_empty() && !out.is_json() => {
+                out.line("no policy for tools; `foldspace policy NAME --set FILE` sets one")
+            }
+            policies => out.document(policies),
+        }
     }
-}
-
-fn show(policies: &PolicyDocument, out: &mut Out) -> Result<(), Failure> {
-    let PolicyDocument { policy, since, calls, inherited } = policies;
-    for above in inherited {
-        out.line("inherited:")?;
-        out.line(out.json(above)?.trim_end())?;
-    }
-    let Some(policy) = policy else {
-        return match inherited.is_empty() {
-            true => out.line("no policy for tools; `foldspace policy NAME --set FILE` sets one"),
-            false => Ok(()),
-        };
-    };
-    out.line(format!("set by event {}:", since.unwrap_or_default()))?;
-    out.line(out.json(policy)?.trim_end())?;
-    for (tool, count) in calls {
-        out.line(format!("{tool}: {} since then", text::count(*count, "call")))?;
-    }
-    Ok(())
 }
 
 /// Runs a request of the session's policy, at its path.

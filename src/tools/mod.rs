@@ -98,7 +98,7 @@ pub use rerun::{roots_of, runs_commands};
 pub use rewind::taken_up;
 pub use rewind::{RewindOptions, Rewound, rewind};
 pub use secret_mask::SecretMask;
-pub use tool_policy::{remove_tool_policy, set_tool_policy, tool_policy_event};
+pub use tool_policy::{set_tool_policy, tool_policy_event};
 pub use transcript::{
     ImportedRun, MessageRole, MessageUsage, TranscriptError, TranscriptFormat, import_transcripts, traces_of,
     trajectory_of,

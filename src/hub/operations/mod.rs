@@ -111,7 +111,7 @@ pub use show_state::{known_slice, state_at};
 pub use stat_entry::StatEntry;
 pub use strangers::{admit, check_sandbox};
 pub use timeline::{ShowTimeline, TimelineBucket, TimelineDocument};
-pub use tool_policy::{PolicyDocument, RemovePolicy, SetPolicy, ShowPolicy};
+pub use tool_policy::{PolicyDocument, RemovePolicy, ShowPolicy};
 pub use undo::{ExternalChange, PassedCall, Undo, UndoDocument, UndoneCall};
 pub use verify::{Verification, Verify};
 
@@ -445,7 +445,7 @@ pub fn operations() -> &'static [OperationEntry] {
             row::<ListDeclared>(),
             row::<RemoveDeclared>(),
             row::<ShowPolicy>(),
-            row::<SetPolicy>(),
+            row::<crate::reducers::ToolPolicy>(),
             row::<RemovePolicy>(),
             row::<Diff>(),
             row::<ListChanges>(),

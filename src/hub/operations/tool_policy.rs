@@ -1,17 +1,14 @@
 //! The policy for the tools of a session. Models have no tool for it: a model must not set its own policy.
 
-use std::collections::BTreeMap;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Operation, OperationContext, OperationError, OperationRoute, operations, reading};
 use crate::engine::event::ToolPolicySet;
-use crate::engine::id::{Seq, SessionId};
-use crate::engine::state::State;
+use crate::engine::id::SessionId;
 use crate::hub::Hub;
-use crate::reducers::{PolicyInForce, ToolPolicy, ToolRules};
-use crate::tools::{FileWork, process, remove_tool_policy, set_tool_policy, tool_policy_event};
+use crate::reducers::{ToolPolicy, ToolRules};
+use crate::tools::{FileWork, process, set_tool_policy, tool_policy_event};
 
 /// The policies that bind a session's calls.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -19,28 +16,14 @@ use crate::tools::{FileWork, process, remove_tool_policy, set_tool_policy, tool_
 pub struct PolicyDocument {
     /// The session's own policy, or null.
     pub policy: Option<ToolPolicy>,
-    /// The position of the event that set it, or null.
-    pub since: Option<Seq>,
-    /// The calls since then of each tool with a limit.
-    pub calls: BTreeMap<String, u64>,
-    /// The policies of the session's ancestors, outermost first. They bind its calls, too.
+    /// The policies of the session's ancestors, outermost first.
     pub inherited: Vec<ToolPolicy>,
 }
 
-impl PolicyDocument {
-    /// Returns the policies of a state.
-    pub fn of(state: &State) -> Self {
-        Self::of_rules(ToolRules::of(state))
-    }
-
-    fn of_rules(rules: ToolRules) -> Self {
-        let inherited = rules.inherited.into_iter().map(|one| one.policy).collect();
-        match rules.own {
-            None => Self { policy: None, since: None, calls: BTreeMap::new(), inherited },
-            Some(PolicyInForce { policy, since, calls, .. }) => {
-                Self { policy: Some(policy), since: Some(since), calls, inherited }
-            }
-        }
+impl From<ToolRules> for PolicyDocument {
+    fn from(ToolRules { own, inherited, .. }: ToolRules) -> Self {
+        let inherited = inherited.into_iter().map(|one| one.policy).collect();
+        Self { policy: own.map(|own| own.policy), inherited }
     }
 }
 
@@ -56,17 +39,12 @@ impl Operation for ShowPolicy {
 
     async fn run(self, context: &OperationContext<'_>) -> Result<PolicyDocument, OperationError> {
         let session = context.session().await?;
-        reading(move || Ok(PolicyDocument::of(&session.state()?))).await
+        reading(move || Ok(ToolRules::of(&session.state()?).into())).await
     }
 }
 
-/// Sets a session's own policy for tools, in place of an earlier one. Each call from then on obeys it, and the policies
-/// of the session's ancestors. Setting an equal policy changes nothing; another one counts calls from 0.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct SetPolicy(ToolPolicy);
-
-impl Operation for SetPolicy {
+/// Sets the session's own policy, in place of an earlier one.
+impl Operation for ToolPolicy {
     const NAME: &'static str = "set_policy";
     const ROUTE: Option<OperationRoute> = OperationRoute::put("policy", PATH, 200);
     type Output = PolicyDocument;
@@ -74,8 +52,8 @@ impl Operation for SetPolicy {
     async fn run(self, context: &OperationContext<'_>) -> Result<PolicyDocument, OperationError> {
         let (session, hub) = (context.session().await?, context.hub.clone());
         reading(move || {
-            let id = Some(session.id());
-            Ok(PolicyDocument::of_rules(set_tool_policy(&session, &self.0, |tool| is_tool(&hub, id, tool))?))
+            let is_tool = |tool: &str| is_tool(&hub, Some(session.id()), tool);
+            Ok(set_tool_policy(&session, Some(&self), is_tool)?.into())
         })
         .await
     }
@@ -93,8 +71,8 @@ impl Operation for RemovePolicy {
 
     async fn run(self, context: &OperationContext<'_>) -> Result<(), OperationError> {
         let session = context.session().await?;
-        reading(move || match remove_tool_policy(&session)? {
-            Some(_) => Ok(()),
+        reading(move || match ToolRules::of(&session.state()?).own {
+            Some(_) => Ok(drop(set_tool_policy(&session, None, |_| true)?)),
             None => Err(OperationError::not_found("the session has no policy of its own for tools")),
         })
         .await

@@ -41,8 +41,6 @@ pub struct ToolRules {
 pub struct PolicyInForce {
     /// The policy.
     pub policy: ToolPolicy,
-    /// Position of the event that set it.
-    pub since: Seq,
     /// Calls of each tool with a limit, without refused ones.
     pub calls: BTreeMap<String, u64>,
     /// Tools that succeeded and that others wait for.
@@ -58,11 +56,11 @@ pub fn command_failed(result: &Value) -> bool {
 }
 
 impl PolicyInForce {
-    fn of(policy: Value, since: Seq) -> Self {
+    fn of(policy: Value) -> Self {
         // A policy of a newer program binds, too: this one can't read it, and allows no tool.
         let unreadable = |_| ToolPolicy { tools: Some(BTreeSet::new()), ..ToolPolicy::default() };
         let policy = serde_json::from_value(policy).unwrap_or_else(unreadable);
-        Self { policy, since, ..Self::default() }
+        Self { policy, ..Self::default() }
     }
 
     /// Returns true if the policy needs the ends of a tool's calls.
@@ -85,16 +83,13 @@ impl PolicyInForce {
         if ended.status != CallStatus::Ok || command_failed(&ended.result) {
             return;
         }
-        let mut rules = self.policy.order.iter().filter(|order| order.first == tool).peekable();
-        if rules.peek().is_none() {
-            return;
-        }
-        let is_by_path = rules.any(|order| order.same_path);
         let path = ["file_path", "path"].iter().find_map(|name| ended.result.get(name)?.as_str());
-        if let Some(path) = path.filter(|_| is_by_path) {
-            self.paths.entry(tool.to_owned()).or_default().insert(path.to_owned(), call);
+        for order in self.policy.order.iter().filter(|order| order.first == tool) {
+            match path.filter(|_| order.same_path) {
+                Some(path) => drop(self.paths.entry(tool.to_owned()).or_default().insert(path.to_owned(), call)),
+                None => drop(self.done.insert(tool.to_owned())),
+            }
         }
-        self.done.insert(tool.to_owned());
     }
 
     fn refusal(&self, tool: &str, later: u64) -> Option<String> {
@@ -163,7 +158,7 @@ impl ToolRules {
     pub fn with_counts_of(&self, then: &Self) -> Self {
         let counted = |now: &PolicyInForce| {
             let past = then.iter().find(|past| past.policy == now.policy).cloned().unwrap_or_default();
-            PolicyInForce { policy: now.policy.clone(), since: now.since, ..past }
+            PolicyInForce { policy: now.policy.clone(), ..past }
         };
         Self {
             inherited: self.inherited.iter().map(counted).collect(),
@@ -175,10 +170,10 @@ impl ToolRules {
 
     fn set(&mut self, event: ToolPolicySet, seq: Seq) {
         if let Some(inherited) = event.inherited {
-            let now = inherited.into_iter().map(|policy| PolicyInForce::of(policy, seq)).collect();
+            let now = inherited.into_iter().map(PolicyInForce::of).collect();
             *self = Self { inherited: now, ..Self::default() }.with_counts_of(self);
         }
-        self.own = (!event.policy.is_null()).then(|| PolicyInForce::of(event.policy, seq));
+        self.own = (!event.policy.is_null()).then(|| PolicyInForce::of(event.policy));
         self.changed = seq;
     }
 

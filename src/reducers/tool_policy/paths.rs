@@ -41,12 +41,8 @@ impl PathList {
         if !globs.is_empty() && globs.iter().all(|glob| glob.excludes) {
             return Err(ValueError::new(format!("{name} only excludes, so it allows nothing; begin with \"**\"")));
         }
-        let listed = globs.iter().filter(|glob| !glob.excludes).map(|glob| glob.text.as_str()).collect::<Vec<_>>();
-        let text = listed.join(", ");
-        let text = match text.char_indices().nth(SHOWN) {
-            Some((end, _)) => format!("{}…", &text[..end]),
-            None => text,
-        };
+        let allowed = globs.iter().filter(|glob| !glob.excludes).map(|glob| glob.text.as_str());
+        let text = format!("{:.SHOWN$}", allowed.collect::<Vec<_>>().join(", "));
         Ok(Self { name, globs, text })
     }
 

@@ -11,7 +11,8 @@ use crate::engine::ValueError;
 /// Maximum characters of a tool's name.
 const TOOL_CHARS: usize = 100;
 
-/// A policy for the tools of a session. A call that breaks a rule is refused, and the refusal names the rule.
+/// A session's policy for tools. Setting it replaces an earlier one: each call from then on obeys it, and the policies of
+/// the session's ancestors. A call that breaks a rule is refused, and the refusal names the rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolPolicy {
@@ -140,11 +141,8 @@ impl ToolPolicy {
                 return wrong(format!("at_most allows no call of {first}, so {before} could never run"));
             }
             if *same_path {
-                if let Some(command) = [first, before].into_iter().find(|tool| COMMANDS.contains(&tool.as_str())) {
-                    return wrong(format!("same_path does not apply to {command}, which names no path"));
-                }
-                if let Some(reader) = READERS.iter().find(|reader| before == *reader) {
-                    return wrong(format!("same_path needs a tool in `before` that changes files, not {reader}"));
+                if COMMANDS.contains(&first.as_str()) || COMMANDS.iter().chain(&READERS).any(|unfit| before == unfit) {
+                    return wrong(format!("same_path needs tools that name a path, and {before} has to change it"));
                 }
                 continue;
             }

@@ -75,8 +75,11 @@ fn policy_check_names_the_rule_and_the_limit() {
         (json!({ "order": [order("a", "nothing")] }), "order rule 1: unknown tool \"nothing\""),
         (json!({ "order": [order("a", "a")] }), "order rule 1: a and a wait for each other"),
         (json!({ "order": [order("a", "b"), order("b", "c"), order("c", "a")] }), "order rule 3: c and a wait"),
-        (json!({ "order": [by_path("read_file", "shell_execute")] }), "same_path does not apply to shell_execute"),
-        (json!({ "order": [by_path("a", "grep")] }), "order rule 1: same_path needs a tool in `before` that changes"),
+        (
+            json!({ "order": [by_path("read_file", "shell_execute")] }),
+            "order rule 1: same_path needs tools that name a path",
+        ),
+        (json!({ "order": [by_path("a", "grep")] }), "and grep has to change it"),
         (json!({ "tools": ["b"], "order": [order("a", "b")] }), "order rule 1: `tools` excludes a"),
         (json!({ "tools": ["b"], "at_most": [{ "tool": "a", "n": 1 }] }), "at_most rule 1: `tools` excludes a"),
         (json!({ "order": [order("a", "b")], "at_most": [{ "tool": "a", "n": 0 }] }), "so b could never run"),
@@ -92,7 +95,7 @@ fn policy_check_names_the_rule_and_the_limit() {
     let whole = json!({
         "tools": ["read_file", "edit_file"], "read": ["**", "!.env"], "write": ["src/"], "commands_outside": "report",
         "order": [by_path("read_file", "edit_file"), by_path("edit_file", "edit_file")],
-        "at_most": [{ "tool": "edit_file", "n": 0 }], "on_failure": "undo",
+        "at_most": [{ "tool": "edit_file", "n": 5 }], "on_failure": "undo",
     });
     assert_eq!(policy(whole).check(|_| true), Ok(()));
 }

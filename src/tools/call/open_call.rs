@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::confine::{OutsideChanges, Undone};
+use super::confine::OutsideChanges;
 use super::content_params::{PARAMS_MAX, lift};
 use super::context::ToolContext;
 use super::error::ToolError;
@@ -13,20 +13,15 @@ use super::tool_call::{ToolCall, ToolOutcome};
 use crate::engine::commit::{CallLink, Commit};
 use crate::engine::event::{CallFinished, CallStarted, CallStatus};
 use crate::engine::id::Seq;
-use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::state::State;
 use crate::engine::store::Pending;
 use crate::reducers::{OnFailure, command_failed};
 use crate::tools::off_thread::with_store;
-use crate::tools::words::counted;
 use crate::tools::workspace::keeping::distrust;
 use crate::tools::workspace::recording::EventBuffer;
 use crate::tools::workspace::runtime::{SessionCall, WorkspaceLock};
-
-/// Maximum number of paths outside of the policy's in a result.
-const OUTSIDE_SHOWN: usize = 50;
 
 /// Call with a recorded intent and no outcome. Dropping it kills its command, captures the changes, and records an
 /// interruption.
@@ -149,25 +144,13 @@ impl OpenCall {
             let workspace = Arc::clone(context.workspace());
             context.files.confine(workspace.as_ref())
         };
-        let Some(OutsideChanges { paths, reason, undone }) = self.context.as_mut().and_then(confine) else {
+        let Some(OutsideChanges { note, field, is_unsettled }) = self.context.as_mut().and_then(confine) else {
             return answer;
         };
-        let count = counted(paths.len(), "entry");
-        let what = match &undone {
-            Undone::Yes => "were undone".to_owned(),
-            Undone::NotWanted => "stay".to_owned(),
-            Undone::Impossible => "stay: an entry that they replaced can't be restored".to_owned(),
-            Undone::Failed(error) => {
-                self.distrust();
-                format!("could not be undone: {error}")
-            }
-        };
-        let shown: Vec<String> = paths.iter().take(OUTSIDE_SHOWN).map(EntryPath::rooted).collect();
-        let note = format!("changes of {count} outside of the policy's paths {what} ({reason})");
-        let outside = json!({
-            "entries": paths.len(), "paths": shown, "undone": matches!(undone, Undone::Yes), "note": note,
-        });
-        self.noted(answer, note, Some(("outside", outside)))
+        if is_unsettled {
+            self.distrust();
+        }
+        self.noted(answer, note, Some(("outside", field)))
     }
 
     /// Adds a note to an answer, and to its result a field.

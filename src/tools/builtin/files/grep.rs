@@ -81,9 +81,7 @@ impl Tool for GrepTool {
         let start = context.filesystem().resolve(&asked)?;
         let tree = context.filesystem().tree().clone();
         if let Some(entry) = tree.get(&start).filter(|entry| !entry.is_directory()) {
-            if let Some(refusal) = context.filesystem().read_refusal(&start) {
-                return Err(ToolError::new(refusal));
-            }
+            context.filesystem().check_read(&start)?;
             search.look_at(context, &start, start.name(), entry)?;
             return Ok(search.found);
         }
@@ -149,7 +147,7 @@ impl GrepSearch {
     ) -> Result<(), ToolError> {
         let selected = self.glob.as_ref().is_none_or(|glob| glob.fits_bytes(relative));
         match &entry.node {
-            Node::File { .. } if selected && context.filesystem().read_refusal(path).is_some() => {
+            Node::File { .. } if selected && context.filesystem().check_read(path).is_err() => {
                 self.found.skipped_by_policy += 1;
                 Ok(())
             }
