@@ -13,6 +13,7 @@ use serde_json::Value;
 pub use policy::{AtMostRule, OnFailure, OrderRule, OutsideTreatment, ToolPolicy};
 
 use crate::engine::collections::OrdMap;
+use crate::engine::counted::counted;
 use crate::engine::event::{
     CallFinished, CallReason, CallStarted, CallStatus, CodecError, Common, Event, SessionStarted, ToolPolicySet,
     started_tool,
@@ -104,7 +105,7 @@ impl PolicyInForce {
         let used = self.calls.get(tool).map_or(0, |count| count.saturating_sub(later));
         for (number, AtMostRule { n, .. }) in (1..).zip(at_most).filter(|(_, limit)| limit.tool == tool) {
             if used > *n {
-                return Some(format!("policy: at_most rule {number} allows {n} calls of {tool}, which are used up"));
+                return Some(format!("policy: at_most rule {number}: {tool} has used up its {}", counted(*n, "call")));
             }
         }
         for (number, OrderRule { first, .. }) in

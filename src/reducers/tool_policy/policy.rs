@@ -181,7 +181,7 @@ fn known(rule: &str, tool: &str, is_tool: &impl Fn(&str) -> bool) -> Result<(), 
         true => Ok(()),
         false => {
             let tool: String = tool.chars().take(TOOL_CHARS).collect();
-            Err(ValueError::new(format!("{rule}: unknown tool {tool:?}; `foldspace tools` lists the tools")))
+            Err(ValueError::new(format!("{rule}: unknown tool {tool:?}")))
         }
     }
 }

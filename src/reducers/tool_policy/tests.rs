@@ -129,7 +129,7 @@ fn calls_count_unless_they_are_refused() {
     let both = begin(&begin(&rules, 8, "w"), 9, "w");
     assert_eq!(both.refusal(8, "w"), None, "a later call does not count for an earlier one");
     let refusal = both.refusal(9, "w").unwrap();
-    assert_eq!(refusal, "policy: at_most rule 1 allows 2 calls of w, which are used up");
+    assert_eq!(refusal, "policy: at_most rule 1: w has used up its 2 calls");
     let ended = end(&both, 10, 9, Err(CallReason::Refused));
     assert_eq!(ended.own.as_ref().unwrap().calls["w"], 2);
     assert_eq!(both.with_counts_of(&rules).own, rules.own, "a rewind counts as then");

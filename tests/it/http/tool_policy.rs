@@ -131,7 +131,7 @@ async fn order_and_numbers_hold_and_survive_fork_and_rewind() {
     assert_eq!(write(&server, "box", "docs/a.md").await["status"], "ok");
     let one = write(&server, "box", "docs/fresh.md").await;
     assert_eq!(one["status"], "ok", "a new file needs no reading: {one}");
-    let used_up = "policy: at_most rule 1 allows 2 calls of write_file, which are used up";
+    let used_up = "policy: at_most rule 1: write_file has used up its 2 calls";
     assert_refused(&write(&server, "box", "docs/more.md").await, used_up);
     let (_, rules) = ask(&server, "GET", "box/state/ToolRules", Value::Null).await;
     assert_eq!(rules["own"]["calls"], json!({ "write_file": 2 }), "refused calls do not count");
