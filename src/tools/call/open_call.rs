@@ -108,8 +108,8 @@ impl OpenCall {
     }
 
     fn record(&mut self, answer: Result<ToolAnswer, ToolError>) -> Result<ToolOutcome, SessionError> {
-        let answer = self.confined(answer);
         let answer = self.taken_back(answer);
+        let answer = self.confined(answer);
         match answer.and_then(|answer| self.succeed(answer)) {
             Ok(outcome) => Ok(outcome),
             Err(error) => self.fail(&error),
