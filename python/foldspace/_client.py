@@ -57,6 +57,7 @@ class Client:
         env: Mapping[str, str] | None = None,
         workdir: str | None = None,
         create_id: str | None = None,
+        policy: _models.ToolPolicy | None = None,
         allow: Sequence[str] = (),
         deny: Sequence[str] = (),
         auto_confirm: bool = False,
@@ -81,6 +82,7 @@ class Client:
         given = {"image": image, "environment": dict(env) if env else None, "workdir": workdir}
         chosen |= {option: value for option, value in given.items() if value is not None}
         body: dict[str, Any] = {"name": name, "backend": backend, "options": chosen, "create_id": create_id}
+        body["policy"] = policy
         body |= {"mounts": [mount_of(host, place, exclude) for host, place in copied], "allow_roots": roots}
         document = await self._connection.document("POST", "/v1/sessions", body=body, what="create")
         return Session(self._connection, document, Rules(allow, deny, auto_confirm, on_question, agent))

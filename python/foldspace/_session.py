@@ -299,9 +299,13 @@ class Session(SessionPast):
         name: str | None = None,
         agent: str | None = None,
         limits: Mapping[str, Any] | None = None,
+        policy: _models.ToolPolicy | None = None,
     ) -> list[Session]:
-        """Forks it ``count`` times, now or at a position: all or none."""
-        body = {"count": count, "at": at, "name": name, "agent": agent, "limits": dict(limits or {})}
+        """Forks it ``count`` times, now or at a position: all or none.
+
+        ``policy`` binds the forks, in addition to the session's own.
+        """
+        body = {"count": count, "at": at, "name": name, "agent": agent, "limits": dict(limits or {}), "policy": policy}
         forks: _models.Forks = await self._connection.document(
             "POST", _SESSION + "/forks", body=body, what="fork", session=self.id
         )
@@ -501,6 +505,21 @@ class Session(SessionPast):
     async def undeclare(self, name: str) -> None:
         """Removes a declared slice; earlier positions keep it."""
         await self._connection.document("DELETE", _SESSION + "/reducers/{name}", session=self.id, name=name)
+
+    async def set_policy(self, policy: _models.ToolPolicy) -> _models.Policies:
+        """Sets its policy for tools: which tools may run, on which paths, in which order and how often.
+
+        A call that breaks a rule raises ``RefusedError``, whose text names the rule.
+        """
+        return await self._connection.document("PUT", _SESSION + "/policy", body=policy, session=self.id)
+
+    async def policy(self) -> _models.Policies:
+        """Returns its policy for tools, and those of its ancestors."""
+        return await self._connection.document("GET", _SESSION + "/policy", session=self.id)
+
+    async def remove_policy(self) -> None:
+        """Removes its policy for tools; those of its ancestors stay."""
+        await self._connection.document("DELETE", _SESSION + "/policy", session=self.id)
 
     def slice(
         self,

@@ -87,8 +87,19 @@ pub(super) fn json_of(what: &str, text: &str) -> Result<Value, Failure> {
     serde_json::from_str(text).map_err(|error| wrong(error).with_hint(hint))
 }
 
+/// Reads JSON from a file; `-` is standard input.
+#[expect(clippy::disallowed_methods, reason = "a declaration or a policy is a file of the user's")]
+pub(super) fn json_file(file: &std::path::Path) -> Result<Value, Failure> {
+    let shown = file.display().to_string();
+    let text = match file.to_str() {
+        Some("-") => input()?,
+        _ => std::fs::read_to_string(file).map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?,
+    };
+    json_of(&shown, &text)
+}
+
 /// Reads standard input as text.
-pub(super) fn input() -> Result<String, Failure> {
+fn input() -> Result<String, Failure> {
     let mut text = String::new();
     let read = std::io::stdin().take(INPUT_MAX + 1).read_to_string(&mut text);
     match read {

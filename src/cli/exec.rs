@@ -176,8 +176,8 @@ pub(super) fn report(outcome: &ToolOutcome, out: &mut Out) -> Result<Exit, Failu
             if let Some(count) = outcome.result["undone"].as_u64() {
                 output::note(&format!("undid its changes of {}", text::count(count, "entry")));
             }
-            if let Some(note) = outcome.result["note"].as_str() {
-                output::note(note);
+            for note in [&outcome.result["outside"]["note"], &outcome.result["note"]] {
+                note.as_str().iter().for_each(|note| output::note(note));
             }
             let code = outcome.result["exit_code"].as_i64().unwrap_or(1);
             Ok(Exit::Command(u8::try_from(code).unwrap_or(1)))

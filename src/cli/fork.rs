@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::not_back::tell_not_back;
 use super::run::mounts::allowed_roots;
-use super::{AtArg, BOLD, Failure, Globals, Out, OwnerClient, did_you_mean, output, position, text, workspace};
+use super::{AtArg, BOLD, Failure, Globals, Out, OwnerClient, did_you_mean, emit, output, position, text, workspace};
 
 /// Makes a child of a session: a fork, a fresh one, or a shared one
 ///
@@ -48,6 +48,9 @@ pub(super) struct ForkArgs {
     /// The agent of the child; a shared child needs one
     #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
+    /// A policy for tools that binds the child, in addition to the session's: a JSON file, or `-`
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    policy: Option<PathBuf>,
     #[command(flatten)]
     limits: LimitArgs,
 }
@@ -127,6 +130,7 @@ impl ForkArgs {
             "name": self.name,
             "agent": self.agent,
             "limits": limits,
+            "policy": self.policy.as_deref().map(emit::json_file).transpose()?,
             "allow_roots": self.roots_for(&mounts, out)?.into_iter().map(HostPath).collect::<Vec<_>>(),
         });
         let child = owner.begin_child(parent.id(), &asked).await;

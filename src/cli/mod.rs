@@ -66,6 +66,7 @@ mod output;
 mod owner;
 mod pager;
 mod play;
+mod policy;
 mod position;
 mod prompt;
 mod record;
@@ -197,6 +198,7 @@ commands! {
         Tools(tools::ToolsArgs),
         Emit(emit::Emit),
         Reducer(reducer::ReducerArgs),
+        Policy(policy::PolicyArgs),
     }
     "Look" {
         Sessions(sessions::SessionsArgs),

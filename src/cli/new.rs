@@ -134,6 +134,7 @@ pub(super) async fn create(
         options: spec.options_with_values().as_object().cloned().unwrap_or_default(),
         mounts: mounts.specs.iter().map(NewMount::from).collect(),
         allow_roots,
+        policy: None,
         create_id: None,
     };
     Ok(owner.client.work("/v1/sessions", &asked, output::progress).await?)

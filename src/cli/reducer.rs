@@ -67,14 +67,9 @@ impl ReducerArgs {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a declaration is a file of the user's")]
 fn add(globals: &Globals, session: &str, file: &std::path::Path, out: &mut Out) -> Result<(), Failure> {
     let shown = file.display().to_string();
-    let text = match file.to_str() {
-        Some("-") => emit::input()?,
-        _ => std::fs::read_to_string(file).map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?,
-    };
-    let mut declaration = emit::json_of(&shown, &text)?;
+    let mut declaration = emit::json_file(file)?;
     let name = declaration.as_object_mut().and_then(|fields| fields.remove("name"));
     let Some(Value::String(name)) = name else {
         return Err(Failure::usage(format!("{shown} is not a declaration: an object with `name` and `rules`")));

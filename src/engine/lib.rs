@@ -28,7 +28,7 @@ pub mod event {
         MergedEntry, MountHydrated, MountPreview, Node, ObservedAccess, Origin, PolicyDecision, PositionTagged,
         RecordedOutput, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound,
         SessionStarted, SessionTaken, SliceDeclared, SliceRestored, Special, TaskObserved, TerminalRecorded,
-        TranscriptRecord, VariableValue, WorkspaceTouched, WriteFile, WriteMode,
+        ToolPolicySet, TranscriptRecord, VariableValue, WorkspaceTouched, WriteFile, WriteMode,
     };
     pub use crate::engine::id::{CommitId, Digest, Seq, SessionId};
     pub use crate::engine::path::EntryPath;

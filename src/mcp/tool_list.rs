@@ -11,6 +11,7 @@ use super::calls::SESSION;
 use super::client::{McpClient, ServerState};
 use super::offered::of_workspace;
 use crate::backends::{PythonEvaluator, WorkspaceSpec};
+use crate::reducers::ToolRules;
 use crate::tools::Effect;
 
 pub(super) fn tools(client: &McpClient) -> Vec<Tool> {
@@ -81,7 +82,12 @@ pub(super) fn has_session_tool(client: &McpClient, name: &str) -> bool {
 }
 
 fn limited(client: &McpClient) -> Option<BTreeSet<String>> {
-    client.known()?.limits().tools.clone()
+    let session = client.known()?;
+    let allowed = session.state().ok().and_then(|state| ToolRules::of(&state).tools());
+    match (session.limits().tools.clone(), allowed) {
+        (Some(limited), Some(allowed)) => Some(&limited & &allowed),
+        (limited, allowed) => limited.or(allowed),
+    }
 }
 
 /// Returns true if commands reach this machine or the network.

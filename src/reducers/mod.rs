@@ -17,6 +17,8 @@ mod podman_workspace;
 #[cfg(feature = "tools")]
 mod predicate;
 mod tool_calls;
+#[cfg(feature = "tools")]
+mod tool_policy;
 mod usage;
 mod virtual_file_system;
 
@@ -48,6 +50,13 @@ pub use podman_workspace::PodmanWorkspace;
 #[cfg(feature = "tools")]
 pub use predicate::{Predicate, regex_error};
 pub use tool_calls::{CallEntry, ToolCalls};
+#[cfg(feature = "tools")]
+#[doc(hidden)]
+pub use tool_policy::command_failed;
+#[cfg(feature = "tools")]
+pub use tool_policy::{
+    AtMostRule, OnFailure, OrderRule, OutsideTreatment, PathRules, PolicyInForce, ToolPolicy, ToolRules,
+};
 pub use usage::Usage;
 pub use virtual_file_system::{Change, Entry, VirtualFileSystem};
 
@@ -112,16 +121,16 @@ fn standard() -> Result<Registry, ValueError> {
         .with(annotations::register)?
         .with(agent_runs::register)?
         .with(git_worktree::register)?
-        .with(declared_slices)
+        .with(slices_of_tools)
 }
 
 #[cfg(feature = "tools")]
-fn declared_slices(registry: Registry) -> Result<Registry, ValueError> {
-    declared::register(registry)
+fn slices_of_tools(registry: Registry) -> Result<Registry, ValueError> {
+    tool_policy::register(registry)?.with(declared::register)
 }
 
 #[cfg(not(feature = "tools"))]
-fn declared_slices(registry: Registry) -> Result<Registry, ValueError> {
+fn slices_of_tools(registry: Registry) -> Result<Registry, ValueError> {
     Ok(registry)
 }
 
@@ -147,6 +156,7 @@ mod tests {
                 "Annotations",
                 "AgentRuns",
                 "GitWorktree",
+                "ToolRules",
                 "DeclaredSlices"
             ]
         );

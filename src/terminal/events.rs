@@ -6,7 +6,7 @@ use foldspace::event::{
     DriftFound, EvalResult, EventRef, EventsLost, FileMode, GitMoved, LinkFile, LostBytes, MountHydrated, Node,
     PolicyDecision, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow,
     SessionRewound, SessionStarted, SessionTaken, SliceDeclared, SliceRestored, TaskObserved, TerminalRecorded,
-    TranscriptRecord, WorkspaceTouched, WriteFile, WriteMode,
+    ToolPolicySet, TranscriptRecord, WorkspaceTouched, WriteFile, WriteMode,
 };
 use foldspace::view::{self, RunMessage};
 use foldspace::{Event, Recorded, Session};
@@ -28,6 +28,7 @@ pub(crate) fn tone_of(kind: &str) -> Tone {
         ContainerStarted::KIND
         | ContainerStopped::KIND
         | SessionAllow::KIND
+        | ToolPolicySet::KIND
         | Annotated::KIND
         | PositionTagged::KIND
         | RunBegan::KIND
@@ -67,16 +68,14 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         EvalResult::KIND => typed(event).map(|e| evaluated(&e)),
         TerminalRecorded::KIND => typed(event).map(|e| shown(&e)),
         CommandDecided::KIND => typed(event).map(|e| decided(&e)),
-        SessionAllow::KIND => typed(event).map(|e: SessionAllow| match e.everything {
-            true => "allow everything".to_owned(),
-            false => format!("allow {}", e.programs.join(", ")),
-        }),
+        SessionAllow::KIND => typed(event).map(|e| allowed(&e)),
         WorkspaceTouched::KIND => typed(event).map(|e: WorkspaceTouched| e.backend),
         DriftFound::KIND => typed(event).map(|e: DriftFound| drifted(&e)),
         ContainerStarted::KIND => typed(event).map(|e| started(&e)),
         SessionRewound::KIND => typed(event).map(|e| rewound(&e)),
         SliceRestored::KIND => typed(event).map(|e| restored(&e)),
         SliceDeclared::KIND => typed(event).map(|e| declared(&e)),
+        ToolPolicySet::KIND => typed(event).map(|e| policy(&e)),
         Annotated::KIND => typed(event).map(|e: Annotated| annotated(&e)),
         PositionTagged::KIND => typed(event).map(|e: PositionTagged| match e.at {
             Some(at) => format!("{} is event {at}", e.name),
@@ -239,6 +238,18 @@ fn drifted(event: &DriftFound) -> String {
 fn rewound(event: &SessionRewound) -> String {
     let left = if event.left == 0 { String::new() } else { format!(", {} left as they were", event.left) };
     format!("back to {} from {}: {}{left}", event.to, event.from, text::count(event.entries, "entry"))
+}
+
+fn allowed(event: &SessionAllow) -> String {
+    if event.everything { "allow everything".to_owned() } else { format!("allow {}", event.programs.join(", ")) }
+}
+
+fn policy(event: &ToolPolicySet) -> String {
+    match (event.policy.is_null(), &event.inherited) {
+        (false, _) => text::fields(&event.policy),
+        (true, Some(_)) => "inherited".to_owned(),
+        (true, None) => "removed".to_owned(),
+    }
 }
 
 fn declared(event: &SliceDeclared) -> String {

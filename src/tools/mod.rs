@@ -18,6 +18,7 @@ mod rerun;
 pub mod rescue;
 mod rewind;
 mod secret_mask;
+mod tool_policy;
 mod transcript;
 mod undo;
 #[doc(hidden)]
@@ -25,7 +26,7 @@ pub mod words;
 pub(crate) mod workspace;
 
 pub use crate::engine::path_glob::PathGlob;
-pub use crate::reducers::{Predicate, regex_error};
+pub use crate::reducers::{OnFailure, Predicate, ToolPolicy, regex_error};
 pub use agents::kind::{AgentKind, UnknownAgent};
 pub use bisection::algorithm::{BisectOutcome, BisectSearch, BisectVerdict};
 pub use bisection::probe::Probe;
@@ -67,7 +68,7 @@ pub use call::shell::ToolShell;
 #[doc(hidden)]
 pub use call::tool::{Answering, ErasedTool, ToolAnswer};
 pub use call::tool::{Effect, Tool, ToolDescription};
-pub use call::tool_call::{OnFailure, ToolCall, ToolOutcome};
+pub use call::tool_call::{ToolCall, ToolOutcome};
 pub use call::tool_runner::ToolRunner;
 pub use call::toolset::Tools;
 #[doc(hidden)]
@@ -99,6 +100,7 @@ pub use rerun::{roots_of, runs_commands};
 pub use rewind::taken_up;
 pub use rewind::{RewindOptions, Rewound, rewind};
 pub use secret_mask::SecretMask;
+pub use tool_policy::{set_tool_policy, tool_policy_event};
 pub use transcript::{
     ImportedRun, MessageRole, MessageUsage, TranscriptError, TranscriptFormat, import_transcripts, traces_of,
     trajectory_of,

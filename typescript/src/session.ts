@@ -197,7 +197,7 @@ export class Session implements AsyncDisposable {
   }
 
   /** Forks it `count` times, now or at a position: all or none. */
-  async fork(options: { count?: number; at?: Position; name?: string; agent?: string; limits?: object; createId?: string } & Cancel = {}): Promise<Session[]> {
+  async fork(options: { count?: number; at?: Position; name?: string; agent?: string; limits?: object; policy?: Schemas["ToolPolicy"]; createId?: string } & Cancel = {}): Promise<Session[]> {
     const { createId, signal, ...rest } = options;
     const { children } = await this.#post<Schemas["Forks"]>("forks", { ...rest, create_id: createId }, signal);
     return children.map((child) => this.#child(child));
@@ -397,6 +397,21 @@ export class Session implements AsyncDisposable {
     await this.connection.document("DELETE", `${this.#path}/reducers/${encodeURIComponent(name)}`);
   }
 
+  /** Sets its policy for tools: which tools may run, on which paths, in which order and how often. */
+  setPolicy(policy: Schemas["ToolPolicy"]): Promise<Schemas["Policies"]> {
+    return this.connection.document("PUT", `${this.#path}/policy`, { body: policy });
+  }
+
+  /** Returns its policy for tools, and those of its ancestors. */
+  policy(): Promise<Schemas["Policies"]> {
+    return this.connection.document("GET", `${this.#path}/policy`);
+  }
+
+  /** Removes its policy for tools; those of its ancestors stay. */
+  async removePolicy(): Promise<void> {
+    await this.connection.document("DELETE", `${this.#path}/policy`);
+  }
+
   /** Records a score, a note or a value for a position, and returns the annotation's own position. */
   async annotate(name: string, what: { score?: number; note?: string; value?: unknown; at?: Position }): Promise<number> {
     return (await this.#post("annotations", { name, ...what, agent: this.rules.agent })).seq;
@@ -449,16 +464,18 @@ export interface NewSession extends Rules {
   options?: Record<string, unknown>;
   /** An id of this request: the same id again returns the session that was started with it. */
   createId?: string;
+  /** Its policy for tools. */
+  policy?: Schemas["ToolPolicy"];
 }
 
 /** Starts a session. */
 export async function create(connection: Connection, wishes: NewSession, disposes: boolean): Promise<Session> {
-  const { name, backend, mount, directory, image, env, workdir, options = {}, createId, ...rules } = wishes;
+  const { name, backend, mount, directory, image, env, workdir, options = {}, createId, policy, ...rules } = wishes;
   const roots = [mount, directory].filter((each) => each !== undefined).map((each) => resolve(each));
   const own = { ...options, image, environment: env, workdir, directory: directory && resolve(directory) };
   const given = Object.fromEntries(Object.entries(own).filter(([, value]) => value !== undefined));
   const mounts = mount === undefined ? [] : [{ host_path: resolve(mount) }];
-  const body = { name, backend, options: given, mounts, allow_roots: roots, create_id: createId };
+  const body = { name, backend, options: given, mounts, allow_roots: roots, create_id: createId, policy };
   return new Session(connection, await connection.document("POST", "/v1/sessions", { body }), rules, disposes);
 }
 

@@ -13,6 +13,7 @@ mod references;
 mod rewind;
 mod run;
 mod session;
+mod tool_policy;
 mod workspace;
 
 pub use annotation::{Annotated, PositionTagged};
@@ -41,6 +42,7 @@ pub use session::{
     ChildLimits, ChildStarted, EventsLost, Isolation, LostBytes, MountHydrated, MountPreview, Origin, SessionStarted,
     SessionTaken,
 };
+pub use tool_policy::ToolPolicySet;
 pub use workspace::{ContainerStarted, ContainerStopped, DriftFound, VariableValue, WorkspaceTouched};
 
 use serde::Serialize;
@@ -151,7 +153,7 @@ macro_rules! events_in_json {
 
 events_in_json! {
     with contents: CallNoted, ChildMerged, CommandDecided, CommandResult, EvalResult, EventsLost, MergeConflicted, RunPrompted, TerminalRecorded, TranscriptRecord;
-    without: Annotated, CallObserved, ChangesShared, ChangesUnknown, ChildStarted, ContainerStarted, ContainerStopped, DriftFound, GitMoved, LinkFile, MountHydrated, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, SessionAllow, SessionRewound, SessionStarted, SessionTaken, TaskObserved, WorkspaceTouched
+    without: Annotated, CallObserved, ChangesShared, ChangesUnknown, ChildStarted, ContainerStarted, ContainerStopped, DriftFound, GitMoved, LinkFile, MountHydrated, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, SessionAllow, SessionRewound, SessionStarted, SessionTaken, TaskObserved, ToolPolicySet, WorkspaceTouched
 }
 
 /// Error of encoding or decoding an event.

@@ -6,7 +6,7 @@ use super::Session;
 use super::error::{SessionError, SessionResult};
 use super::name_index::check_name;
 use super::sessions::Sessions;
-use crate::engine::event::{ChildLimits, ChildStarted, Isolation, Origin, SessionStarted};
+use crate::engine::event::{ChildLimits, ChildStarted, Isolation, Origin, SessionStarted, ToolPolicySet};
 use crate::engine::store::Pending;
 use crate::engine::{Commit, Expected, ForkPoint, Seq, SessionId, lock};
 
@@ -24,6 +24,9 @@ pub struct ForkOptions {
     pub agent: String,
     /// Limits of the child, which are never wider than the parent's.
     pub limits: ChildLimits,
+    /// Policy for tools that binds the child, in addition to its parent's. `tools::Forker` adds the parent's present
+    /// policies to it. A shared child takes none: it has the session's.
+    pub policy: Option<ToolPolicySet>,
     /// Backend of its workspace with its options; the parent's by default. Two sessions must not have the same
     /// directory: `tools::Forker` ensures that.
     pub workspace: Option<(String, Value)>,
@@ -35,7 +38,7 @@ impl ForkOptions {
     /// Creates the default options of a child with that isolation.
     pub fn new(isolation: Isolation) -> Self {
         let (limits, agent) = (ChildLimits::default(), String::new());
-        Self { isolation, at: None, name: None, agent, limits, workspace: None, id: None }
+        Self { isolation, at: None, name: None, agent, limits, policy: None, workspace: None, id: None }
     }
 
     /// Creates the options of a fork at a position.
@@ -115,7 +118,9 @@ impl Sessions {
         let (backend, options) = new.workspace.or(inherited).unwrap_or_default();
         let program = env!("CARGO_PKG_VERSION").to_owned();
         let started = SessionStarted { name: name.clone(), backend, program, options, origin: Some(origin), limits };
-        let begun = self.begin_child(parent, id, &started, &new.agent).and_then(|begun| Ok(begun.wait()?));
+        let begun = self
+            .begin_child(parent, id, (&started, new.policy.as_ref()), &new.agent)
+            .and_then(|begun| Ok(begun.wait()?));
         self.names().settle(&name, id, begun.is_ok());
         begun?;
         let child = self.session(id)?;
@@ -129,7 +134,7 @@ impl Sessions {
         &self,
         parent: &Session,
         id: SessionId,
-        started: &SessionStarted,
+        (started, policy): (&SessionStarted, Option<&ToolPolicySet>),
         agent: &str,
     ) -> SessionResult<Pending> {
         let origin = started.origin.as_ref();
@@ -140,6 +145,7 @@ impl Sessions {
         };
         let mut commit = Commit::new(id, self.clock().now()).as_agent(parent.agent()).expecting(expected);
         commit.push(started)?;
+        policy.map_or(Ok(()), |policy| commit.push(policy))?;
         let begun = self.store().submit(commit)?;
         if begun.known().is_none() {
             // Another process may still refuse it.

@@ -282,6 +282,7 @@ impl E2bApi {
             name: Some(Self::fresh_name("")?),
             agent: None,
             limits: ChildLimits::default(),
+            policy: None,
             create_id: None,
         };
         let forks = forks.run(&self.context(parent.name())).await?;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong};
-use super::{check_agent, moved, reading};
+use super::{check_agent, moved, reading, tool_policy};
 use crate::backends::HostPath;
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::event::{ChildLimits, Isolation};
@@ -17,6 +17,7 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
 use crate::engine::session::error::SessionError;
+use crate::reducers::ToolPolicy;
 use crate::tools::left_of_fork;
 use crate::view::Position;
 
@@ -41,6 +42,8 @@ pub struct CloneSession {
     #[serde(default)]
     #[schemars(with = "Map<String, Value>")]
     pub limits: ChildLimits,
+    /// A policy for tools that binds the clone, in addition to the session's. Not for a shared clone.
+    pub policy: Option<ToolPolicy>,
     /// Limit for its calls.
     pub max_calls: Option<u64>,
     /// Limit for the total duration of its calls, in seconds.
@@ -70,7 +73,7 @@ impl Operation for CloneSession {
     const ROUTE: Option<OperationRoute> = OperationRoute::post("children", "/v1/sessions/{session}/children", 201);
     const TOOL: Option<OperationTool> = Some(
         OperationTool::new("session_clone", OperationEffect::Adds, TooLong::Cut("session_log shows the clone"))
-            .hiding(&["limits", "allow_roots"]),
+            .hiding(&["limits", "allow_roots", "policy"]),
     );
     type Output = ChildDocument;
 
@@ -86,7 +89,8 @@ impl Operation for CloneSession {
         let parent = context.session().await?;
         let (looked, at, isolation) = (parent.clone(), self.at.take(), self.isolation);
         let (at, asked) = reading(move || Ok(landing(at.as_ref(), &looked)?)).await?;
-        let new = self.options(at);
+        let policy = tool_policy::of_new(context.hub, self.policy.as_ref())?;
+        let new = ForkOptions { policy, ..self.options(at) };
         let (child, is_open) = match hub.start_child(parent.id(), new.clone()).await {
             Ok(open) => (open.session().clone(), true),
             Err(error) if isolation == Isolation::Fork && error.kind() == ErrorKind::Backend => {

@@ -5,11 +5,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::show_session::shown;
-use super::{Operation, OperationContext, OperationError, OperationRoute, SessionDocument, reading};
+use super::{Operation, OperationContext, OperationError, OperationRoute, SessionDocument, reading, tool_policy};
 use crate::backends::{HostPath, WorkspaceSpec};
 use crate::engine::path::EntryPath;
 use crate::hub::begin_once::chosen_id;
-use crate::tools::{AllowedRoots, MountSpec};
+use crate::reducers::{ToolPolicy, ToolRules};
+use crate::tools::{AllowedRoots, MountSpec, set_tool_policy};
 
 const CREATE_ID_MAX: usize = 200;
 
@@ -38,6 +39,9 @@ pub struct CreateSession {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub allow_roots: Vec<HostPath>,
+    /// The policy for the session's tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<ToolPolicy>,
     /// An idempotency key of at most 200 bytes. A retry with the same key returns the session that the first request
     /// created.
     pub create_id: Option<String>,
@@ -70,6 +74,7 @@ impl Operation for CreateSession {
     type Output = SessionDocument;
 
     async fn run(self, context: &OperationContext<'_>) -> Result<SessionDocument, OperationError> {
+        tool_policy::of_new(context.hub, self.policy.as_ref())?;
         let hub = context.hub_within(self.allow_roots).await?;
         let (backend, options, roots) = (self.backend, Value::Object(self.options), hub.options().roots.clone());
         let spec = reading(move || spec(backend.as_deref(), options, &roots)).await?;
@@ -81,6 +86,15 @@ impl Operation for CreateSession {
                 hub.create_once(chosen_id(&request, None), self.name, &spec, &mounts?).await?
             }
         };
+        if let Some(policy) = self.policy {
+            let session = open.session().clone();
+            // A retry must not replace a later policy.
+            reading(move || match ToolRules::of(&session.state()?).changed {
+                0 => Ok(drop(set_tool_policy(&session, Some(&policy), |_| true)?)),
+                _ => Ok(()),
+            })
+            .await?;
+        }
         shown(context.hub, open.session().id()).await
     }
 }

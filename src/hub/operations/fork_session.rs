@@ -6,11 +6,12 @@ use serde_json::{Map, Value};
 
 use super::clone_session::{ChildDocument, child, landing};
 use super::create_session::check_create_id;
-use super::{Operation, OperationContext, OperationError, OperationRoute, check_agent, reading};
+use super::{Operation, OperationContext, OperationError, OperationRoute, check_agent, reading, tool_policy};
 use crate::engine::event::{ChildLimits, Isolation};
 use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
 use crate::hub::begin_once::chosen_id;
+use crate::reducers::ToolPolicy;
 use crate::view::Position;
 
 const FORKS_MAX: u32 = 1000;
@@ -34,6 +35,8 @@ pub struct ForkSession {
     #[serde(default)]
     #[schemars(with = "Map<String, Value>")]
     pub limits: ChildLimits,
+    /// A policy for tools that binds each fork, in addition to the session's.
+    pub policy: Option<ToolPolicy>,
     /// An idempotency key of at most 200 bytes. A retry with the same key returns the forks that the first request
     /// created.
     pub create_id: Option<String>,
@@ -61,6 +64,7 @@ impl Operation for ForkSession {
         }
         check_agent(self.agent.as_deref().unwrap_or_default())?;
         self.create_id.as_deref().map_or(Ok(()), check_create_id)?;
+        let policy = tool_policy::of_new(context.hub, self.policy.as_ref())?;
         let parent = context.session().await?;
         let (looked, at) = (parent.clone(), self.at.clone());
         let (at, asked) = reading(move || Ok(landing(at.as_ref(), &looked)?)).await?;
@@ -72,6 +76,7 @@ impl Operation for ForkSession {
                 name: self.name.as_ref().map(|name| format!("{name}-{number}")),
                 agent: self.agent.clone().unwrap_or_default(),
                 limits: self.limits.clone(),
+                policy: policy.clone(),
                 id: self.create_id.as_deref().map(|request| chosen_id(request, Some((parent.id(), number)))),
                 ..ForkOptions::new(Isolation::Fork)
             };

@@ -44,6 +44,7 @@ mod sql;
 mod stat_entry;
 mod strangers;
 mod timeline;
+mod tool_policy;
 mod undo;
 mod verify;
 
@@ -116,6 +117,7 @@ pub use sql::RunSql;
 pub use stat_entry::StatEntry;
 pub use strangers::{admit, check_sandbox};
 pub use timeline::{ShowTimeline, TimelineBucket, TimelineDocument};
+pub use tool_policy::{PolicyDocument, RemovePolicy, ShowPolicy};
 pub use undo::{ExternalChange, PassedCall, Undo, UndoDocument, UndoneCall};
 pub use verify::{Verification, Verify};
 
@@ -411,67 +413,71 @@ fn row<O: Operation>() -> OperationEntry {
     }
 }
 
+static TABLE: LazyLock<Vec<OperationEntry>> = LazyLock::new(|| {
+    // An element of `vec!` can't depend on a feature.
+    Vec::from([
+        row::<ListTools>(),
+        row::<ListSessions>(),
+        row::<CreateSession>(),
+        row::<CopyMounts>(),
+        row::<ShowSession>(),
+        row::<RemoveSession>(),
+        row::<Section>(),
+        row::<ShowFamily>(),
+        row::<Align>(),
+        row::<ListCalls>(),
+        row::<ShowTimeline>(),
+        row::<ShowCall>(),
+        row::<CancelCall>(),
+        row::<ListProcesses>(),
+        row::<ShowProcess>(),
+        row::<WaitProcess>(),
+        row::<SendInput>(),
+        row::<SignalProcess>(),
+        row::<AnswerCall>(),
+        row::<ShowState>(),
+        row::<ShowSlice>(),
+        row::<DeclareSlice>(),
+        row::<ListDeclared>(),
+        row::<RemoveDeclared>(),
+        row::<ShowPolicy>(),
+        row::<crate::reducers::ToolPolicy>(),
+        row::<RemovePolicy>(),
+        row::<Diff>(),
+        row::<ListChanges>(),
+        row::<Verify>(),
+        row::<Bisect>(),
+        row::<RerunCalls>(),
+        row::<RunUntil>(),
+        row::<ListFiles>(),
+        row::<StatEntry>(),
+        row::<BlameFile>(),
+        row::<ListEvents>(),
+        row::<RecordEvents>(),
+        row::<ListMessages>(),
+        row::<SearchSession>(),
+        row::<Log>(),
+        row::<CloneSession>(),
+        row::<ForkSession>(),
+        row::<Merge>(),
+        row::<Apply>(),
+        row::<Rewind>(),
+        row::<Undo>(),
+        row::<Annotate>(),
+        row::<ListAnnotations>(),
+        row::<TagPosition>(),
+        row::<ListTags>(),
+        row::<RemoveTag>(),
+        row::<AttachDirectory>(),
+        row::<DetachDirectory>(),
+        row::<ListAttached>(),
+        row::<super::HookMessage>(),
+        #[cfg(feature = "sql")]
+        row::<RunSql>(),
+    ])
+});
+
 /// Returns the table of operations.
 pub fn operations() -> &'static [OperationEntry] {
-    static TABLE: LazyLock<Vec<OperationEntry>> = LazyLock::new(|| {
-        // An element of `vec!` can't depend on a feature.
-        Vec::from([
-            row::<ListTools>(),
-            row::<ListSessions>(),
-            row::<CreateSession>(),
-            row::<CopyMounts>(),
-            row::<ShowSession>(),
-            row::<RemoveSession>(),
-            row::<Section>(),
-            row::<ShowFamily>(),
-            row::<Align>(),
-            row::<ListCalls>(),
-            row::<ShowTimeline>(),
-            row::<ShowCall>(),
-            row::<CancelCall>(),
-            row::<ListProcesses>(),
-            row::<ShowProcess>(),
-            row::<WaitProcess>(),
-            row::<SendInput>(),
-            row::<SignalProcess>(),
-            row::<AnswerCall>(),
-            row::<ShowState>(),
-            row::<ShowSlice>(),
-            row::<DeclareSlice>(),
-            row::<ListDeclared>(),
-            row::<RemoveDeclared>(),
-            row::<Diff>(),
-            row::<ListChanges>(),
-            row::<Verify>(),
-            row::<Bisect>(),
-            row::<RerunCalls>(),
-            row::<RunUntil>(),
-            row::<ListFiles>(),
-            row::<StatEntry>(),
-            row::<BlameFile>(),
-            row::<ListEvents>(),
-            row::<RecordEvents>(),
-            row::<ListMessages>(),
-            row::<SearchSession>(),
-            row::<Log>(),
-            row::<CloneSession>(),
-            row::<ForkSession>(),
-            row::<Merge>(),
-            row::<Apply>(),
-            row::<Rewind>(),
-            row::<Undo>(),
-            row::<Annotate>(),
-            row::<ListAnnotations>(),
-            row::<TagPosition>(),
-            row::<ListTags>(),
-            row::<RemoveTag>(),
-            row::<AttachDirectory>(),
-            row::<DetachDirectory>(),
-            row::<ListAttached>(),
-            row::<super::HookMessage>(),
-            #[cfg(feature = "sql")]
-            row::<RunSql>(),
-        ])
-    });
     &TABLE
 }

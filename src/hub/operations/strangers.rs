@@ -35,6 +35,7 @@ const HARMLESS: &[&str] = &[
     "section",
     "show_call",
     "show_family",
+    "show_policy",
     "show_process",
     "show_session",
     "show_slice",

@@ -264,8 +264,10 @@ impl ToolContext {
         &self.machine.workspace
     }
 
-    /// Refuses more staged bytes than the session may write, and any command once that limit is used up.
-    pub(super) fn check_bytes(&self, is_command: bool) -> Result<(), ToolError> {
+    /// Refuses staged changes against the policy, more staged bytes than the session may write, and any command once
+    /// that limit is used up.
+    pub(super) fn check_changes(&self, is_command: bool) -> Result<(), ToolError> {
+        self.files.check_staged()?;
         self.machine.limits.check_bytes(&self.session, &self.state, self.files.staged_bytes(), is_command)
     }
 

@@ -109,7 +109,8 @@ impl FileWork {
     }
 
     /// Returns true if only clients make calls of that name; their parameters lack the contents.
-    pub(crate) fn is_name(tool: &str) -> bool {
+    #[doc(hidden)]
+    pub fn is_name(tool: &str) -> bool {
         matches!(tool, "put_file" | "put_files" | "move_entry" | "make_directory" | "unpack_tar")
     }
 

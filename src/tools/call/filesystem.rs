@@ -11,7 +11,7 @@ use crate::engine::event::{DeleteEntry, FileMode, Node, WriteFile, WriteMode};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::reducers::{Entry, VirtualFileSystem, directories_above};
+use crate::reducers::{Change, Entry, PathRules, VirtualFileSystem, directories_above};
 use crate::tools::error::WorkspaceError;
 use crate::tools::workspace::capture::Captured;
 use crate::tools::workspace::plan::{ChangePlan, NewContents, PlannedChange};
@@ -26,12 +26,14 @@ const LINKS_MAX: usize = 40;
 pub struct Filesystem {
     session: Session,
     /// The files when the call began.
-    begun: VirtualFileSystem,
+    pub(super) begun: VirtualFileSystem,
     tree: VirtualFileSystem,
-    staged: Vec<PlannedChange>,
+    pub(super) staged: Vec<PlannedChange>,
     /// Number of staged changes that are already on the disk.
-    landed: usize,
+    pub(super) landed: usize,
     fresh: NewContents,
+    /// The policy's rules for the call's paths.
+    pub(super) rules: PathRules,
     /// Umask of new entries.
     umask: u32,
 }
@@ -39,7 +41,16 @@ pub struct Filesystem {
 impl Filesystem {
     pub(crate) fn new(session: Session, tree: VirtualFileSystem, umask: u32) -> Self {
         let begun = tree.clone();
-        Self { session, begun, tree, staged: Vec::new(), landed: 0, fresh: NewContents::new(), umask }
+        Self {
+            session,
+            begun,
+            tree,
+            staged: Vec::new(),
+            landed: 0,
+            fresh: NewContents::new(),
+            rules: PathRules::default(),
+            umask,
+        }
     }
 
     /// Returns all entries, including the call's own changes.
@@ -98,8 +109,14 @@ impl Filesystem {
     /// Returns the contents of a file, following links.
     ///
     /// # Errors
-    /// [`ToolError::Missing`] if the path does not exist, [`ToolError::Refused`] if it is no file or was not stored.
+    /// [`ToolError::Missing`] if the path does not exist, [`ToolError::Refused`] if it is no file, was not stored or may
+    /// not be read.
     pub fn read(&self, path: &EntryPath) -> Result<Bytes, ToolError> {
+        self.check_read(&self.resolve(path)?)?;
+        self.stored(path)
+    }
+
+    fn stored(&self, path: &EntryPath) -> Result<Bytes, ToolError> {
         let entry = self.entry(path)?;
         match entry.map(|entry| &entry.node) {
             Some(Node::File { content, size, incomplete: true, .. }) => Err(not_kept(path, content, *size)),
@@ -154,7 +171,7 @@ impl Filesystem {
         let Some(Node::File { mode, .. }) = self.tree.node(&path).cloned() else {
             return self.write(&path, bytes.to_vec());
         };
-        let whole = [&self.read(&path)?[..], bytes].concat();
+        let whole = [&self.stored(&path)?[..], bytes].concat();
         self.put(&path, Bytes::from(whole), mode, WriteMode::Append)
     }
 
@@ -297,16 +314,44 @@ impl Filesystem {
     /// can't be restored, so that all stay.
     pub(super) fn take_back(&mut self, workspace: &dyn Workspace) -> Result<Option<usize>, WorkspaceError> {
         self.unstage();
+        self.return_to(workspace, &self.begun.clone())
+    }
+
+    /// Returns the files on the disk.
+    pub(super) fn on_disk(&self) -> VirtualFileSystem {
         let mut now = self.begun.clone();
-        self.staged.iter().for_each(|change| change.apply_to(&mut now, self.session.now()));
-        let plan = ChangePlan::kept(&self.session, &now, &self.begun, (&self.fresh, false))?;
+        self.staged[..self.landed].iter().for_each(|change| change.apply_to(&mut now, self.session.now()));
+        now
+    }
+
+    /// Returns the disk to other files, and drops the undone changes. Returns their number; `None` if an entry can't be
+    /// restored, so that all stay.
+    pub(super) fn return_to(
+        &mut self,
+        workspace: &dyn Workspace,
+        target: &VirtualFileSystem,
+    ) -> Result<Option<usize>, WorkspaceError> {
+        let plan = ChangePlan::kept(&self.session, &self.on_disk(), target, (&self.fresh, false))?;
         if !plan.left.is_empty() {
             return Ok(None);
         }
         project(&self.session, workspace, &plan.steps, &self.fresh, &mut 0)?;
-        self.tree = self.begun.clone();
-        self.staged.clear();
-        self.landed = 0;
+        let (time, waiting) = (self.session.now(), self.staged.split_off(self.landed));
+        let undone: BTreeSet<&EntryPath> = plan.changes.iter().map(Change::path).collect();
+        let is_begun = self.begun.diff(target).is_empty();
+        let stays = |change: &&PlannedChange| !is_begun && !undone.contains(change.path());
+        let rest: Vec<PlannedChange> = self.staged.iter().filter(stays).cloned().collect();
+        let mut reached = self.begun.clone();
+        rest.iter().for_each(|change| change.apply_to(&mut reached, time));
+        // The rest may lead elsewhere, such as after a removal of a whole directory: then the undo is recorded, too.
+        match reached.diff(target).is_empty() {
+            true => self.staged = rest,
+            false => self.staged.extend(plan.steps),
+        }
+        self.landed = self.staged.len();
+        self.tree = target.clone();
+        waiting.iter().for_each(|change| change.apply_to(&mut self.tree, time));
+        self.staged.extend(waiting);
         Ok(Some(plan.changes.len()))
     }
 

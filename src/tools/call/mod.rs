@@ -4,6 +4,7 @@ pub(crate) mod approval;
 pub(crate) mod approver;
 pub(crate) mod call_clock;
 pub(crate) mod command_hooks;
+mod confine;
 pub(crate) mod content_params;
 pub(crate) mod context;
 mod daemon;

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::confine::OutsideChanges;
 use super::content_params::{PARAMS_MAX, lift};
 use super::context::ToolContext;
 use super::error::ToolError;
 use super::tool::ToolAnswer;
-use super::tool_call::{OnFailure, ToolCall, ToolOutcome};
+use super::tool_call::{ToolCall, ToolOutcome};
 use crate::engine::commit::{CallLink, Commit};
 use crate::engine::event::{CallFinished, CallStarted, CallStatus};
 use crate::engine::id::Seq;
@@ -16,6 +17,7 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::state::State;
 use crate::engine::store::Pending;
+use crate::reducers::{OnFailure, command_failed};
 use crate::tools::off_thread::with_store;
 use crate::tools::workspace::keeping::distrust;
 use crate::tools::workspace::recording::EventBuffer;
@@ -107,6 +109,7 @@ impl OpenCall {
 
     fn record(&mut self, answer: Result<ToolAnswer, ToolError>) -> Result<ToolOutcome, SessionError> {
         let answer = self.taken_back(answer);
+        let answer = self.confined(answer);
         match answer.and_then(|answer| self.succeed(answer)) {
             Ok(outcome) => Ok(outcome),
             Err(error) => self.fail(&error),
@@ -115,12 +118,7 @@ impl OpenCall {
 
     /// Undoes the changes of a failed call, if that was asked for, and says so.
     fn taken_back(&mut self, answer: Result<ToolAnswer, ToolError>) -> Result<ToolAnswer, ToolError> {
-        let has_failed = match &answer {
-            Ok(ToolAnswer { result, .. }) => {
-                result["timed_out"] == true || result["exit_code"].as_i64().is_some_and(|code| code != 0)
-            }
-            Err(_) => true,
-        };
+        let has_failed = answer.as_ref().map_or(true, |answer| command_failed(&answer.result));
         let Some(context) = self.context.as_mut().filter(|_| has_failed && self.on_failure == OnFailure::Undo) else {
             return answer;
         };
@@ -136,14 +134,41 @@ impl OpenCall {
                 format!("its changes could not be undone: {error}")
             }
         };
-        self.note = Some(note.clone());
-        answer.map(|mut answer| {
-            if let (Value::Object(fields), Ok(Some(count))) = (&mut answer.result, &undone) {
-                fields.insert("undone".to_owned(), (*count).into());
+        let count = undone.ok().flatten();
+        self.noted(answer, note, count.map(|count| ("undone", count.into())))
+    }
+
+    /// Undoes or reports what the call's commands changed outside of the paths that the policy allows.
+    fn confined(&mut self, answer: Result<ToolAnswer, ToolError>) -> Result<ToolAnswer, ToolError> {
+        let confine = |context: &mut ToolContext| {
+            let workspace = Arc::clone(context.workspace());
+            context.files.confine(workspace.as_ref())
+        };
+        let Some(OutsideChanges { note, field, is_unsettled }) = self.context.as_mut().and_then(confine) else {
+            return answer;
+        };
+        if is_unsettled {
+            self.distrust();
+        }
+        self.noted(answer, note, Some(("outside", field)))
+    }
+
+    /// Adds a note to an answer, and to its result a field.
+    fn noted(
+        &mut self,
+        answer: Result<ToolAnswer, ToolError>,
+        note: String,
+        field: Option<(&str, Value)>,
+    ) -> Result<ToolAnswer, ToolError> {
+        let answer = answer.map(|mut answer| {
+            if let (Value::Object(fields), Some((name, value))) = (&mut answer.result, field) {
+                fields.insert(name.to_owned(), value);
             }
             answer.text = format!("{}\n[{note}]", answer.text);
             answer
-        })
+        });
+        self.note = Some(self.note.take().map_or(note.clone(), |earlier| format!("{earlier}; {note}")));
+        answer
     }
 
     /// Records a success with its facts, changes and events. On an error the call stays open, and only its facts can be

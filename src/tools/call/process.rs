@@ -25,7 +25,8 @@ use crate::tools::builtin::shell_execute::{CommandSurroundings, ShellRun, ShellT
 
 /// Maximum number of running processes of a session: the runner has connections for these and some calls.
 const RUNNING_MAX: usize = 48;
-pub(crate) const START: &str = "start_process";
+#[doc(hidden)]
+pub const START: &str = "start_process";
 
 /// A command to run in the background.
 #[derive(Debug, Clone)]

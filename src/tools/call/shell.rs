@@ -112,10 +112,11 @@ impl ToolShell<'_> {
     ) -> Result<JoinHandle<Result<ShellResult, ShellError>>, ToolError> {
         self.context.command_time().bound(&mut command)?;
         command.check()?;
+        self.context.check_background()?;
         self.decide(&command, None).await?;
         self.begin().await?;
         self.context.note = self.see_to_daemon(&command).await?;
-        self.context.check_bytes(true)?;
+        self.context.check_changes(true)?;
         self.surround(&mut command)?;
         self.context.land()?;
         let watch = self.watch(Some(hooks.watch));
@@ -125,7 +126,7 @@ impl ToolShell<'_> {
     async fn run(&mut self, mut command: ShellCommand, record_as: RecordAs) -> Result<ShellResult, ToolError> {
         // The future of an earlier command may have been dropped.
         self.context.stop_running().await;
-        self.context.check_bytes(true)?;
+        self.context.check_changes(true)?;
         self.surround(&mut command)?;
         self.context.land()?;
         let hooks = self.context.hooks.clone();

@@ -11,24 +11,7 @@ use super::trace::TraceContext;
 use crate::backends::CommandInput;
 use crate::engine::event::{CallReason, CallStatus};
 use crate::engine::id::Seq;
-
-/// Treatment of the changes of a call that fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum OnFailure {
-    /// They stay, and are recorded.
-    #[default]
-    Keep,
-    /// They are undone before the outcome is recorded: the files are as before the call.
-    Undo,
-}
-
-impl OnFailure {
-    #[doc(hidden)]
-    pub fn is_keep(&self) -> bool {
-        *self == Self::Keep
-    }
-}
+use crate::reducers::OnFailure;
 
 /// A call to make.
 #[derive(Debug, Clone, Serialize, Deserialize)]

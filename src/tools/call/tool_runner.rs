@@ -25,7 +25,7 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::state::State;
-use crate::reducers::{AgentRuns, ToolCalls};
+use crate::reducers::{AgentRuns, OnFailure, PathRules, ToolCalls, ToolRules};
 use crate::tools::error::WorkspaceError;
 use crate::tools::off_thread::{own_state, with_store};
 use crate::tools::policy::rules::ShellRules;
@@ -215,10 +215,13 @@ impl ToolRunner {
         // With the lock, one state serves the whole call: no other call changes files after it was read.
         let turn = tool.as_ref().and_then(|tool| self.free_turn(tool.effect()));
         let (mut open, state) = OpenCall::begin(&self.session, &call, size, turn).await?;
-        open.on_failure = call.on_failure;
+        let rules = state.as_ref().map(ToolRules::of).ok().filter(|rules| !rules.is_empty());
+        // The end of a process is recorded whatever the policy.
+        let rules = rules.filter(|_| call.tool != END_PROCESS).unwrap_or_default();
+        open.on_failure = if rules.on_failure().is_keep() { call.on_failure } else { OnFailure::Undo };
         begun(open.call);
         let answer = match state {
-            Ok(state) => self.perform(&mut open, state, tool, call, size).await,
+            Ok(state) => self.perform(&mut open, (state, rules), tool, call, size).await,
             Err(error) => Err(error.into()),
         };
         if let Some(context) = &mut open.context {
@@ -230,12 +233,16 @@ impl ToolRunner {
     async fn perform(
         &self,
         open: &mut OpenCall,
-        state: State,
+        (state, rules): (State, ToolRules),
         tool: Option<Arc<dyn ErasedTool>>,
         call: ToolCall,
         size: usize,
     ) -> Result<ToolAnswer, ToolError> {
         let time_left = self.admit(open.call, &state, &call.tool).await?;
+        if let Some(refusal) = rules.refusal(open.call, &call.tool) {
+            return Err(ToolError::new(refusal));
+        }
+        let path_rules = PathRules::new(&rules, &call.tool)?;
         if size > PARAMS_MAX {
             return Err(ToolError::TooLarge(size));
         }
@@ -256,14 +263,14 @@ impl ToolRunner {
             let context = ToolContext::new(&self.session, state, number, machine, may_change, clock, call.cancel);
             let context = open.context.insert(context);
             (context.budget, context.beats) = (self.budget.clone(), self.beats.clone());
-            context.input = call.input;
+            (context.input, context.files.rules) = (call.input, path_rules);
             if may_change {
                 self.machine.join_names(context.files.tree()).await;
             }
             let params = if call.params.is_null() { Value::Object(Default::default()) } else { call.params };
             let panicked = |_| Err(ToolError::new("the tool panicked"));
             let answer = AssertUnwindSafe(tool.call(context, params)).catch_unwind().await.unwrap_or_else(panicked)?;
-            context.check_bytes(false)?;
+            context.check_changes(false)?;
             Ok(answer)
         };
         let too_late = || match &time_left {

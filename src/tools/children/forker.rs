@@ -4,14 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::backends::{BackendError, Workspace, WorkspaceSpec};
-use crate::engine::event::{ChildLimits, Isolation};
+use crate::engine::error::ValueError;
+use crate::engine::event::{ChildLimits, Isolation, ToolPolicySet};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
 use crate::engine::session::error::SessionError;
 use crate::engine::session::sessions::Sessions;
-use crate::reducers::{Change, Mounts, VirtualFileSystem};
+use crate::reducers::{Change, Mounts, ToolRules, VirtualFileSystem};
 use crate::tools::call::tool_runner::ToolRunner;
 use crate::tools::error::WorkspaceError;
 use crate::tools::mounts::{AllowedRoots, MountSpec, hydrate};
@@ -177,15 +178,40 @@ fn stopped() -> WorkspaceError {
 }
 
 /// Limits a child to its parent's remaining limits. Calls of a shared child are counted in the parent.
-fn within_what_is_left(parent: &Session, new: ForkOptions) -> Result<ForkOptions, SessionError> {
+fn within_what_is_left(parent: &Session, new: ForkOptions) -> Result<ForkOptions, WorkspaceError> {
     let mut left = limits::left(parent)?;
     if left.depth == Some(0) {
-        return Err(SessionError::TooDeep { name: parent.name().to_owned() });
+        return Err(SessionError::TooDeep { name: parent.name().to_owned() }.into());
     }
     if new.isolation == Isolation::Shared {
         left = ChildLimits { calls: None, wall_millis: None, bytes_written: None, ..left };
     }
-    Ok(ForkOptions { limits: new.limits.within(&left), ..new })
+    let policy = policy_of_child(parent, &new)?;
+    Ok(ForkOptions { limits: new.limits.within(&left), policy, ..new })
+}
+
+/// Adds the parent's present policies to that of a child, unless the child's past has them.
+fn policy_of_child(parent: &Session, new: &ForkOptions) -> Result<Option<ToolPolicySet>, WorkspaceError> {
+    if new.isolation == Isolation::Shared {
+        return match new.policy {
+            Some(_) => Err(ValueError::new("a shared child has the session's policy; leave out its own").into()),
+            None => Ok(None),
+        };
+    }
+    let policies = |rules: &ToolRules| rules.iter().map(|one| one.policy.clone()).collect::<Vec<_>>();
+    let now = policies(&ToolRules::of(&parent.state()?));
+    let past = match (new.isolation, new.at) {
+        (Isolation::Fork, None) => now.clone(),
+        (Isolation::Fork, Some(at)) => policies(&ToolRules::of(&parent.state_at(parent.commit_end(at)?)?)),
+        _ => Vec::new(),
+    };
+    let own = new.policy.as_ref().map(|own| own.policy.clone());
+    if past == now {
+        return Ok(own.map(|policy| ToolPolicySet { policy, inherited: None }));
+    }
+    let inherited = now.iter().map(serde_json::to_value).collect::<Result<_, _>>();
+    let inherited = inherited.map_err(|error| ValueError::new(error.to_string()))?;
+    Ok(Some(ToolPolicySet { policy: own.unwrap_or_default(), inherited: Some(inherited) }))
 }
 
 fn with_workspace(

@@ -27,7 +27,7 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::slice::{EncodedSlice, Slice};
 use crate::engine::state::State;
-use crate::reducers::{Allowances, Change, DeclaredSlices, VirtualFileSystem, directories_above};
+use crate::reducers::{Allowances, Change, DeclaredSlices, ToolRules, VirtualFileSystem, directories_above};
 use crate::tools::error::WorkspaceError;
 
 /// The options of a rewind.
@@ -149,13 +149,18 @@ impl RewindWork {
         Ok(Rewound { to: self.to, from, recorded, changes, slices: names, drift, left, lost, apart })
     }
 
-    /// Returns the slices to restore. Declared slices keep their present declarations. In the part of a fork's history that is its parent's, the allowances were the
+    /// Returns the slices to restore. Declared slices keep their present declarations, and policies stay, with their
+    /// counts of then. In the part of a fork's history that is its parent's, the allowances were the
     /// parent's, so the fork's initial allowances replace them.
     fn restored(&self, then: &State, now: &State) -> Result<Vec<EncodedSlice>, WorkspaceError> {
         let mut slices = then.restorable(VirtualFileSystem::NAME)?;
         if let Some(declared) = slices.iter_mut().find(|slice| *slice.name == *DeclaredSlices::NAME) {
             let encoded = declared::rewound(&self.session, then, now)?.encode().map_err(SessionError::from)?;
             declared.blocks = encoded.into_iter().map(Bytes::from).collect();
+        }
+        let rules = ToolRules::of(now).with_counts_of(&ToolRules::of(then));
+        if let Some(policies) = slices.iter_mut().find(|slice| *slice.name == *ToolRules::NAME) {
+            policies.blocks = rules.encode().map_err(SessionError::from)?.into_iter().map(Bytes::from).collect();
         }
         let is_before = |origin: &&Origin| origin.isolation == Isolation::Fork && self.to <= origin.at;
         if let Some(origin) = self.session.origin().filter(is_before) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::backends::Shell;
 use crate::engine::session::error::SessionError;
-use crate::reducers::VirtualFileSystem;
+use crate::reducers::{ToolRules, VirtualFileSystem};
 use crate::tools::builtin::evaluate_python::PythonTool;
 use crate::tools::builtin::execute_script::ScriptTool;
 use crate::tools::builtin::podman_shell::PodmanShellTool;
@@ -56,7 +56,9 @@ impl ToolRunner {
         let tree = VirtualFileSystem::of(&state);
         let shell = self.workspace().unrecorded_shell();
         let mut tools = self.tools().describe_in(self.workspace().as_ref(), self.session().id());
-        tools.retain(|tool| is_offered(&tool.name));
+        let allowed = ToolRules::of(&state).tools();
+        let may_use = |tool: &str| allowed.as_ref().is_none_or(|names| names.contains(tool));
+        tools.retain(|tool| is_offered(&tool.name) && may_use(&tool.name));
         let mut text = introduction(self, shell.as_deref(), &tools);
         let shell = self.shell();
         text.push_str(&previews(&state));

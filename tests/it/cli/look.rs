@@ -195,6 +195,7 @@ fn state_lists_and_shows_slices() {
     Annotations        keep          24 B  [digest]
     AgentRuns          keep          11 B  [digest]
     GitWorktree        keep          44 B  [digest]
+    ToolRules          restore       49 B  [digest]
     DeclaredSlices     restore        2 B  [digest]
     [exit 0]
     ");
@@ -215,7 +216,7 @@ fn state_lists_and_shows_slices() {
     assert!(program.run(&["state", "story", "usage"]).contains("entries written"));
     assert_snapshot!(program.run(&["state", "story", "nonsense"]), @r#"
     error: unknown slice "nonsense"
-    hint: there are VirtualFileSystem, ToolCalls, Usage, Mounts, Commands, Allowances, PodmanWorkspace, Children, Merges, Annotations, AgentRuns, GitWorktree, DeclaredSlices
+    hint: there are VirtualFileSystem, ToolCalls, Usage, Mounts, Commands, Allowances, PodmanWorkspace, Children, Merges, Annotations, AgentRuns, GitWorktree, ToolRules, DeclaredSlices
     [exit 3]
     "#);
 }

@@ -13,8 +13,17 @@ const LESS: [&[&str]; 3] =
     [&["unshare", "--net"], &["setpriv", "--no-new-privs"], &["unshare", "--net", "setpriv", "--no-new-privs"]];
 /// Operations that are not for strangers. Those that are new belong to them until they are named in
 /// `src/hub/operations/strangers.rs`.
-const CLOSED: [&str; 7] =
-    ["apply", "attach_directory", "detach_directory", "list_attached", "move_session", "open_page", "report_hook"];
+const CLOSED: [&str; 9] = [
+    "apply",
+    "attach_directory",
+    "detach_directory",
+    "list_attached",
+    "move_session",
+    "open_page",
+    "remove_policy",
+    "report_hook",
+    "set_policy",
+];
 
 /// All groups of tools.
 const ALL: &str = "files,shell,python,sessions";

@@ -22,4 +22,5 @@ mod search;
 mod slow_store;
 mod states;
 mod terminal;
+mod tool_policy;
 mod ui;

@@ -49,6 +49,9 @@ pub struct GrepMatches {
     searched: usize,
     /// Number of binary files skipped.
     skipped_binary: usize,
+    /// Number of files that the session's policy does not allow reading; omitted if 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    skipped_by_policy: usize,
 }
 
 /// A found line.
@@ -78,6 +81,7 @@ impl Tool for GrepTool {
         let start = context.filesystem().resolve(&asked)?;
         let tree = context.filesystem().tree().clone();
         if let Some(entry) = tree.get(&start).filter(|entry| !entry.is_directory()) {
+            context.filesystem().check_read(&start)?;
             search.look_at(context, &start, start.name(), entry)?;
             return Ok(search.found);
         }
@@ -98,10 +102,9 @@ impl Tool for GrepTool {
     }
 
     fn render(&self, output: &GrepMatches) -> String {
-        let skipped = match output.skipped_binary {
-            0 => String::new(),
-            files => format!(", {} skipped", counted(files, "binary file")),
-        };
+        let skipped = [(output.skipped_binary, "binary file"), (output.skipped_by_policy, "unreadable file")];
+        let skipped = skipped.into_iter().filter(|(files, _)| *files > 0);
+        let skipped: String = skipped.map(|(files, what)| format!(", {} skipped", counted(files, what))).collect();
         if output.matches.is_empty() {
             return format!("no line matches ({} searched{skipped})", counted(output.searched, "file"));
         }
@@ -113,6 +116,10 @@ impl Tool for GrepTool {
         }
         text
     }
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 struct GrepSearch {
@@ -140,6 +147,10 @@ impl GrepSearch {
     ) -> Result<(), ToolError> {
         let selected = self.glob.as_ref().is_none_or(|glob| glob.fits_bytes(relative));
         match &entry.node {
+            Node::File { .. } if selected && context.filesystem().check_read(path).is_err() => {
+                self.found.skipped_by_policy += 1;
+                Ok(())
+            }
             Node::File { content, text: true, incomplete: false, .. } if selected => {
                 let bytes = context.filesystem().content(content)?;
                 self.found.searched += 1;

@@ -1,0 +1,73 @@
+use std::path::PathBuf;
+
+use foldspace::hub::operations::PolicyDocument;
+use foldspace::reducers::ToolRules;
+
+use super::{Failure, Globals, Out, OwnerClient, emit, open};
+
+/// Shows or sets the policy for the tools of a session
+///
+/// The policy binds every call from then on, also in forks: which tools may run, which paths they may read and write, in
+/// which order and how often. A call that breaks a rule is refused, and the refusal names the rule.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foldspace policy demo
+  foldspace policy demo --set policy.json
+  foldspace policy demo --remove
+
+policy.json:
+  {\"tools\": [\"read_file\", \"edit_file\", \"write_file\", \"shell_execute\"],
+   \"read\": [\"**\", \"!.env\"], \"write\": [\"src/\", \"docs/\"],
+   \"order\": [{\"first\": \"read_file\", \"before\": \"edit_file\", \"same_path\": true}],
+   \"at_most\": [{\"tool\": \"shell_execute\", \"n\": 20}],
+   \"commands_outside\": \"undo\", \"on_failure\": \"undo\"}
+
+Every field may be left out. docs/policy.md explains them.")]
+pub(super) struct PolicyArgs {
+    /// The session, by name or by the beginning of its id
+    session: String,
+    /// Sets the session's own policy, a JSON file; `-` reads it from standard input
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    set: Option<PathBuf>,
+    /// Removes the session's own policy
+    #[arg(long, conflicts_with = "set")]
+    remove: bool,
+}
+
+impl PolicyArgs {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+        if self.remove {
+            acting(globals, &self.session, async |owner, path| owner.client.delete(&path).await)?;
+            return out.line("removed the policy");
+        }
+        let policies: PolicyDocument = match &self.set {
+            Some(file) => {
+                let policy = emit::json_file(file)?;
+                acting(globals, &self.session, async |owner, path| owner.client.put(&path, &policy).await)?
+            }
+            None => ToolRules::of(&open::session(globals, &self.session)?.session.state()?).into(),
+        };
+        match &policies {
+            PolicyDocument { policy: None, inherited } if inherited.is_empty() && !out.is_json() => {
+                out.line("no policy for tools; `foldspace policy NAME --set FILE` sets one")
+            }
+            policies => out.document(policies),
+        }
+    }
+}
+
+/// Runs a request of the session's policy, at its path.
+fn acting<T>(
+    globals: &Globals,
+    session: &str,
+    work: impl AsyncFnOnce(&OwnerClient, String) -> Result<T, foldspace::http::ClientError>,
+) -> Result<T, Failure> {
+    super::block_on(async {
+        let owner = OwnerClient::of_existing(globals).await?;
+        let id = open::reading(globals)?.find(session)?.session.id();
+        let done = work(&owner, format!("/v1/sessions/{id}/policy")).await;
+        owner.end().await;
+        Ok::<_, Failure>(done?)
+    })?
+}
