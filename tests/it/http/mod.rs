@@ -14,6 +14,7 @@ mod lists;
 mod materialise;
 mod output;
 mod own_slices;
+mod process_tools;
 mod processes;
 mod recorded;
 mod rerun;
