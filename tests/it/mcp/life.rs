@@ -126,7 +126,7 @@ fn requests_before_end_of_input_are_answered() {
 
 #[test]
 fn process_outlives_the_client_that_started_it() {
-    let program = Program::with_files();
+    let program = Program::with_files().through_owner();
     let mut client = program.on_host(&["--session", "main", "--yes"]);
     let script = "echo ready; read line; echo \"got $line\"";
     let started = client.done("process_start", json!({ "command": script, "input": true }));
