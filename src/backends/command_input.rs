@@ -93,6 +93,12 @@ impl CommandInput {
 
     /// Sends bytes, and waits while the command does not read. Returns false if it takes no more.
     pub async fn send(&self, mut bytes: &[u8]) -> bool {
+        self.feed(&mut bytes).await
+    }
+
+    /// Sends bytes like [`send`](CommandInput::send), and removes from `bytes` what has been taken.
+    #[doc(hidden)]
+    pub async fn feed(&self, bytes: &mut &[u8]) -> bool {
         loop {
             let room = self.0.room.notified();
             {
@@ -102,7 +108,7 @@ impl CommandInput {
                 }
                 let (now, later) = bytes.split_at(bytes.len().min(WAITING_MAX.saturating_sub(state.waiting.len())));
                 state.waiting.extend(now);
-                bytes = later;
+                *bytes = later;
             }
             self.wake();
             if bytes.is_empty() {

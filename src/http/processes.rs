@@ -13,20 +13,15 @@ use super::HttpFace;
 use super::calls::CallRequest;
 use super::file_changes::problem_of;
 use super::frames::{self, ALIVE, EVENTS, EventFrames, Gone, PIECE, STILL_HERE};
-use super::problem::{HttpProblem, ProblemKind};
+use super::problem::HttpProblem;
 use super::request::RequestHead;
 use super::stream::output_value;
 use super::verb::{Headers, HttpVerb, Media};
-use crate::backends::{CommandInput, WindowSize};
-use crate::engine::event::CommandLine;
+use crate::backends::WindowSize;
 use crate::engine::id::Seq;
 use crate::hub::operations::{OperationRoute, no_process};
-use crate::hub::process_output::{OutputPart, ProcessReader};
-use crate::hub::processes::{Process, ProcessDocument};
-use crate::tools::process::ProcessStart;
-
-/// The longest time limit of a process, in seconds.
-const DAY: f64 = 86_400.0;
+use crate::tools::process_output::{OutputPart, ProcessReader};
+use crate::tools::processes::{Process, ProcessDocument};
 
 /// Starts a command in the background, while other calls run. Its changes are recorded with those calls, and the rest
 /// when it ends. It ends with the server.
@@ -35,8 +30,7 @@ const DAY: f64 = 86_400.0;
 #[serde(deny_unknown_fields)]
 pub(super) struct StartProcess {
     /// A script for `/bin/sh -c`, or a list of a program and its arguments. Each has at most 131,071 bytes.
-    #[schemars(with = "Value")]
-    command: NewCommand,
+    command: Value,
     /// The directory to run it in, as for `shell_execute`.
     #[serde(default)]
     cwd: String,
@@ -66,13 +60,6 @@ pub(super) struct StartProcess {
     auto_confirm: bool,
 }
 
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "command: a text, or a list of texts")]
-enum NewCommand {
-    Text(String),
-    List(Vec<String>),
-}
-
 impl HttpVerb for StartProcess {
     const NAME: &'static str = "start_process";
     const ROUTE: OperationRoute = OperationRoute::at("POST", "processes", "/v1/sessions/{session}/processes", 201);
@@ -89,23 +76,11 @@ impl HttpVerb for StartProcess {
 
 impl StartProcess {
     async fn start(self, face: &HttpFace, session: &str) -> Result<Arc<Process>, HttpProblem> {
-        let input = CommandInput::new()
-            .map_err(|error| HttpProblem::new(ProblemKind::Broken, format!("failed to set up the input: {error}")))?;
-        if !self.input && self.window.is_none() {
-            input.end();
-        }
-        let start = ProcessStart {
-            command: match self.command {
-                NewCommand::Text(text) => CommandLine::Shell(text),
-                NewCommand::List(list) => CommandLine::Args(list),
-            },
-            cwd: self.cwd,
-            env: self.env,
-            stdin: self.stdin,
-            input,
-            window: self.window,
-            timeout_seconds: self.timeout_seconds,
-        };
+        let Self { command, cwd, env, stdin, input, window, timeout_seconds, .. } = self;
+        let params = json!({
+            "command": command, "cwd": cwd, "env": env, "stdin": stdin, "input": input, "window": window,
+            "timeout_seconds": timeout_seconds,
+        });
         let rules = CallRequest {
             agent: self.agent,
             allow: self.allow,
@@ -113,7 +88,7 @@ impl StartProcess {
             auto_confirm: self.auto_confirm,
             ..CallRequest::default()
         };
-        launch(face, session, start, rules).await
+        launch(face, session, params, rules).await
     }
 }
 
@@ -121,13 +96,13 @@ impl StartProcess {
 pub(super) async fn launch(
     face: &HttpFace,
     session: &str,
-    start: ProcessStart,
+    params: Value,
     rules: CallRequest,
 ) -> Result<Arc<Process>, HttpProblem> {
     rules.clone().call()?;
-    let rules = CallRequest { max_timeout_seconds: Some(DAY), no_time_limit: true, ..rules };
+    let rules = CallRequest { no_time_limit: true, ..rules };
     let open = rules.caller(face.open(session).await?, face, None)?;
-    face.hub().start_process(open, start).await?.map_err(problem_of)
+    face.hub().start_process(open, params).await?.map_err(problem_of)
 }
 
 /// Follows a process's output as server-sent events: first the retained output (the last MiB), then new output. The

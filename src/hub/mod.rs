@@ -19,10 +19,7 @@ pub mod operations;
 #[cfg(feature = "otel")]
 mod otel;
 mod own_copies;
-#[doc(hidden)]
-pub mod process_output;
-#[doc(hidden)]
-pub mod processes;
+mod processes;
 mod registering;
 mod release;
 mod span;
@@ -61,7 +58,7 @@ pub use left_out::IgnoredLeftOut;
 pub use open::OpenSession;
 use open::{KeptWorkspace, User};
 pub use own_copies::own_copies_of;
-use processes::ProcessTable;
+use processes::ProcessTables;
 pub use spool::kept_reports;
 pub use spool_files::{ATTACHED, UnrecordedReports, keep_report};
 
@@ -127,7 +124,7 @@ struct HubInner {
     in_flight: Arc<InFlight>,
     registrations: Arc<Registrations>,
     beginning: Beginning,
-    processes: ProcessTable,
+    processes: ProcessTables,
     shared_with_hosts: OnceLock<String>,
     other_hosts: OnceLock<Box<dyn hosts::OtherHosts>>,
     reports: attached::ReportOrder,
@@ -142,7 +139,7 @@ impl Hub {
     pub fn new(sessions: Sessions, mut options: HubOptions) -> Self {
         let (places, in_flight, registrations) = (Mutex::default(), Arc::default(), Arc::<Registrations>::default());
         options.tools = Arc::new(options.tools.and_registered(Arc::clone(&registrations)));
-        let (beginning, processes) = (Beginning::default(), ProcessTable::default());
+        let (beginning, processes) = (Beginning::default(), ProcessTables::default());
         let shared = HubInner {
             sessions,
             places,
@@ -209,7 +206,7 @@ impl Hub {
         // If the caller stops waiting, the workspace still opens, for the next caller.
         blocking(move || {
             let tool_runner = hub.tool_runner_of(&hub.sessions().session(id)?)?;
-            Ok(User::of(place.insert(KeptWorkspace::new(tool_runner, &hub.shared.in_flight))))
+            Ok(User::of(place.insert(hub.kept(tool_runner))))
         })
         .await?
     }
@@ -322,7 +319,7 @@ impl Hub {
         let begun = child.session().clone();
         blocking(move || hosts::claim_bare(&begun)).await??;
         let mut place = self.place(child.session().id()).lock_owned().await;
-        let kept = || KeptWorkspace::new(child, &self.shared.in_flight);
+        let kept = || self.kept(child);
         if let Err(error) = self.still_going() {
             close_now(kept(), place).await;
             return Err(error);
@@ -431,6 +428,11 @@ impl Hub {
 
     fn place(&self, id: SessionId) -> Arc<AsyncMutex<WorkspaceSlot>> {
         Arc::clone(lock(&self.shared.places).entry(id).or_default())
+    }
+
+    fn kept(&self, tool_runner: ToolRunner) -> Arc<KeptWorkspace> {
+        let processes = self.shared.processes.of(tool_runner.session().id());
+        KeptWorkspace::new(tool_runner, &self.shared.in_flight, processes)
     }
 
     fn tool_runner_of(&self, session: &Session) -> Result<ToolRunner, HubError> {

@@ -1,7 +1,7 @@
 //! An open workspace and its users.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -16,6 +16,7 @@ use crate::engine::id::{Seq, SessionId};
 use crate::engine::lock::lock;
 use crate::engine::session::Session;
 use crate::reducers::MergeChoices;
+use crate::tools::processes::{ProcessKeeper, ProcessTable};
 use crate::tools::{
     FileWork, MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome, ToolRunner, Tools, merge_child,
 };
@@ -31,8 +32,19 @@ pub(super) struct KeptWorkspace {
 }
 
 impl KeptWorkspace {
-    pub(super) fn new(tool_runner: ToolRunner, in_flight: &Arc<InFlight>) -> Arc<Self> {
-        Arc::new(Self { tool_runner, in_flight: Arc::clone(in_flight), since: Mutex::new(Instant::now()) })
+    pub(super) fn new(tool_runner: ToolRunner, in_flight: &Arc<InFlight>, processes: Arc<ProcessTable>) -> Arc<Self> {
+        let session = tool_runner.session().id();
+        Arc::new_cyclic(|kept: &Weak<Self>| {
+            let kept = kept.clone();
+            let keeper: ProcessKeeper = Arc::new(move |call, cancel| {
+                let kept = kept.upgrade()?;
+                let going = kept.in_flight.begin(cancel.clone()).ok()?;
+                going.begun(session, call);
+                Some(Box::new((User::of(&kept), going)))
+            });
+            let tool_runner = tool_runner.with_processes(processes, keeper);
+            Self { tool_runner, in_flight: Arc::clone(in_flight), since: Mutex::new(Instant::now()) }
+        })
     }
 
     /// Returns true if it has users. The caller holds the slot's lock, so that no user can join.

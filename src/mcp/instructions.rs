@@ -3,7 +3,7 @@
 use super::ToolGroup;
 use super::client::McpClient;
 use crate::backends::WorkspaceSpec;
-use crate::tools::CommandTime;
+use crate::tools::{BACKGROUND, CommandTime};
 
 /// Describes the workspace before it is open. The prompt has the details.
 pub(super) fn of(client: &McpClient) -> String {
@@ -13,7 +13,11 @@ pub(super) fn of(client: &McpClient) -> String {
             .to_owned();
     if client.has_group(ToolGroup::Shell) || client.has_group(ToolGroup::Python) {
         text.push(' ');
-        text.push_str(&commands(&client.workspace(), client.options().rules.time));
+        let workspace = client.workspace();
+        text.push_str(&commands(&workspace, client.options().rules.time));
+        if client.has_group(ToolGroup::Shell) && workspace.runs_commands() {
+            text.push_str(&format!(" {BACKGROUND}"));
+        }
     }
     if client.reaches_all() {
         text.push_str(

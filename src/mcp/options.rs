@@ -14,7 +14,7 @@ use crate::tools::{MountSpec, ShellRules};
 pub enum ToolGroup {
     /// `ls`, `read_file`, `write_file`, `edit_file`, `glob`, `grep` and `rm`.
     Files,
-    /// `shell_execute`, `execute_script`, `which` and `env`.
+    /// `shell_execute`, `execute_script`, `process_start` and the other tools for processes, `which` and `env`.
     Shell,
     /// `evaluate_python`.
     Python,
@@ -44,6 +44,7 @@ impl ToolGroup {
         match tool {
             "ls" | "read_file" | "write_file" | "edit_file" | "glob" | "grep" | "rm" => Some(Self::Files),
             "shell_execute" | "execute_script" | "which" | "env" => Some(Self::Shell),
+            "process_start" | "process_list" | "process_read" | "process_write" | "process_signal" => Some(Self::Shell),
             "evaluate_python" => Some(Self::Python),
             "podman_shell" => Some(Self::PodmanShell),
             _ => None,

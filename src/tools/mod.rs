@@ -37,9 +37,8 @@ pub use builtin::execute_script::ScriptTool;
 pub use builtin::files::{EditTool, GlobTool, GrepTool, ListTool, ReadTool, RemoveTool, WriteTool};
 pub use builtin::line_search::LineSearch;
 pub use builtin::podman_shell::PodmanShellTool;
+pub use builtin::processes::{ProcessListTool, ProcessReadTool, ProcessSignalTool, ProcessStartTool, ProcessWriteTool};
 pub use builtin::shell_execute::ShellTool;
-#[doc(hidden)]
-pub use builtin::shell_execute::TIMED_OUT;
 pub use builtin::shell_facts::{EnvTool, WhichTool};
 #[doc(hidden)]
 pub use builtin::unrunnable::unrunnable;
@@ -56,8 +55,6 @@ pub use call::file_work::FileWork;
 pub use call::filesystem::Filesystem;
 #[doc(hidden)]
 pub use call::params::read_params;
-#[doc(hidden)]
-pub use call::process;
 #[doc(hidden)]
 pub use call::registrations::Registration;
 #[doc(hidden)]
@@ -129,4 +126,8 @@ pub use workspace::plan::PlannedChange;
 pub use workspace::runtime::running_calls;
 #[doc(hidden)]
 pub use workspace::runtime::{SessionRuntime, WorkspaceLock};
+#[doc(hidden)]
+pub use workspace::section::BACKGROUND;
 pub use workspace::section::WorkspaceSection;
+#[doc(hidden)]
+pub use workspace::{process_output, processes};

@@ -36,7 +36,9 @@ pub fn subject(session: &Session, params: &Value, max: usize) -> String {
         (None, None) => {
             let values = params.as_object().into_iter().flat_map(|fields| fields.values());
             let first = values.filter_map(|value| text_of(session, value)).next();
-            first.map(|text| one_line(&text, max)).unwrap_or_default()
+            let process = params.get("process").and_then(Value::as_u64).map(|number| number.to_string());
+            let words: Vec<_> = process.into_iter().chain(first.map(|text| one_line(&text, max))).collect();
+            words.join(" ")
         }
     }
 }

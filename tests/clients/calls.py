@@ -26,6 +26,10 @@ class Offer:
         return {call.tool for call in self.calls}
 
 
+# Stands for the number of the process that `process_start` started.
+STARTED = "the started process"
+
+
 CALLS = [
     Call("write_file", {"file_path": "notes/list.txt", "content": "alpha\nbeta\ngamma\n"}),
     Call("read_file", {"file_path": "notes/list.txt"}, {"content": "alpha\nbeta\ngamma\n", "total_lines": 3}),
@@ -35,6 +39,12 @@ CALLS = [
     Call("grep", {"pattern": "^d", "path": "/"}),
     Call("shell_execute", {"command": "cat notes/list.txt"}, {"exit_code": 0, "stdout": "alpha\ndelta\ngamma\n"}, ("once",)),
     Call("execute_script", {"script": "cd notes\ncat list.txt\n"}, {"exit_code": 0, "stdout": "alpha\ndelta\ngamma\n"}, ("once",)),
+    Call("process_start", {"command": ["cat"], "input": True}, {}, ("once",)),
+    Call("process_write", {"process": STARTED, "text": "hello\n"}, {"bytes": 6, "closed": False}),
+    Call("process_read", {"process": STARTED, "wait_seconds": 60}, {"stdout": "hello\n", "next": 6, "left": 0}),
+    Call("process_list", {}),
+    Call("process_signal", {"process": STARTED, "signal": "TERM"}, {"signal": 15}),
+    Call("process_read", {"process": STARTED, "from": 6, "wait_seconds": 60, "until_end": True}, {"stdout": ""}),
     Call("which", {"program": "nosuch-program"}, {"path": None}),
     Call("env", {}, {"shell": "/bin/sh"}),
     Call("evaluate_python", {"code": "print(6 * 7)"}, {"stdout": "42\n"}),
@@ -73,6 +83,12 @@ def offers() -> list[Offer]:
         return [ON_HOST, IN_CONTAINER]
     print("note: no container engine; podman_shell is not called")
     return [ON_HOST]
+
+
+def arguments(call: Call, results: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call after others, with their latest results by tool."""
+    started = results.get("process_start", {}).get("process")
+    return {name: started if value == STARTED else value for name, value in call.arguments.items()}
 
 
 def wrong(call: Call, result: dict[str, Any]) -> str | None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from calls import ON_HOST, Offer, offers, wrong
+from calls import ON_HOST, Offer, arguments, offers, wrong
 from servers import WAIT_LIMIT, Wrong, check, directory, environment, serve
 
 # Nobody can be asked through it. Each call is a client of its own, and over stdio has a server of its own.
@@ -49,11 +49,13 @@ def every_tool(inspector: Inspector, offer: Offer) -> None:
     """Lists the tools, their schemas held against what other clients can read, and calls each."""
     names = {tool["name"] for tool in inspector.get("--method", "tools/list", "--strict")["tools"]}
     check(names == offer.names(), f"offered are {sorted(names)}, and calls.py has others")
+    results = {}
     for call in offer.calls:
-        arguments = json.dumps(call.arguments)
-        result = inspector.get("--method", "tools/call", "--tool-name", call.tool, "--tool-args-json", arguments)
-        trouble = wrong(call, result["structuredContent"])
-        check(trouble is None, f"{call.tool} {arguments}: {trouble}")
+        params = json.dumps(arguments(call, results))
+        result = inspector.get("--method", "tools/call", "--tool-name", call.tool, "--tool-args-json", params)
+        results[call.tool] = result["structuredContent"]
+        trouble = wrong(call, results[call.tool])
+        check(trouble is None, f"{call.tool} {params}: {trouble}")
     print(f"  {len(names)} tools listed, {len(offer.calls)} calls", flush=True)
 
 

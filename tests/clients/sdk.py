@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx2
 import jsonschema
-from calls import ON_HOST, Offer, offers, wrong
+from calls import ON_HOST, Offer, arguments, offers, wrong
 from mcp import Client, MCPDeprecationWarning, MCPError, StdioServerParameters, UriTemplate, types
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import version
@@ -91,13 +91,16 @@ async def every_tool(talk: Talk) -> None:
     """Each gives what its output schema says, and what is to be there."""
     known = await tools_listed(talk)
     check(known.keys() == talk.offer.names(), f"offered are {sorted(known)}, and calls.py has others")
+    results = {}
     for call in talk.offer.calls:
-        jsonschema.validate(call.arguments, known[call.tool].input_schema)
-        result = await talk.call(call.tool, call.arguments, *call.answers)
-        check(not result.is_error and bool(text(result)), f"{call.tool} {call.arguments} gave {text(result)!r}")
+        params = arguments(call, results)
+        jsonschema.validate(params, known[call.tool].input_schema)
+        result = await talk.call(call.tool, params, *call.answers)
+        check(not result.is_error and bool(text(result)), f"{call.tool} {params} gave {text(result)!r}")
+        results[call.tool] = result.structured_content
         jsonschema.validate(result.structured_content, known[call.tool].output_schema)
         trouble = wrong(call, result.structured_content)
-        check(trouble is None, f"{call.tool} {call.arguments}: {trouble}")
+        check(trouble is None, f"{call.tool} {params}: {trouble}")
     print(f"  {len(known)} tools listed, {len(talk.offer.calls)} calls, all results fit their schemas")
 
 

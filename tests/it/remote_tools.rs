@@ -276,7 +276,7 @@ async fn program_that_ends_fails_its_call() {
     assert_eq!(told.recv().await, Some("dropped"));
     let gone = call(&served, json!([])).await;
     assert!(gone.text.starts_with("tool \"steered\" not found"), "{gone:?}");
-    assert_eq!(names(&served, "/v1/tools").await.len(), 12);
+    assert_eq!(names(&served, "/v1/tools").await.len(), 17);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -306,12 +306,12 @@ async fn registered_names_must_be_free() {
         assert_eq!(why, "another program has already registered the tool looking");
     }
     drop(registered);
-    eventually_async("its tools are gone", async || names(&served, "/v1/tools").await.len() == 12).await;
+    eventually_async("its tools are gone", async || names(&served, "/v1/tools").await.len() == 17).await;
     // In two sessions they do not meet.
     let _demo = client.register_tools(&same, Some("demo")).await.unwrap();
     let _other = client.register_tools(&same, Some("other")).await.unwrap();
-    assert_eq!(names(&served, "/v1/tools").await.len(), 12);
-    assert_eq!(names(&served, "/v1/tools?session=demo").await[12..], ["looking", "steered"]);
+    assert_eq!(names(&served, "/v1/tools").await.len(), 17);
+    assert_eq!(names(&served, "/v1/tools?session=demo").await[17..], ["looking", "steered"]);
     assert!(refusal(client.register_tools(&same, None).await).contains("already"));
     assert!(refusal(client.register_tools(&same, Some("nothing")).await).contains("nothing"));
 }
@@ -409,7 +409,7 @@ async fn tools_over_tcp_are_refused() {
     let sent = crate::rig::sent(io, "POST", "/v1/tools/register", body, &headers).await;
     let answer = crate::rig::taken(sent).await;
     assert_eq!((answer.status, &answer.json()["kind"]), (403, &"forbidden".into()), "{answer:?}");
-    assert_eq!(names(&served, "/v1/tools").await.len(), 12);
+    assert_eq!(names(&served, "/v1/tools").await.len(), 17);
 }
 
 /// An MCP client of a server over the same hub, in the session `demo`.
@@ -465,7 +465,7 @@ impl Mcp {
 async fn mcp_client_sees_and_calls_remote_tools() {
     let (served, registered, _told) = world().await;
     let mut client = Mcp::begin(&served).await;
-    assert_eq!(client.names().await[12..], ["looking", "steered"]);
+    assert_eq!(client.names().await[17..], ["looking", "steered"]);
     let call = |steps: Value| json!({ "name": "steered", "arguments": { "steps": steps } });
     let done = client.ask("tools/call", call(json!([{ "write": ["m.txt", "mcp"] }]))).await;
     assert_eq!(done["result"]["structuredContent"], json!({ "said": ["m.txt"] }), "{done}");
@@ -477,9 +477,9 @@ async fn mcp_client_sees_and_calls_remote_tools() {
     drop(registered);
     let told = client.next().await;
     assert_eq!(told["method"], "notifications/tools/list_changed");
-    assert_eq!(client.names().await.len(), 12);
+    assert_eq!(client.names().await.len(), 17);
     let _elsewhere = served.client().register_tools(&tools().0, Some("other")).await.unwrap();
-    assert_eq!(client.names().await.len(), 12, "they are another session's");
+    assert_eq!(client.names().await.len(), 17, "they are another session's");
     assert_eq!(client.ask("tools/call", call(json!([]))).await["error"]["code"], -32602, "no such tool");
 }
 

@@ -19,15 +19,14 @@ use super::connect::{self, Messages, Wrong, answered, streamed, unary};
 use super::place::SandboxPlace;
 use super::sandbox::Sandbox;
 use super::{Api, E2bAnswer, E2bApi, Within};
-use crate::backends::{CommandInput, OutputStream, WindowSize};
+use crate::backends::{OutputStream, WindowSize};
 use crate::engine::event::CommandLine;
 use crate::http::calls::CallRequest;
 use crate::http::frames::{self, ALIVE, EventFrames, Gone};
 use crate::http::processes::launch;
 use crate::hub::operations::{Operation, StatEntry};
-use crate::hub::process_output::{OutputPart, ProcessReader};
-use crate::hub::processes::{Process, ProcessDocument};
-use crate::tools::process::ProcessStart;
+use crate::tools::process_output::{OutputPart, ProcessReader};
+use crate::tools::processes::{Process, ProcessDocument};
 
 const KILL: u8 = 9;
 /// The longest pause between the messages of an input stream; the SDKs send one every 50 s.
@@ -148,27 +147,19 @@ impl EnvdInput {
 impl ProcessCall {
     async fn start(self, body: Body) -> E2bAnswer {
         let asked: StartMessage = streamed(&self.headers, body).await?;
-        let input = CommandInput::new().map_err(|error| {
-            Wrong::new(StatusCode::INTERNAL_SERVER_ERROR, format!("failed to set up the input: {error}"))
-        })?;
-        if asked.pty.is_none() && asked.stdin == Some(false) {
-            input.end();
-        }
         let (cwd, words) = begun_in(asked.process.cwd.unwrap_or_default(), asked.process.cmd, asked.process.args)?;
         self.check_there(&cwd).await?;
         let mut env = self.sandbox.envs.clone();
         env.extend(asked.process.envs);
-        let start = ProcessStart {
-            command: CommandLine::Args(words),
-            cwd: if cwd.path.is_root() { String::new() } else { cwd.rooted() },
-            env,
-            stdin: String::new(),
-            input,
-            window: asked.pty.as_ref().map(Pty::window),
-            timeout_seconds: None,
-        };
+        let params = json!({
+            "command": words,
+            "cwd": if cwd.path.is_root() { String::new() } else { cwd.rooted() },
+            "env": env,
+            "input": asked.stdin != Some(false),
+            "window": asked.pty.as_ref().map(Pty::window),
+        });
         let rules = CallRequest { auto_confirm: true, ..CallRequest::default() };
-        let process = launch(&self.api.face, self.sandbox.name(), start, rules).await?;
+        let process = launch(&self.api.face, self.sandbox.name(), params, rules).await?;
         let limit = connect::time_limit(&self.headers);
         if let Some(limit) = limit {
             let process = Arc::clone(&process);

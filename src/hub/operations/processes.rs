@@ -12,24 +12,7 @@ use serde_json::Value;
 use super::{Operation, OperationContext, OperationError, OperationRoute};
 use crate::backends::WindowSize;
 use crate::engine::id::Seq;
-use crate::hub::processes::{Process, ProcessDocument};
-
-const SIGNALS: [(&str, u8); 13] = [
-    ("HUP", 1),
-    ("INT", 2),
-    ("QUIT", 3),
-    ("ABRT", 6),
-    ("KILL", 9),
-    ("USR1", 10),
-    ("USR2", 12),
-    ("PIPE", 13),
-    ("ALRM", 14),
-    ("TERM", 15),
-    ("CONT", 18),
-    ("STOP", 19),
-    ("WINCH", 28),
-];
-const SIGNAL_MAX: u64 = 64;
+use crate::tools::processes::{Process, ProcessDocument, signal_number};
 
 async fn process(context: &OperationContext<'_>, number: Seq) -> Result<Arc<Process>, OperationError> {
     let session = context.session().await?;
@@ -176,21 +159,10 @@ impl Operation for SignalProcess {
     type Output = ();
 
     async fn run(self, context: &OperationContext<'_>) -> Result<(), OperationError> {
-        let named = |name: &str| {
-            let name = name.strip_prefix("SIG").unwrap_or(name);
-            SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
-        };
-        let number = match &self.signal {
-            Value::String(name) => named(name),
-            other => other.as_u64().filter(|number| (1..=SIGNAL_MAX).contains(number)).and_then(|n| n.try_into().ok()),
-        };
-        let names = || SIGNALS.map(|(name, _)| name).join(", ");
-        let number = number.ok_or_else(|| {
-            OperationError::invalid(format!("signal must be {}, or a number from 1 to {SIGNAL_MAX}", names()))
-        })?;
+        let number = signal_number(&self.signal).map_err(|error| OperationError::invalid(error.to_string()))?;
         let process = process(context, self.process).await?;
         context.check_commands().await?;
-        if !process.document().running {
+        if !process.is_running() {
             return Err(OperationError::refused(format!("process {} has ended", self.process)));
         }
         process.input.signal(number);

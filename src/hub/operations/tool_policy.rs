@@ -8,7 +8,7 @@ use crate::engine::event::ToolPolicySet;
 use crate::engine::id::SessionId;
 use crate::hub::Hub;
 use crate::reducers::{ToolPolicy, ToolRules};
-use crate::tools::{FileWork, process, set_tool_policy, tool_policy_event};
+use crate::tools::{FileWork, set_tool_policy, tool_policy_event};
 
 /// The policies that bind a session's calls.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -90,8 +90,5 @@ pub(super) fn of_new(hub: &Hub, policy: Option<&ToolPolicy>) -> Result<Option<To
 /// Returns true for the name of a tool, or of a call that only clients or models make.
 fn is_tool(hub: &Hub, session: Option<SessionId>, name: &str) -> bool {
     let is_operation = || operations().iter().any(|one| one.tool.is_some_and(|tool| tool.name == name));
-    hub.options().tools.find(name, session).is_some()
-        || FileWork::is_name(name)
-        || name == process::START
-        || is_operation()
+    hub.options().tools.find(name, session).is_some() || FileWork::is_name(name) || is_operation()
 }

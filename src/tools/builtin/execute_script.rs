@@ -6,7 +6,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::shell_execute::{CommandSurroundings, ShellRun, no_shell, run, yes};
+use super::shell_execute::{CommandSurroundings, no_shell, run, yes};
+use super::shell_run::ShellRun;
 use crate::backends::{EnvMode, Workspace};
 use crate::engine::event::CommandLine;
 use crate::tools::call::context::ToolContext;
@@ -47,14 +48,25 @@ pub struct ExecuteScriptParams {
     /// True to return the output; the default.
     #[serde(default = "yes")]
     capture_output: bool,
+    /// If it still runs after so many seconds, it runs on as a process, as for shell_execute.
+    #[serde(default)]
+    background_after_seconds: Option<f64>,
 }
 
 impl ExecuteScriptParams {
     /// Returns the command, determined without the workspace.
     pub(super) fn parts(self) -> (CommandLine, CommandSurroundings) {
-        let Self { script, interpreter, cwd, env, env_mode, stdin, timeout_seconds, capture_output } = self;
-        let surroundings =
-            CommandSurroundings { cwd, env, env_mode, stdin, timeout_seconds, capture_output, tty: false };
+        let Self { script, interpreter, cwd, env, env_mode, stdin, timeout_seconds, capture_output, .. } = self;
+        let surroundings = CommandSurroundings {
+            cwd,
+            env,
+            env_mode,
+            stdin,
+            timeout_seconds,
+            capture_output,
+            terminal: None,
+            background_after_seconds: self.background_after_seconds,
+        };
         let interpreter = match interpreter.trim() {
             "" => named_interpreter(&script).unwrap_or_else(|| "/bin/sh".to_owned()),
             _ => interpreter,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::shell_execute::ShellRun;
+use super::shell_run::ShellRun;
 use crate::backends::{ShellCommand, Workspace};
 use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
@@ -112,7 +112,7 @@ impl Tool for PodmanShellTool {
                     return Err(ToolError::Cancelled);
                 }
                 let run = ShellRun::of(&result, Some(context.command_options().output_bytes));
-                let (stdout, stderr, exit_code) = (Some(run.stdout), Some(run.stderr), Some(run.exit_code));
+                let (stdout, stderr, exit_code) = (Some(run.stdout), Some(run.stderr), run.exit_code);
                 Ok(PodmanShellOutcome { stdout, stderr, exit_code, timed_out: result.timed_out, ..done(Vec::new()) })
             }
             (PodmanShellAction::Exec, None) => Err(ToolError::new("exec needs a command")),

@@ -4,20 +4,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use super::exit_note::exit_note;
 use super::files::check_chars;
+use super::shell_run::ShellRun;
 use crate::backends::command_options::check_names;
-use crate::backends::{EnvMode, Output, ShellCommand, ShellResult, WindowSize, Workspace};
+use crate::backends::{EnvMode, ShellCommand, WindowSize, Workspace};
+use crate::engine::error::ValueError;
 use crate::engine::event::CommandLine;
 use crate::engine::path::EntryPath;
 use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
 use crate::tools::call::tool::{BESIDE, Effect, Tool};
-
-/// Exit code of a command that timed out.
-pub const TIMED_OUT: i32 = 124;
+use crate::tools::workspace::processes::Process;
 
 /// The tool `shell_execute`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -55,6 +54,11 @@ pub struct ShellExecuteParams {
     /// standard output, with the terminal's control sequences.
     #[serde(default)]
     tty: bool,
+    /// If it still runs after so many seconds, the call returns its output so far, and it runs on as a process for
+    /// process_read: without a time limit, unless `timeout_seconds` sets one. At most as many as `timeout_seconds` may
+    /// be.
+    #[serde(default)]
+    background_after_seconds: Option<f64>,
 }
 
 /// Options of a command.
@@ -65,24 +69,42 @@ pub(crate) struct CommandSurroundings {
     pub(crate) stdin: String,
     pub(crate) timeout_seconds: Option<f64>,
     pub(crate) capture_output: bool,
-    pub(crate) tty: bool,
+    pub(crate) terminal: Option<WindowSize>,
+    pub(crate) background_after_seconds: Option<f64>,
 }
 
 impl ShellExecuteParams {
     pub(super) fn parts(self) -> (CommandLine, CommandSurroundings) {
-        let Self { command, cwd, env, env_mode, stdin, timeout_seconds, capture_output, tty } = self;
-        let line = match command {
-            CommandParam::Text(text) => CommandLine::Shell(text),
-            CommandParam::List(list) => CommandLine::Args(list),
+        let Self { command, cwd, env, env_mode, stdin, timeout_seconds, capture_output, tty, .. } = self;
+        let terminal = tty.then(WindowSize::default);
+        let background_after_seconds = self.background_after_seconds;
+        let surroundings = CommandSurroundings {
+            cwd,
+            env,
+            env_mode,
+            stdin,
+            timeout_seconds,
+            capture_output,
+            terminal,
+            background_after_seconds,
         };
-        (line, CommandSurroundings { cwd, env, env_mode, stdin, timeout_seconds, capture_output, tty })
+        (command.into(), surroundings)
+    }
+}
+
+impl From<CommandParam> for CommandLine {
+    fn from(command: CommandParam) -> Self {
+        match command {
+            CommandParam::Text(text) => Self::Shell(text),
+            CommandParam::List(list) => Self::Args(list),
+        }
     }
 }
 
 /// A command as a text or a list.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "command: a text, or a list of texts")]
-enum CommandParam {
+pub(super) enum CommandParam {
     Text(String),
     List(Vec<String>),
 }
@@ -91,46 +113,13 @@ pub(super) fn yes() -> bool {
     true
 }
 
-/// Result of a command.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct ShellRun {
-    /// Exit code: 0 for success, 124 if it timed out, 127 if the program was not found.
-    pub(crate) exit_code: i32,
-    /// Standard output; its beginning and end if it exceeds the session's limit, by default 32 KiB.
-    pub(crate) stdout: String,
-    /// Standard error, likewise.
-    pub(crate) stderr: String,
-    /// Directory that it ran in.
-    cwd: String,
-    /// Duration in seconds.
-    duration_seconds: f64,
-    /// True if it timed out and was killed.
-    timed_out: bool,
-    /// True if part of the output is missing here.
-    truncated: bool,
-    /// The signal that ended it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    signal: Option<i32>,
-    /// True if the container or the runner ended while it ran, so the command itself did not fail.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    lost: bool,
-    /// Program that ran a script, if the call named none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) interpreter: Option<String>,
-    /// Meaning of an exit code that is no failure or says little, for example of 1 of `grep`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    exit_note: Option<String>,
-    /// Advice in addition to its output, for example that its daemon does not answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    note: Option<String>,
-}
-
 impl Tool for ShellTool {
     const NAME: &'static str = "shell_execute";
     const DESCRIPTION: &'static str = "Runs a command in the workspace and returns its exit code and output. \
         A text is run by /bin/sh, a list is a program with its arguments. It is killed after 30 seconds, or after \
-        timeout_seconds: set that for slow commands. Do not start programs that never exit, such as servers or \
-        watchers: no process outlives the call. All other tools see the files that it changes.";
+        timeout_seconds: set that for slow commands. No process outlives the call, unless background_after_seconds is \
+        set: start programs that never exit, such as servers or watchers, with process_start. All other tools see the \
+        files that it changes.";
     const EFFECT: Effect = Effect::Destructive;
     type Params = ShellExecuteParams;
     type Output = ShellRun;
@@ -160,20 +149,56 @@ pub(super) async fn run(
     line: CommandLine,
     params: CommandSurroundings,
 ) -> Result<ShellRun, ToolError> {
-    let capture_output = params.capture_output;
+    let returned = params.capture_output.then(|| context.command_options().output_bytes);
+    let patience = patience(context, params.background_after_seconds)?;
     let (command, elsewhere) = prepared(context, line, params)?;
     context.clock_waits = true;
     let Some(mut shell) = context.shell() else { return Err(no_shell(context, tool)) };
-    let result = shell.execute(command).await?;
-    if result.cancelled {
-        return Err(ToolError::Cancelled);
-    }
-    let mut run = ShellRun::of(&result, capture_output.then(|| context.command_options().output_bytes));
+    let ran = match patience {
+        None => Ok(shell.execute(command).await?),
+        Some(patience) => context.run_or_leave(command, patience).await?,
+    };
+    let mut run = match ran {
+        Ok(result) if result.cancelled => return Err(ToolError::Cancelled),
+        Ok(result) => ShellRun::of(&result, returned),
+        Err(process) => left(&process, returned),
+    };
     run.note = context.note.take();
-    Ok(match elsewhere {
-        Some(cwd) => ShellRun { cwd, ..run },
-        None => run,
-    })
+    run.cwd = elsewhere.unwrap_or(run.cwd);
+    Ok(run)
+}
+
+/// Checks the time after which a command becomes a process.
+fn patience(context: &ToolContext, seconds: Option<f64>) -> Result<Option<Duration>, ValueError> {
+    let (Some(seconds), most) = (seconds, context.command_time().most()) else { return Ok(None) };
+    let patience = Duration::try_from_secs_f64(seconds).ok().filter(|patience| *patience <= most);
+    let wrong = || format!("background_after_seconds is {seconds}; it must be from 0 to {}", most.as_secs_f64());
+    patience.map(Some).ok_or_else(|| ValueError::new(wrong()))
+}
+
+/// Describes a command that runs on as a process, with the beginning of its output.
+fn left(process: &Process, returned: Option<usize>) -> ShellRun {
+    let (stretch, now) = (process.output.stretch(0, returned.unwrap_or_default()), process.document());
+    let text = |bytes: &[u8]| match returned {
+        Some(_) => String::from_utf8_lossy(bytes).into_owned(),
+        None => "capture disabled".to_owned(),
+    };
+    ShellRun {
+        exit_code: None,
+        stdout: text(&stretch.stdout),
+        stderr: text(&stretch.stderr),
+        cwd: now.cwd,
+        duration_seconds: Duration::from_micros(now.micros).as_secs_f64(),
+        timed_out: false,
+        truncated: stretch.missed > 0 || stretch.next < stretch.written,
+        signal: None,
+        lost: false,
+        interpreter: None,
+        exit_note: None,
+        note: None,
+        process: Some(now.process),
+        next: Some(stretch.next),
+    }
 }
 
 /// Returns a command, and its directory if that is outside of the workspace.
@@ -238,52 +263,13 @@ pub(super) fn command(
     command.env = params.env;
     command.env_mode = params.env_mode;
     command.capture_output = params.capture_output;
-    command.terminal = params.tty.then(WindowSize::default);
+    command.terminal = params.terminal;
     Ok(command)
 }
 
 fn check_env(env: &BTreeMap<String, String>) -> Result<(), ToolError> {
     check_names(env.keys()).map_err(|what| ToolError::new(format!("env{what}")))?;
     env.iter().try_for_each(|(name, value)| check_chars(&format!("env: {name}"), value))
-}
-
-impl ShellRun {
-    pub(crate) fn render(&self) -> String {
-        let mut text = self.stdout.clone();
-        if !self.stderr.is_empty() {
-            let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-            text.push_str(&format!("{gap}[stderr]\n{}", self.stderr));
-        }
-        let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-        let why = if self.timed_out { ": it timed out and was killed" } else { "" };
-        let notes = self.exit_note.iter().chain(&self.note);
-        let note: String = notes.map(|note| format!("\n[note: {note}]")).collect();
-        let by = self.interpreter.as_ref().map(|program| format!(" of {program}")).unwrap_or_default();
-        format!("{text}{gap}[exit code {}{by}{why}]{note}", self.exit_code)
-    }
-
-    /// Describes a result with up to `returned` bytes of each stream; `None` for no output.
-    pub(crate) fn of(result: &ShellResult, returned: Option<usize>) -> Self {
-        let text = |output: &Output| match returned {
-            Some(most) => output.text(most),
-            None => ("capture disabled".to_owned(), false),
-        };
-        let ((stdout, cut_out), (stderr, cut_err)) = (text(&result.stdout), text(&result.stderr));
-        Self {
-            exit_code: if result.timed_out { TIMED_OUT } else { result.exit_code },
-            stdout,
-            stderr,
-            cwd: result.cwd.rooted(),
-            duration_seconds: result.duration.as_secs_f64(),
-            timed_out: result.timed_out,
-            truncated: cut_out || cut_err,
-            signal: result.signal,
-            lost: result.lost,
-            interpreter: None,
-            exit_note: exit_note(result),
-            note: None,
-        }
-    }
 }
 
 #[cfg(test)]

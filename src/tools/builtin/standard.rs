@@ -3,14 +3,15 @@
 use super::evaluate_python::PythonTool;
 use super::execute_script::ScriptTool;
 use super::files::{EditTool, GlobTool, GrepTool, ListTool, ReadTool, RemoveTool, WriteTool};
+use super::processes::{ProcessListTool, ProcessReadTool, ProcessSignalTool, ProcessStartTool, ProcessWriteTool};
 use super::shell_execute::ShellTool;
 use super::shell_facts::{EnvTool, WhichTool};
 use crate::engine::error::ValueError;
 use crate::tools::call::toolset::Tools;
 
 impl Tools {
-    /// Returns the file tools, `evaluate_python`, `shell_execute`, `execute_script`, `which` and `env`. The last four
-    /// need a backend with a shell.
+    /// Returns the file tools, `evaluate_python`, `shell_execute`, `execute_script`, the tools for processes, `which`
+    /// and `env`. All from `shell_execute` on need a backend with a shell.
     pub fn standard() -> Self {
         // A test checks that the names are valid and distinct, so this can't fail.
         assembled().unwrap_or_default()
@@ -28,6 +29,11 @@ fn assembled() -> Result<Tools, ValueError> {
         .with(RemoveTool)?
         .with(ShellTool)?
         .with(ScriptTool)?
+        .with(ProcessStartTool)?
+        .with(ProcessListTool)?
+        .with(ProcessReadTool)?
+        .with(ProcessWriteTool)?
+        .with(ProcessSignalTool)?
         .with(WhichTool)?
         .with(EnvTool)?
         .with(PythonTool)
@@ -41,8 +47,8 @@ mod tests {
     fn standard_tools_are_complete() {
         let tools = Tools::standard();
         let names: Vec<_> = tools.names().collect();
-        let all =
-            "edit_file env evaluate_python execute_script glob grep ls read_file rm shell_execute which write_file";
+        let all = "edit_file env evaluate_python execute_script glob grep ls process_list process_read process_signal \
+                   process_start process_write read_file rm shell_execute which write_file";
         assert_eq!(names.join(" "), all);
     }
 

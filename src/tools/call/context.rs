@@ -50,6 +50,8 @@ pub struct ToolContext {
     clock: Arc<CallClock>,
     /// True if the call's clock pauses while a command runs.
     pub(crate) clock_waits: bool,
+    /// The time that the session's limits leave to the agent's calls.
+    pub(super) time_left: Option<Duration>,
     /// The input of the call's first command.
     pub(crate) input: Option<CommandInput>,
     cancel: CancellationToken,
@@ -107,6 +109,7 @@ impl ToolContext {
             machine,
             clock,
             clock_waits: false,
+            time_left: None,
             input: None,
             cancel,
             extra: session.commit(),

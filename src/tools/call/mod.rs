@@ -13,7 +13,7 @@ pub(crate) mod file_work;
 pub(crate) mod filesystem;
 pub(crate) mod open_call;
 pub(crate) mod params;
-pub mod process;
+pub(crate) mod process;
 pub(crate) mod record_command;
 pub(crate) mod recorded_shell;
 pub(crate) mod registrations;

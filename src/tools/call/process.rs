@@ -1,187 +1,199 @@
-//! Background commands, which run while other calls are made.
+//! Commands that outlive their call, as background processes.
 
-use std::collections::BTreeMap;
 use std::future::ready;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::DropGuard;
 
-use super::command_hooks::CommandHooks;
 use super::context::{RunningCommand, ToolContext};
 use super::error::ToolError;
 use super::record_command::RecordAs;
-use super::tool::{Answering, ErasedTool, ToolAnswer, ToolDescription};
-use super::tool_call::{ToolCall, ToolOutcome};
+use super::tool::{BESIDE, Effect, Tool};
+use super::tool_call::ToolCall;
 use super::tool_runner::{END_PROCESS, ToolRunner};
-use crate::backends::{CommandInput, EnvMode, OutputWatch, ShellError, ShellResult, WindowSize};
-use crate::engine::event::CommandLine;
+use crate::backends::{CommandInput, OutputWatch, ShellCommand, ShellError, ShellResult};
 use crate::engine::id::Seq;
 use crate::engine::lock::lock;
-use crate::engine::session::error::SessionError;
-use crate::tools::builtin::shell_execute::{CommandSurroundings, ShellRun, ShellTool, no_shell, prepared};
+use crate::tools::builtin::shell_run::ShellRun;
+use crate::tools::workspace::processes::{Process, ProcessEnd};
 
 /// Maximum number of running processes of a session: the runner has connections for these and some calls.
 const RUNNING_MAX: usize = 48;
-#[doc(hidden)]
-pub const START: &str = "start_process";
+/// Maximum delay of publishing an end that can't be recorded yet because another call holds the workspace.
+const RECORDED_WITHIN: Duration = Duration::from_secs(1);
 
-/// A command to run in the background.
-#[derive(Debug, Clone)]
-pub struct ProcessStart {
-    /// The command.
-    pub command: CommandLine,
-    /// The directory to run it in, as for `shell_execute`.
-    pub cwd: String,
-    /// Variables for it.
-    pub env: BTreeMap<String, String>,
-    /// The beginning of its standard input.
-    pub stdin: String,
-    /// The input that is sent while it runs; not recorded.
-    pub input: CommandInput,
-    /// The size of its terminal, if it has one.
-    pub window: Option<WindowSize>,
-    /// Its time limit in seconds; `None` for the rules' default.
-    pub timeout_seconds: Option<f64>,
-}
+type CommandTask = JoinHandle<Result<ShellResult, ShellError>>;
 
-/// A started process.
-#[doc(hidden)]
-pub struct ProcessTask {
-    pub task: JoinHandle<Result<ShellResult, ShellError>>,
-    /// Counts it as running.
-    pub running: CountedProcess,
-}
-
-/// Counts a process as running until it is dropped.
-pub struct CountedProcess(Arc<AtomicUsize>);
-
-impl Drop for CountedProcess {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+impl ToolContext {
+    /// Returns the session's processes, oldest first.
+    pub(crate) fn processes(&self) -> Vec<Arc<Process>> {
+        self.machine.processes.all()
     }
-}
 
-impl ToolRunner {
-    /// Returns a runner, the call that starts the process, and the tool that then holds the process. Output goes to
-    /// `watch`. Changes are recorded with the calls that are made while it runs; the rest is recorded with its end, by
-    /// [`end_process`](Self::end_process).
-    #[doc(hidden)]
-    pub fn for_start(
-        &self,
-        start: ProcessStart,
-        watch: OutputWatch,
-        cancel: CancellationToken,
-    ) -> (Self, ToolCall, Arc<StartTool>) {
-        let ProcessStart { command, cwd, env, timeout_seconds, window, .. } = &start;
-        let line = match command {
-            CommandLine::Args(args) => json!(args),
-            CommandLine::Shell(text) => json!(text),
-            CommandLine::Script { interpreter, script } => json!([interpreter, script]),
+    /// Finds a process of the session.
+    pub(crate) fn process(&self, number: Seq) -> Result<Arc<Process>, ToolError> {
+        let missing = || {
+            let running: Vec<String> =
+                self.machine.processes.running_after(0).iter().map(|p| p.number().to_string()).collect();
+            let running = if running.is_empty() { "none".to_owned() } else { running.join(", ") };
+            ToolError::Missing(format!("process {number} not found; running: {running}"))
         };
-        let params = json!({
-            "command": line, "cwd": cwd, "env": env, "timeout_seconds": timeout_seconds, "window": window,
-        });
-        let tool = Arc::new(StartTool {
-            start: Mutex::new(Some(start)),
-            hooks: CommandHooks { watch, cancel },
-            count: Arc::clone(&self.machine().processes),
-            started: Mutex::default(),
-        });
-        let runner = self.with_tool(START, Arc::clone(&tool) as Arc<dyn ErasedTool>);
-        (runner, ToolCall::new(START, params), tool)
+        self.machine.processes.find(number).ok_or_else(missing)
     }
 
-    /// Records the end of a process as a separate call, with its changes since the last call.
-    #[doc(hidden)]
-    pub async fn end_process(
-        &self,
-        process: Seq,
-        ended: Result<ShellResult, ShellError>,
-    ) -> Result<ToolOutcome, SessionError> {
+    /// Finds a running process that the caller may control.
+    pub(crate) fn process_to_control(&self, number: Seq) -> Result<Arc<Process>, ToolError> {
+        let process = self.process(number)?;
+        if let Some(shell) = self.workspace().unrecorded_shell() {
+            self.machine.rules.caller_in(shell.as_ref())?;
+        }
+        match process.is_running() {
+            true => Ok(process),
+            false => Err(ToolError::new(format!("process {number} has ended"))),
+        }
+    }
+
+    /// Starts a command that the policy allows, as a process.
+    pub(crate) async fn start_process(
+        &mut self,
+        command: ShellCommand,
+        keep_input: bool,
+    ) -> Result<Arc<Process>, ToolError> {
+        let process = self.begin_process(command).await?;
+        if !keep_input {
+            process.input.end();
+        }
+        self.leave_running(&process)?;
+        Ok(process)
+    }
+
+    /// Runs a command that the policy allows. If it still runs after `patience`, it outlives the call as a process.
+    pub(crate) async fn run_or_leave(
+        &mut self,
+        command: ShellCommand,
+        patience: Duration,
+    ) -> Result<Result<ShellResult, Arc<Process>>, ToolError> {
+        if self.input.is_some() {
+            return Err(ToolError::new("a command with interactive input can't run on in the background"));
+        }
+        let process = self.begin_process(command).await?;
+        process.input.end();
+        if let Ok(ended) = tokio::time::timeout(patience, self.finish_running()).await {
+            return Ok(Ok(ended?));
+        }
+        if self.running.as_ref().is_none_or(|running| running.ended.is_some()) {
+            return Ok(Ok(self.finish_running().await?));
+        }
+        self.leave_running(&process)?;
+        let captured = self.machine.captured(self.session(), self.files.tree().clone()).await?;
+        self.files.take_captured(captured);
+        Ok(Err(process))
+    }
+
+    /// Starts a command as the call's running command, prepared to outlive the call.
+    async fn begin_process(&mut self, mut command: ShellCommand) -> Result<Arc<Process>, ToolError> {
+        self.check_background()?;
+        if self.machine.processes.running_after(0).len() >= RUNNING_MAX {
+            let what = format!("{RUNNING_MAX} processes of the session are running; end one of them first");
+            return Err(ToolError::OverLimit(what));
+        }
+        command.is_unlimited = true;
+        command.timeout = command.timeout.into_iter().chain(self.time_left).min();
+        let unusable = |error| ToolError::new(format!("failed to set up the input: {error}"));
+        let input = CommandInput::new().map_err(unusable)?;
+        command.terminal.into_iter().for_each(|window| input.resize(window));
+        command.input = Some(input.clone());
+        let process = Process::new(self.call(), command.command.clone(), command.cwd.rooted(), input);
+        let output = Arc::clone(&process.output);
+        let watch: OutputWatch = Arc::new(move |stream, bytes| output.push(stream, bytes));
+        let none = || ToolError::new("the workspace has no shell");
+        self.shell().ok_or_else(none)?.start(command, watch).await?;
+        Ok(Arc::new(process))
+    }
+
+    /// Turns the running command into a process, which a separate call records when it ends.
+    fn leave_running(&mut self, process: &Arc<Process>) -> Result<(), ToolError> {
+        let nothing = || ToolError::new("no command is running");
+        let RunningCommand { task, cancel, record_as, stopped, .. } = self.running.take().ok_or_else(nothing)?;
+        let cancel = cancel.map(DropGuard::disarm).unwrap_or_default();
+        let kept = self.machine.keeper.as_ref().map(|keep| keep(self.call(), &cancel));
+        if matches!(kept, Some(None)) {
+            // The call's end kills it.
+            let cancel = Some(cancel.drop_guard());
+            self.running = Some(RunningCommand { task, ended: None, cancel, record_as, stopped });
+            return Err(ToolError::new("foldspace is shutting down; the command was stopped"));
+        }
+        self.machine.processes.add(process);
+        let runner = ToolRunner::beyond(self);
+        tokio::spawn(see_to_end(Arc::clone(process), runner, task, (kept, cancel)));
+        Ok(())
+    }
+}
+
+/// Waits for a process to end, records the end, and publishes it. `kept` is held until then.
+async fn see_to_end<K: Send + 'static>(process: Arc<Process>, runner: ToolRunner, task: CommandTask, kept: K) {
+    let stopped = |_| ShellError::Unavailable { backend: "process", reason: "its task was cancelled".to_owned() };
+    let ended = task.await.map_err(stopped).and_then(|ended| ended);
+    process.output.end();
+    let mut end = ProcessEnd::of(&ended);
+    let (session, number) = (runner.session().clone(), process.number());
+    let mut recording = tokio::spawn(async move {
         let tool = Arc::new(EndTool(Mutex::new(Some(ended))));
-        self.with_tool(END_PROCESS, tool).call(ToolCall::new(END_PROCESS, json!({ "process": process }))).await
+        let call = ToolCall::new(END_PROCESS, serde_json::json!({ "process": number }));
+        let recorded = runner.with_tool(END_PROCESS, tool).call(call).await;
+        drop(kept);
+        recorded
+    });
+    let recorded = match tokio::time::timeout(RECORDED_WITHIN, &mut recording).await {
+        Ok(recorded) => recorded,
+        Err(_) => {
+            process.publish(end.clone());
+            recording.await
+        }
+    };
+    match recorded {
+        Ok(Ok(outcome)) => end.recorded = Some(outcome.call),
+        Ok(Err(error)) => tracing::warn!(%error, session = session.name(), "failed to record the end of a process"),
+        Err(error) => tracing::warn!(%error, session = session.name(), "failed to record the end of a process"),
     }
-
-    /// Returns true if background processes are running.
-    pub(crate) fn has_processes(&self) -> bool {
-        self.machine().processes.load(Ordering::Acquire) > 0
-    }
+    process.publish(end);
 }
 
-/// A tool that starts one process.
-pub struct StartTool {
-    start: Mutex<Option<ProcessStart>>,
-    hooks: CommandHooks,
-    count: Arc<AtomicUsize>,
-    started: Mutex<Option<ProcessTask>>,
-}
-
-impl StartTool {
-    /// Takes the process, once the call has succeeded.
-    pub fn started(&self) -> Option<ProcessTask> {
-        lock(&self.started).take()
-    }
-}
-
-impl ErasedTool for StartTool {
-    fn describe(&self) -> ToolDescription {
-        ToolDescription { name: START.into(), ..ErasedTool::describe(&ShellTool) }
-    }
-
-    fn call<'a>(&'a self, context: &'a mut ToolContext, _: Value) -> Answering<'a> {
-        Box::pin(async move {
-            let again = || ToolError::new("the process was started already");
-            let ProcessStart { command, cwd, env, stdin, input, window, timeout_seconds } =
-                lock(&self.start).take().ok_or_else(again)?;
-            let surroundings = CommandSurroundings {
-                cwd,
-                env,
-                env_mode: EnvMode::Extend,
-                stdin,
-                timeout_seconds,
-                capture_output: true,
-                tty: false,
-            };
-            let (mut command, _) = prepared(context, command, surroundings)?;
-            (command.input, command.terminal) = (Some(input), window);
-            let Some(mut shell) = context.shell() else { return Err(no_shell(context, START)) };
-            if self.count.fetch_add(1, Ordering::AcqRel) >= RUNNING_MAX {
-                self.count.fetch_sub(1, Ordering::AcqRel);
-                let what = format!("{RUNNING_MAX} processes of the session are running; end one of them first");
-                return Err(ToolError::OverLimit(what));
-            }
-            let running = CountedProcess(Arc::clone(&self.count));
-            let task = shell.launch(command, self.hooks.clone()).await?;
-            *lock(&self.started) = Some(ProcessTask { task, running });
-            let process = context.call();
-            Ok(ToolAnswer { result: json!({ "process": process }), text: format!("process {process} has started") })
-        })
-    }
-}
-
-/// A tool that records the end of one process.
+/// A tool that records the end of one process, with its changes since the last call.
 struct EndTool(Mutex<Option<Result<ShellResult, ShellError>>>);
 
-impl ErasedTool for EndTool {
-    fn describe(&self) -> ToolDescription {
-        ToolDescription { name: END_PROCESS.into(), ..ErasedTool::describe(&ShellTool) }
+#[derive(Deserialize, JsonSchema)]
+struct EndedProcess {
+    #[serde(rename = "process")]
+    _process: Seq,
+}
+
+impl Tool for EndTool {
+    const NAME: &'static str = END_PROCESS;
+    const DESCRIPTION: &'static str = "Records the end of a background process.";
+    const EFFECT: Effect = Effect::Destructive;
+    type Params = EndedProcess;
+    type Output = ShellRun;
+
+    async fn call(&self, context: &mut ToolContext, _: EndedProcess) -> Result<ShellRun, ToolError> {
+        let again = || ToolError::new("the end was recorded already");
+        let ended = lock(&self.0).take().ok_or_else(again)?;
+        let backend = context.workspace().backend_name();
+        let (task, record_as) = (tokio::spawn(ready(ended)), RecordAs::Command { backend });
+        context.running = Some(RunningCommand { task, ended: None, cancel: None, record_as, stopped: None });
+        let result = context.finish_running().await?;
+        Ok(ShellRun::of(&result, Some(context.command_options().output_bytes)))
     }
 
-    fn call<'a>(&'a self, context: &'a mut ToolContext, _: Value) -> Answering<'a> {
-        Box::pin(async move {
-            let again = || ToolError::new("the end was recorded already");
-            let ended = lock(&self.0).take().ok_or_else(again)?;
-            let backend = context.workspace().backend_name();
-            let record_as = RecordAs::Command { backend };
-            let task = tokio::spawn(ready(ended));
-            context.running = Some(RunningCommand { task, ended: None, cancel: None, record_as, stopped: None });
-            let result = context.finish_running().await?;
-            let run = ShellRun::of(&result, Some(context.command_options().output_bytes));
-            let answer = serde_json::to_value(&run).map_err(|error| ToolError::new(error.to_string()))?;
-            Ok(ToolAnswer { result: answer, text: run.render() })
-        })
+    fn limit(&self) -> Option<Duration> {
+        Some(BESIDE)
+    }
+
+    fn render(&self, output: &ShellRun) -> String {
+        output.render()
     }
 }

@@ -17,7 +17,8 @@ use crate::backends::{
 use crate::engine::event::CommandLine;
 use crate::engine::lock::lock;
 use crate::tools::builtin::execute_script::ScriptTool;
-use crate::tools::builtin::shell_execute::{ShellRun, ShellTool};
+use crate::tools::builtin::shell_execute::ShellTool;
+use crate::tools::builtin::shell_run::ShellRun;
 use crate::tools::call::tool::Tool;
 
 /// Shell that runs its commands as calls.

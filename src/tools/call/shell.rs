@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use super::approval::Decided;
 use super::approver::CommandQuestion;
-use super::command_hooks::CommandHooks;
 use super::context::{RunningCommand, ToolContext};
 use super::error::ToolError;
 use super::record_command::RecordAs;
@@ -71,12 +70,25 @@ impl ToolShell<'_> {
         if let (Some(terminal), Some(input)) = (&mut command.terminal, &command.input) {
             *terminal = input.window().unwrap_or(*terminal);
         }
-        command.check()?;
-        self.decide(&command, None).await?;
-        self.begin().await?;
-        self.context.note = self.see_to_daemon(&command).await?;
+        self.admit(&command).await?;
         let backend = self.shell.properties().backend_name;
         self.run(command, RecordAs::Command { backend }).await
+    }
+
+    /// Starts a command that the policy allows, as the call's running command. It ends with the call unless that lets
+    /// it outlive itself.
+    pub(super) async fn start(&mut self, command: ShellCommand, watch: OutputWatch) -> Result<(), ToolError> {
+        self.admit(&command).await?;
+        let backend = self.shell.properties().backend_name;
+        self.spawn(command, RecordAs::Command { backend }, Some(watch), CancellationToken::new()).await
+    }
+
+    async fn admit(&mut self, command: &ShellCommand) -> Result<(), ToolError> {
+        command.check()?;
+        self.decide(command, None).await?;
+        self.begin().await?;
+        self.context.note = self.see_to_daemon(command).await?;
+        Ok(())
     }
 
     /// Runs code. The policy decides about `interpreter` with the code; `command` runs the same code in a wrapper.
@@ -104,42 +116,32 @@ impl ToolShell<'_> {
         Ok(self.shell.execute(command, unwatched(), cancel).await?)
     }
 
-    /// Starts a command that the policy allows and that outlives the call. Its result is not recorded.
-    pub(super) async fn launch(
-        &mut self,
-        mut command: ShellCommand,
-        hooks: CommandHooks,
-    ) -> Result<JoinHandle<Result<ShellResult, ShellError>>, ToolError> {
-        self.context.command_time().bound(&mut command)?;
-        command.check()?;
-        self.context.check_background()?;
-        self.decide(&command, None).await?;
-        self.begin().await?;
-        self.context.note = self.see_to_daemon(&command).await?;
-        self.context.check_changes(true)?;
-        self.surround(&mut command)?;
-        self.context.land()?;
-        let watch = self.watch(Some(hooks.watch));
-        Ok(tokio::spawn(self.shell.execute(command, watch, hooks.cancel)))
+    async fn run(&mut self, command: ShellCommand, record_as: RecordAs) -> Result<ShellResult, ToolError> {
+        let hooks = self.context.hooks.clone();
+        let watch = hooks.as_ref().map(|hooks| Arc::clone(&hooks.watch));
+        let cancel =
+            hooks.map_or_else(|| self.context.cancellation().child_token(), |hooks| hooks.cancel.child_token());
+        self.spawn(command, record_as, watch, cancel).await?;
+        self.context.finish_running().await
     }
 
-    async fn run(&mut self, mut command: ShellCommand, record_as: RecordAs) -> Result<ShellResult, ToolError> {
+    async fn spawn(
+        &mut self,
+        mut command: ShellCommand,
+        record_as: RecordAs,
+        watch: Option<OutputWatch>,
+        cancel: CancellationToken,
+    ) -> Result<(), ToolError> {
         // The future of an earlier command may have been dropped.
         self.context.stop_running().await;
         self.context.check_changes(true)?;
         self.surround(&mut command)?;
         self.context.land()?;
-        let hooks = self.context.hooks.clone();
-        let watch = self.watch(hooks.as_ref().map(|hooks| Arc::clone(&hooks.watch)));
-        let cancel = match hooks {
-            Some(hooks) => hooks.cancel.child_token(),
-            None => self.context.cancellation().child_token(),
-        };
+        let watch = self.watch(watch);
         let task = tokio::spawn(self.shell.execute(command, watch, cancel.clone()));
         let (cancel, stopped) = (Some(cancel.drop_guard()), self.context.stop_clock());
-        let running = RunningCommand { task, ended: None, cancel, record_as, stopped };
-        self.context.running = Some(running);
-        self.context.finish_running().await
+        self.context.running = Some(RunningCommand { task, ended: None, cancel, record_as, stopped });
+        Ok(())
     }
 
     /// Applies the session's options to a command.

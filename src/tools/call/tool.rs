@@ -75,6 +75,11 @@ pub trait Tool<C: Send = ToolContext>: Send + Sync + 'static {
         params: Self::Params,
     ) -> impl Future<Output = Result<Self::Output, ToolError>> + Send;
 
+    /// Returns false for a tool that only acts on processes. It then runs beside calls that change files.
+    fn changes_files(&self) -> bool {
+        Self::EFFECT != Effect::ReadOnly
+    }
+
     /// Returns the default time limit of a call; `None` for two minutes.
     fn limit(&self) -> Option<Duration> {
         None
@@ -181,7 +186,7 @@ impl<C: Send, T: Tool<C>> ErasedTool<C> for T {
     }
 
     fn effect(&self) -> Effect {
-        T::EFFECT
+        if Tool::<C>::changes_files(self) { T::EFFECT } else { Effect::ReadOnly }
     }
 
     fn limit(&self) -> Option<Duration> {

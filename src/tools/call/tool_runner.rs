@@ -33,6 +33,7 @@ use crate::tools::workspace::limits::limits_of;
 use crate::tools::workspace::live_files::LiveFiles;
 use crate::tools::workspace::managed::{Extent, ManagedWorkspace};
 use crate::tools::workspace::output_stream::{CommandOutput, OutputOptions, OutputSubscription};
+use crate::tools::workspace::processes::{ProcessKeeper, ProcessTable};
 use crate::tools::workspace::runtime::{SessionRuntime, WorkspaceLock};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -138,6 +139,20 @@ impl ToolRunner {
     /// Returns a runner with only this tool. A call of it is refused unless the session's limits allow its name.
     pub(crate) fn with_tool(&self, name: &'static str, tool: Arc<dyn ErasedTool>) -> Self {
         Self { tools: Arc::new(Tools::of_one(name, tool)), ..self.clone() }
+    }
+
+    /// Returns a runner without tools for work that outlives a call.
+    pub(super) fn beyond(context: &ToolContext) -> Self {
+        let (session, machine, budget) = (context.session().clone(), context.machine.clone(), context.budget.clone());
+        Self { session, tools: Arc::default(), machine, budget, beats: None }
+    }
+
+    /// Returns a runner whose processes are in `processes`, and are kept by `keeper`.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_processes(mut self, processes: Arc<ProcessTable>, keeper: ProcessKeeper) -> Self {
+        (self.machine.processes, self.machine.keeper) = (processes, Some(keeper));
+        self
     }
 
     pub(crate) fn for_child(&self, session: Session, workspace: Arc<dyn Workspace>) -> Result<Self, WorkspaceError> {
@@ -263,7 +278,7 @@ impl ToolRunner {
             let context = ToolContext::new(&self.session, state, number, machine, may_change, clock, call.cancel);
             let context = open.context.insert(context);
             (context.budget, context.beats) = (self.budget.clone(), self.beats.clone());
-            (context.input, context.files.rules) = (call.input, path_rules);
+            (context.input, context.time_left, context.files.rules) = (call.input, left, path_rules);
             if may_change {
                 self.machine.join_names(context.files.tree()).await;
             }

@@ -95,7 +95,7 @@ impl Forker {
         let may_share = looking.is_some();
         let begin = move || {
             // A running process would keep writing into the shared layers.
-            let shared = match may_share && !parent.has_processes() {
+            let shared = match may_share && !parent.machine().processes.is_running() {
                 true => share(&parent, id, at, &spec, &forker.home),
                 false => None,
             };

@@ -19,9 +19,12 @@ use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::reducers::{Allowances, OnFailure};
+use crate::tools::builtin::execute_script::ScriptTool;
+use crate::tools::builtin::processes::PROCESS_TOOLS;
+use crate::tools::builtin::shell_execute::ShellTool;
 use crate::tools::builtin::unrunnable::unrunnable;
 use crate::tools::call::file_work::FileWork;
-use crate::tools::call::process::START;
+use crate::tools::call::tool::Tool;
 use crate::tools::call::tool_call::{ToolCall, ToolOutcome};
 use crate::tools::call::tool_runner::{END_PROCESS, ToolRunner};
 use crate::tools::call::toolset::Tools;
@@ -275,13 +278,18 @@ pub(super) fn check_commands(
 
 fn skipped_because(call: &RecordedCall) -> Option<&'static str> {
     let over = call.was_over_limits().then_some("a limit of the session was used up");
-    call.obstacle().or(over).or(beside_tools(&call.tool))
+    let is_command = [ShellTool::NAME, ScriptTool::NAME].contains(&&*call.tool);
+    let was_left = is_command && call.outcome.as_ref().is_some_and(|(_, end)| end.result["process"].is_u64());
+    let left = was_left.then_some("its command ran on in the background");
+    call.obstacle().or(over).or(beside_tools(&call.tool)).or(left)
 }
 
-/// Returns the reason to skip a client's action that was not a call of a tool.
+/// Returns the reason to skip a client's action that was not a call of a tool, or concerned a background process.
 fn beside_tools(tool: &str) -> Option<&'static str> {
     match tool {
-        START | END_PROCESS => Some("it ran in the background"),
+        // `start_process` in older histories.
+        "start_process" | END_PROCESS => Some("it ran in the background"),
+        tool if PROCESS_TOOLS.contains(&tool) => Some("it ran in the background"),
         UNDO_TOOL | REVERT_TOOL => Some("it undid other changes"),
         tool => FileWork::is_name(tool).then_some("a client changed the files directly"),
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -29,6 +30,10 @@ use crate::engine::slice::{EncodedSlice, Slice};
 use crate::engine::state::State;
 use crate::reducers::{Allowances, Change, DeclaredSlices, ToolRules, VirtualFileSystem, directories_above};
 use crate::tools::error::WorkspaceError;
+use crate::tools::workspace::processes::kill;
+
+/// Time limit for processes to end.
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
 /// The options of a rewind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -70,9 +75,18 @@ pub struct Rewound {
 
 impl ToolRunner {
     /// Rewinds the session to the state after the event at `to`: its files, and every slice except logs. Waits for the
-    /// workspace lock. See [`rewind`].
+    /// workspace lock. Kills the background processes that were started after it. See [`rewind`].
     pub async fn rewind(&self, to: Seq, options: RewindOptions) -> Result<Rewound, WorkspaceError> {
-        rewind(self.session(), self.workspace(), self.machine().rules.budget, to, options).await
+        let processes = self.machine().processes.running_after(to);
+        let work = |options| rewind(self.session(), self.workspace(), self.machine().rules.budget, to, options);
+        if !processes.is_empty() && !options.dry_run {
+            match work(RewindOptions { dry_run: true, ..options }).await {
+                // The ends of the processes record their changes.
+                Ok(_) | Err(WorkspaceError::Drifted(_)) => kill(&processes, ENDS_WITHIN).await,
+                Err(error) => return Err(error),
+            }
+        }
+        work(options).await
     }
 }
 

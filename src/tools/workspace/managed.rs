@@ -5,7 +5,6 @@ use crate::tools::policy::rules::ShellRules;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use super::attribution::{self, Writers};
 use super::capture::{CaptureBudget, Captured, clear_set_id, compare};
@@ -16,6 +15,7 @@ use super::keeping::{distrust, keep, keep_at_end, keep_if_due, resume};
 use super::limits::{Limits, denied, narrowed};
 use super::plan::PlannedChange;
 use super::populate::{fill, not_filled};
+use super::processes::{ProcessKeeper, ProcessTable};
 use super::recording::EventBuffer;
 use super::runtime::{ContainerClaim, SessionRuntime};
 use crate::backends::{BackendError, ChangeDetector, DirtyPath, KnownFilesKeeper, MachineNews, Walked, Workspace};
@@ -48,8 +48,8 @@ pub struct ManagedWorkspace {
     /// Claim of the session's only container, for a workspace in one.
     claim: Option<Arc<ContainerClaim>>,
     pub(crate) limits: Arc<Limits>,
-    /// Number of running background processes.
-    pub(crate) processes: Arc<AtomicUsize>,
+    pub(crate) processes: Arc<ProcessTable>,
+    pub(crate) keeper: Option<ProcessKeeper>,
     pub(super) held: Arc<HeldLooks>,
 }
 
@@ -69,8 +69,8 @@ impl ManagedWorkspace {
                 None => return Err(WorkspaceError::SecondContainer(session.name().to_owned())),
             },
         };
-        let machine =
-            Self { workspace, rules: Arc::new(rules), claim, limits, processes: Arc::default(), held: Arc::default() };
+        let (rules, processes, held) = (Arc::new(rules), Arc::default(), Arc::default());
+        let machine = Self { workspace, rules, claim, limits, processes, keeper: None, held };
         let machine = machine.for_agent(session, &session.state()?);
         prepare(session, machine.workspace.as_ref(), machine.rules.budget)?;
         if in_container {

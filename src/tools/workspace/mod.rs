@@ -14,6 +14,8 @@ pub(crate) mod materialise;
 pub(crate) mod output_stream;
 pub(crate) mod plan;
 pub(crate) mod populate;
+pub mod process_output;
+pub mod processes;
 pub(crate) mod project;
 pub(crate) mod recording;
 pub(crate) mod recovery;

@@ -8,6 +8,7 @@ use crate::reducers::{ToolRules, VirtualFileSystem};
 use crate::tools::builtin::evaluate_python::PythonTool;
 use crate::tools::builtin::execute_script::ScriptTool;
 use crate::tools::builtin::podman_shell::PodmanShellTool;
+use crate::tools::builtin::processes::ProcessStartTool;
 use crate::tools::builtin::shell_execute::ShellTool;
 use crate::tools::call::filesystem::Filesystem;
 use crate::tools::call::tool::{Tool, ToolDescription};
@@ -17,6 +18,10 @@ use crate::tools::policy::python::PythonPlace;
 
 /// Tools that run commands.
 const COMMANDS: [&str; 3] = [<ShellTool as Tool>::NAME, <ScriptTool as Tool>::NAME, <PodmanShellTool as Tool>::NAME];
+
+/// Advice for a model that may start processes.
+#[doc(hidden)]
+pub const BACKGROUND: &str = "Start those with process_start, in the background.";
 
 /// Prompt section about a session's workspace, with the tools and access that belong to it.
 ///
@@ -93,7 +98,9 @@ fn introduction(tool_runner: &ToolRunner, shell: Option<&dyn Shell>, tools: &[To
     let options = workspace.command_options().advice(&root);
     text.push_str(&format!("{}{options}\n", workspace.description()));
     let time = if runs_commands { tool_runner.machine().rules.time.advice() } else { String::new() };
-    text.push_str([&time, python].join(" ").trim());
+    let processes = if names.contains(&ProcessStartTool::NAME) { BACKGROUND } else { "" };
+    let advice: Vec<&str> = [&time, processes, python].into_iter().filter(|part| !part.is_empty()).collect();
+    text.push_str(&advice.join(" "));
     text.push('\n');
     if shell.sandboxed {
         text.push_str(&format!("Do not rely on anything outside of {root}: it may be gone with the next command.\n"));

@@ -95,7 +95,7 @@ impl ToolSort {
         match tool {
             "read_file" | "ls" | "glob" | "grep" => Self::Read,
             "write_file" | "edit_file" | "rm" => Self::Write,
-            "shell_execute" | "execute_script" | "podman_shell" | "evaluate_python" => Self::Command,
+            "shell_execute" | "execute_script" | "podman_shell" | "evaluate_python" | "process_start" => Self::Command,
             _ => Self::Other,
         }
     }

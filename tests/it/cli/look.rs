@@ -382,7 +382,7 @@ fn tools_print_their_parameters() {
     assert!(program.printed(&["tools", "rm"]).contains("\"$schema\""));
     assert_snapshot!(program.run(&["tools", "nothing"]), @r#"
     error: unknown tool "nothing"
-    hint: there are edit_file, env, evaluate_python, execute_script, glob, grep, ls, read_file, rm, shell_execute, which, write_file
+    hint: there are edit_file, env, evaluate_python, execute_script, glob, grep, ls, process_list, process_read, process_signal, process_start, process_write, read_file, rm, shell_execute, which, write_file
     [exit 3]
     "#);
 }

@@ -15,6 +15,7 @@ mod live;
 mod materialise;
 mod output;
 mod own_slices;
+mod process_tools;
 mod processes;
 mod recorded;
 mod rerun;

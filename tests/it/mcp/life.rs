@@ -123,3 +123,37 @@ fn requests_before_end_of_input_are_answered() {
     }
     assert!(client.child.0.wait().unwrap().success());
 }
+
+#[test]
+fn process_outlives_the_client_that_started_it() {
+    let program = Program::with_files().through_owner();
+    let mut client = program.on_host(&["--session", "main", "--yes"]);
+    let script = "echo ready; read line; echo \"got $line\"";
+    let started = client.done("process_start", json!({ "command": script, "input": true }));
+    let process = started["process"].as_u64().unwrap();
+    let left = json!({ "command": "sleep 1; echo late", "background_after_seconds": 0.1 });
+    let left = client.done("shell_execute", left)["process"].as_u64().unwrap();
+    client.leave();
+    let mut client = program.on_host(&["--session", "main", "--yes"]);
+    let read = client.done("process_read", json!({ "process": process, "wait_seconds": 60 }));
+    assert_eq!((&read["stdout"], &read["process"]["running"]), (&json!("ready\n"), &json!(true)), "{read}");
+    client.done("process_write", json!({ "process": process, "text": "again\n" }));
+    let end = json!({ "process": process, "from": 6, "wait_seconds": 60, "until_end": true });
+    let end = client.done("process_read", end);
+    assert_eq!((&end["stdout"], &end["process"]["exit_code"]), (&json!("got again\n"), &json!(0)), "{end}");
+    let late = client.done("process_read", json!({ "process": left, "wait_seconds": 60, "until_end": true }));
+    assert_eq!(late["stdout"], "late\n", "{late}");
+    client.leave();
+    let log = program.printed(&["log", "main"]);
+    assert!(log.contains("process_start") && log.contains("end_process"), "{log}");
+}
+
+#[test]
+fn process_that_is_not_allowed_is_not_started() {
+    let program = Program::with_files();
+    let mut client = program.on_host(&[]);
+    let refused = client.failed("process_start", json!({ "command": "sh", "input": true }));
+    assert!(refused.contains("approv") || refused.contains("ask"), "{refused}");
+    assert_eq!(client.done("process_list", json!({}))["processes"], json!([]));
+    client.leave();
+}

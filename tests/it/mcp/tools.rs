@@ -15,20 +15,20 @@ fn names(client: &mut super::McpClient) -> Vec<String> {
 fn tool_groups_select_tools() {
     let program = Program::with_files();
     let mut client = program.on_host(&[]);
-    let usual = "edit_file env evaluate_python execute_script glob grep ls read_file rm shell_execute which write_file";
+    let usual = "edit_file env evaluate_python execute_script glob grep ls process_list process_read process_signal \
+                 process_start process_write read_file rm shell_execute which write_file";
     assert_eq!(names(&mut client).join(" "), usual);
     client.leave();
     let mut client = program.client(&["--tools", "shell,podman_shell", "--backend", "podman"]);
-    assert_eq!(names(&mut client).join(" "), "env execute_script podman_shell shell_execute which");
+    let some = "env execute_script podman_shell process_list process_read process_signal process_start process_write \
+                shell_execute which";
+    assert_eq!(names(&mut client).join(" "), some);
     let answer = client.ask("tools/call", json!({ "name": "ls", "arguments": {} }));
     assert_eq!(answer["error"]["code"], -32602);
-    assert_eq!(
-        answer["error"]["message"],
-        "tool ls not found; available: env, execute_script, podman_shell, shell_execute, which"
-    );
+    assert_eq!(answer["error"]["message"], format!("tool ls not found; available: {}", some.replace(' ', ", ")));
     client.leave();
     let mut client = program.client(&["--tools", "all", "--backend", "podman"]);
-    assert_eq!(names(&mut client).len(), 24);
+    assert_eq!(names(&mut client).len(), 29);
     let refused = program.output(&["mcp", "--tools", "files,nothing"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("tool group \"nothing\" not found"));
@@ -55,7 +55,9 @@ fn tools_without_shell_are_not_listed() {
     assert!(refused.contains("the memory workspace has none"), "called all the same it says why: {refused}");
     client.leave();
     let mut client = program.on_host(&["--tools", "shell,podman_shell"]);
-    assert_eq!(names(&mut client), ["env", "execute_script", "shell_execute", "which"]);
+    let some =
+        "env execute_script process_list process_read process_signal process_start process_write shell_execute which";
+    assert_eq!(names(&mut client).join(" "), some);
     client.leave();
     let mut client = program.client(&["--session", "test-client", "--tools", "shell"]);
     assert!(names(&mut client).is_empty(), "its session began in memory");
@@ -79,6 +81,8 @@ fn tool_annotations_match_effects() {
     let mut open = another.on_host(&["--tools", "files,shell"]);
     let (closed, open) = (hints(&mut closed), hints(&mut open));
     let of = |hints: &[(String, [bool; 4])], name: &str| hints.iter().find(|(tool, _)| tool == name).unwrap().1;
+    assert_eq!(of(&closed, "process_read"), [true, false, true, false]);
+    assert_eq!(of(&closed, "process_signal"), [false, true, false, false]);
     for name in ["ls", "read_file", "glob", "grep", "session_log", "session_state", "session_diff", "sql"] {
         assert_eq!(of(&closed, name), [true, false, true, false], "{name}");
     }

@@ -14,7 +14,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::files::{TextMode, WriteResult, result_of, write_text};
-use super::shell_execute::{TIMED_OUT, no_shell};
+use super::shell_execute::no_shell;
+use super::shell_run::TIMED_OUT;
 use crate::backends::{PythonEvaluator, ShellResult, Workspace};
 use crate::engine::path::EntryPath;
 use crate::tools::call::context::ToolContext;

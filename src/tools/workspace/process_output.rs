@@ -17,7 +17,7 @@ const READER_STALL_LIMIT: Duration = Duration::from_secs(30);
 
 /// The output of a process.
 #[derive(Default)]
-pub(super) struct ProcessOutput {
+pub(crate) struct ProcessOutput {
     state: Mutex<OutputState>,
     /// Wakes the process when a reader has made room.
     room: Condvar,
@@ -56,8 +56,22 @@ pub struct ProcessReader {
     at: u64,
 }
 
+/// A stretch of a process's output, by stream.
+#[derive(Debug, Default)]
+pub(crate) struct OutputStretch {
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+    /// The number of bytes before it that are no longer retained.
+    pub(crate) missed: u64,
+    /// The number of bytes up to its end, in both streams.
+    pub(crate) next: u64,
+    /// The number of bytes written so far, in both streams.
+    pub(crate) written: u64,
+}
+
 /// A part of a process's output.
 pub enum OutputPart {
+    /// Output.
     Piece(OutputPiece),
     /// The number of bytes that are no longer retained.
     Missed(u64),
@@ -65,7 +79,7 @@ pub enum OutputPart {
 
 impl ProcessOutput {
     /// Adds a piece. Blocks while the buffer is full of output that a reader has not read yet.
-    pub(super) fn push(&self, stream: OutputStream, bytes: &[u8]) {
+    pub(crate) fn push(&self, stream: OutputStream, bytes: &[u8]) {
         let mut state = lock(&self.state);
         while state.kept > 0 && state.kept + bytes.len() > KEPT_MAX {
             let first = state.pieces.front().map_or(0, |piece| piece.at + piece.bytes.len() as u64);
@@ -93,17 +107,17 @@ impl ProcessOutput {
     }
 
     /// Ends the output.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         lock(&self.state).is_over = true;
         self.more.notify_waiters();
     }
 
     /// Returns the bytes written so far to standard output and standard error.
-    pub(super) fn bytes(&self) -> [u64; 2] {
+    pub(crate) fn bytes(&self) -> [u64; 2] {
         lock(&self.state).by_stream
     }
 
-    pub(super) fn read_from(self: &Arc<Self>, at: u64) -> ProcessReader {
+    pub(crate) fn read_from(self: &Arc<Self>, at: u64) -> ProcessReader {
         let mut state = lock(&self.state);
         state.last_reader += 1;
         let number = state.last_reader;
@@ -111,6 +125,68 @@ impl ProcessOutput {
         state.readers.insert(number, at);
         drop(state);
         ProcessReader { output: Arc::clone(self), number, at }
+    }
+
+    /// Copies up to `most` bytes, without making the process wait. Leaves an incomplete character for the next stretch.
+    pub(crate) fn stretch(&self, from: u64, most: usize) -> OutputStretch {
+        let state = lock(&self.state);
+        let at = state.pieces.front().map_or(state.end, |piece| piece.at).max(from);
+        let mut stretch = OutputStretch { missed: at - from, next: at, written: state.end, ..Default::default() };
+        let first = state.pieces.partition_point(|piece| piece.at + piece.bytes.len() as u64 <= at);
+        let (mut room, mut last) = (most, None);
+        for piece in state.pieces.range(first..) {
+            let skip = usize::try_from(stretch.next - piece.at).unwrap_or_default();
+            let bytes = piece.bytes.slice(skip..piece.bytes.len().min(skip + room));
+            room -= bytes.len();
+            stretch.next += bytes.len() as u64;
+            stretch.of(piece.stream).extend_from_slice(&bytes);
+            last = Some((piece.stream, bytes.len()));
+            if room == 0 {
+                break;
+            }
+        }
+        let is_last = state.is_over && stretch.next == state.end;
+        drop(state);
+        if let Some((stream, count)) = last.filter(|_| !is_last && stretch.next > at) {
+            stretch.leave_incomplete(stream, count);
+        }
+        stretch
+    }
+
+    /// Waits for output after that byte. Returns false if the output ends before.
+    pub(crate) async fn beyond(&self, at: u64) -> bool {
+        loop {
+            let mut more = std::pin::pin!(self.more.notified());
+            more.as_mut().enable();
+            {
+                let state = lock(&self.state);
+                if state.end > at || state.is_over {
+                    return state.end > at;
+                }
+            }
+            more.await;
+        }
+    }
+}
+
+impl OutputStretch {
+    fn of(&mut self, stream: OutputStream) -> &mut Vec<u8> {
+        match stream {
+            OutputStream::Stdout => &mut self.stdout,
+            OutputStream::Stderr => &mut self.stderr,
+        }
+    }
+
+    /// Removes an incomplete character from the end of the last piece, which has `count` bytes, unless nothing else is
+    /// left.
+    fn leave_incomplete(&mut self, stream: OutputStream, count: usize) {
+        let is_all = self.stdout.len() + self.stderr.len();
+        let bytes = self.of(stream);
+        let tail = bytes.utf8_chunks().last().map(|chunk| chunk.invalid()).unwrap_or_default();
+        let is_begun = std::str::from_utf8(tail).is_err_and(|error| error.error_len().is_none());
+        let left = if is_begun && tail.len() <= count && tail.len() < is_all { tail.len() } else { 0 };
+        bytes.truncate(bytes.len() - left);
+        self.next -= left as u64;
     }
 }
 
@@ -201,6 +277,26 @@ mod tests {
         long.end();
         let (kept, missed) = text(&mut late).await;
         assert_eq!((kept.len(), missed), (KEPT_MAX, KEPT_MAX as u64 / 2 - 1));
+    }
+
+    #[tokio::test]
+    async fn process_output_stretch_is_bounded_and_keeps_characters_whole() {
+        let output = ProcessOutput::default();
+        output.push(OutputStream::Stdout, "aé".as_bytes());
+        output.push(OutputStream::Stderr, b"err");
+        let stretch = output.stretch(0, 2);
+        assert_eq!((&stretch.stdout[..], stretch.next, stretch.written), (&b"a"[..], 1, 6));
+        let stretch = output.stretch(stretch.next, 4);
+        assert_eq!((&stretch.stdout[..], &stretch.stderr[..], stretch.next), ("é".as_bytes(), &b"er"[..], 5));
+        assert!(output.beyond(5).await);
+        output.push(OutputStream::Stdout, &[0xc3]);
+        assert_eq!((output.stretch(5, 9).next, output.stretch(6, 9).next), (6, 7), "alone it is not left");
+        output.push(OutputStream::Stdout, &vec![b'x'; KEPT_MAX]);
+        let stretch = output.stretch(2, 3);
+        assert_eq!((stretch.missed, &stretch.stdout[..], stretch.next), (5, &b"xxx"[..], 10));
+        output.end();
+        assert!(!output.beyond(stretch.written).await);
+        assert_eq!(output.stretch(stretch.written, 9).next, stretch.written);
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,241 @@
+//! Background processes of a session.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::process_output::{ProcessOutput, ProcessReader};
+use crate::backends::{CommandInput, ShellError, ShellResult};
+use crate::engine::error::ValueError;
+use crate::engine::event::CommandLine;
+use crate::engine::id::Seq;
+use crate::engine::lock::lock;
+use crate::tools::builtin::shell_run::TIMED_OUT;
+
+/// Number of ended processes that are remembered per session.
+const ENDED_MAX: usize = 16;
+const KILL: u8 = 9;
+const LOST: &str = "the container or the command runner ended while it ran";
+const SIGNALS: [(&str, u8); 13] = [
+    ("HUP", 1),
+    ("INT", 2),
+    ("QUIT", 3),
+    ("ABRT", 6),
+    ("KILL", 9),
+    ("USR1", 10),
+    ("USR2", 12),
+    ("PIPE", 13),
+    ("ALRM", 14),
+    ("TERM", 15),
+    ("CONT", 18),
+    ("STOP", 19),
+    ("WINCH", 28),
+];
+const SIGNAL_MAX: u64 = 64;
+
+/// The processes of a session: the running ones, and the last ended ones.
+#[derive(Default)]
+pub struct ProcessTable(Mutex<BTreeMap<Seq, Arc<Process>>>);
+
+/// Keeps the workspace open, and counts a call's process as work that the token cancels, until the result is dropped.
+/// Returns `None` if no more work may begin.
+pub type ProcessKeeper = Arc<dyn Fn(Seq, &CancellationToken) -> Option<Box<dyn Any + Send + Sync>> + Send + Sync>;
+
+/// A process.
+pub struct Process {
+    call: Seq,
+    command: CommandLine,
+    cwd: String,
+    /// Its input, and its signals.
+    pub input: CommandInput,
+    pub(crate) output: Arc<ProcessOutput>,
+    since: Instant,
+    end: watch::Sender<Option<ProcessEnd>>,
+}
+
+/// The end of a process.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ProcessEnd {
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    timed_out: bool,
+    cancelled: bool,
+    problem: Option<String>,
+    micros: u64,
+    /// The call that recorded the end.
+    pub(crate) recorded: Option<Seq>,
+}
+
+/// A background process, running or ended.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "Process")]
+pub struct ProcessDocument {
+    /// Its number: the position of the call that started it.
+    pub process: Seq,
+    /// The command: a string, or a list of a program and its arguments.
+    #[schemars(with = "serde_json::Value")]
+    pub command: CommandLine,
+    /// The directory that it started in.
+    pub cwd: String,
+    /// True until it ends.
+    pub running: bool,
+    /// 0 on success, 124 on timeout, 127 if the program was not found; null while it runs, or if it could not be run.
+    pub exit_code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// True if it was ended by its time limit.
+    pub timed_out: bool,
+    /// True if it was cancelled.
+    pub cancelled: bool,
+    /// The reason that it could not be run or that its end is unknown; not a failure of the command itself.
+    pub problem: Option<String>,
+    /// Bytes written to standard output so far.
+    pub stdout_bytes: u64,
+    /// Bytes written to standard error so far.
+    pub stderr_bytes: u64,
+    /// Its duration so far, in microseconds.
+    pub micros: u64,
+    /// The call that recorded its end and its changes.
+    pub call: Option<Seq>,
+}
+
+impl Process {
+    pub(crate) fn new(call: Seq, command: CommandLine, cwd: String, input: CommandInput) -> Self {
+        Self { call, command, cwd, input, output: Arc::default(), since: Instant::now(), end: watch::Sender::new(None) }
+    }
+
+    /// Returns its number: the position of the call that started it.
+    pub fn number(&self) -> Seq {
+        self.call
+    }
+
+    /// Returns true until it ends.
+    pub fn is_running(&self) -> bool {
+        self.end.borrow().is_none()
+    }
+
+    /// Returns its current status.
+    pub fn document(&self) -> ProcessDocument {
+        let end = self.end.borrow().clone();
+        let running = end.is_none();
+        let micros = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let end = end.unwrap_or(ProcessEnd { micros, ..ProcessEnd::default() });
+        let [stdout_bytes, stderr_bytes] = self.output.bytes();
+        ProcessDocument {
+            process: self.call,
+            command: self.command.clone(),
+            cwd: self.cwd.clone(),
+            running,
+            exit_code: end.exit_code,
+            signal: end.signal,
+            timed_out: end.timed_out,
+            cancelled: end.cancelled,
+            problem: end.problem,
+            stdout_bytes,
+            stderr_bytes,
+            micros: end.micros,
+            call: end.recorded,
+        }
+    }
+
+    /// Waits for its end.
+    pub async fn ended(&self) {
+        // `self` owns the sender, so this can't fail.
+        let _ = self.end.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// Reads its output, starting at any byte.
+    pub fn read_from(&self, at: u64) -> ProcessReader {
+        self.output.read_from(at)
+    }
+
+    /// Publishes its end.
+    pub(crate) fn publish(&self, end: ProcessEnd) {
+        self.end.send_replace(Some(end));
+    }
+}
+
+impl ProcessEnd {
+    pub(crate) fn of(ended: &Result<ShellResult, ShellError>) -> Self {
+        match ended {
+            Ok(result) => Self {
+                exit_code: Some(if result.timed_out { TIMED_OUT } else { result.exit_code }),
+                signal: result.signal,
+                timed_out: result.timed_out,
+                cancelled: result.cancelled,
+                problem: result.lost.then(|| LOST.to_owned()),
+                micros: u64::try_from(result.duration.as_micros()).unwrap_or(u64::MAX),
+                recorded: None,
+            },
+            Err(error) => Self { problem: Some(error.to_string()), ..Self::default() },
+        }
+    }
+}
+
+impl ProcessTable {
+    /// Returns the processes, oldest first.
+    pub fn all(&self) -> Vec<Arc<Process>> {
+        lock(&self.0).values().cloned().collect()
+    }
+
+    /// Finds a process by its number.
+    pub fn find(&self, number: Seq) -> Option<Arc<Process>> {
+        lock(&self.0).get(&number).cloned()
+    }
+
+    /// Returns the running processes that calls after `seq` started.
+    pub(crate) fn running_after(&self, seq: Seq) -> Vec<Arc<Process>> {
+        let all = lock(&self.0);
+        all.range(seq.saturating_add(1)..)
+            .filter(|(_, process)| process.is_running())
+            .map(|(_, one)| Arc::clone(one))
+            .collect()
+    }
+
+    /// Returns true if processes are running.
+    pub(crate) fn is_running(&self) -> bool {
+        lock(&self.0).values().any(|process| process.is_running())
+    }
+
+    pub(crate) fn add(&self, process: &Arc<Process>) {
+        let mut all = lock(&self.0);
+        all.insert(process.call, Arc::clone(process));
+        let ended: Vec<Seq> = all.iter().filter(|(_, process)| !process.is_running()).map(|(call, _)| *call).collect();
+        for old in ended.iter().take(ended.len().saturating_sub(ENDED_MAX)) {
+            all.remove(old);
+        }
+    }
+}
+
+/// Kills processes, and waits for their ends to be recorded. A process that does not end in time is left running.
+pub async fn kill(processes: &[Arc<Process>], patience: Duration) {
+    let until = Instant::now() + patience;
+    processes.iter().for_each(|process| process.input.signal(KILL));
+    for process in processes {
+        if tokio::time::timeout_at(until, process.ended()).await.is_err() {
+            tracing::warn!(process = process.call, "a killed process has not ended");
+        }
+    }
+}
+
+/// Reads a signal: a name, with or without `SIG`, or a number.
+pub fn signal_number(signal: &Value) -> Result<u8, ValueError> {
+    let named = |name: &str| {
+        let name = name.strip_prefix("SIG").unwrap_or(name);
+        SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
+    };
+    let number = match signal {
+        Value::String(name) => named(name),
+        other => other.as_u64().filter(|number| (1..=SIGNAL_MAX).contains(number)).and_then(|n| n.try_into().ok()),
+    };
+    let names = || SIGNALS.map(|(name, _)| name).join(", ");
+    number.ok_or_else(|| ValueError::new(format!("signal must be {}, or a number from 1 to {SIGNAL_MAX}", names())))
+}
