@@ -14,6 +14,7 @@ mod cancel;
 mod cat;
 mod check;
 mod command_args;
+mod compare;
 mod completions;
 mod data_directory;
 mod diff;
@@ -203,6 +204,7 @@ commands! {
         Grep(grep::Grep),
         Diff(diff::DiffArgs),
         Blame(blame::BlameArgs),
+        Compare(compare::CompareArgs),
     }
     "Go back" {
         #[cfg(feature = "tui")]

@@ -15,6 +15,7 @@ mod patch;
 mod position;
 mod question;
 mod rerun;
+mod run_tree;
 mod slice;
 mod subject;
 mod text;
@@ -39,6 +40,7 @@ pub use patch::{ChangeDocument, ChangeShape, Patch, change, change_between, file
 pub use position::{Position, first_read};
 pub use question::{allowed_by_session, question};
 pub use rerun::{DivergenceDocument, RerunCall, divergence, rerun_call};
+pub use run_tree::{RunBranch, RunPlace, RunStep, RunTree};
 pub use slice::slice;
 pub use subject::{one_line, subject};
 pub use text::{misleads, visible, visible_lines};

@@ -4,6 +4,7 @@
  * @module
  */
 
+import type { components } from "./api.js";
 import { Connection, type Place } from "./connection.js";
 import { create, open, type Session, type NewSession, type Rules, type SessionStatus } from "./session.js";
 
@@ -43,6 +44,15 @@ export class Client implements Disposable {
       found.push(...page);
       if (page.length < 500) return found;
     }
+  }
+
+  /**
+   * Compares sessions as a tree: the calls that all made first, where they part, how each ends, and its scores. A string
+   * is a name, the beginning of an id, or a glob of names (`rollout-*`).
+   */
+  compare(sessions: (Session | string)[]): Promise<components["schemas"]["ComparedRuns"]> {
+    const names = sessions.map((session) => (typeof session === "string" ? session : session.id));
+    return this.#connection.document("GET", "/v1/compare", { query: { sessions: names.join(",") } });
   }
 
   /** Ends the server, after a grace period for calls in flight. */

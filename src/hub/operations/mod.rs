@@ -10,6 +10,7 @@ mod bisect;
 mod blame_file;
 mod cancel_call;
 mod clone_session;
+mod compare;
 mod copy_mounts;
 mod create_session;
 mod declared_slices;
@@ -77,6 +78,7 @@ pub use blame_file::BlameFile;
 pub use cancel_call::{CancelCall, CancelledCalls};
 pub use clone_session::{ChildDocument, CloneSession};
 pub use copy_mounts::{CopiedMounts, CopyMounts};
+pub use compare::{Compare, ComparedBranch, ComparedRun, ComparedRuns, RunScore, ScoreRange, compared};
 pub use create_session::{CreateSession, NewMount};
 pub use declared_slices::{DeclareSlice, DeclaredSliceDocument, ListDeclared, RemoveDeclared, declared};
 pub use diff::{Diff, DiffDocument};
@@ -266,6 +268,11 @@ pub trait Caller: Send + Sync {
 
     /// Decides if a bisection's command may run. The bisection's policy decides again for each run.
     fn allow<'a>(&'a self, bisection: Bisection) -> BoxFuture<'a, Result<Bisection, OperationError>> {
+    /// Returns true if the caller may use a workspace tool.
+    fn offers(&self, _tool: &str) -> bool {
+        true
+    }
+
         async { Ok(bisection) }.boxed()
     }
 }
@@ -429,6 +436,7 @@ pub fn operations() -> &'static [OperationEntry] {
             row::<Align>(),
             row::<ListCalls>(),
             row::<ShowTimeline>(),
+            row::<Compare>(),
             row::<ShowCall>(),
             row::<CancelCall>(),
             row::<ListProcesses>(),

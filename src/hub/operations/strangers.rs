@@ -12,6 +12,7 @@ const HARMLESS: &[&str] = &[
     // Read the history.
     "align_sessions",
     "blame_file",
+    "compare_sessions",
     "diff",
     "follow_call",
     "follow_events",

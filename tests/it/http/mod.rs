@@ -4,6 +4,7 @@ mod annotations;
 mod attacks;
 mod bad_input;
 mod calls;
+mod compare;
 mod description;
 mod e2b;
 mod file_changes;
