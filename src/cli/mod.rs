@@ -19,6 +19,7 @@ mod completions;
 mod data_directory;
 mod diff;
 pub(crate) mod diffs;
+mod dispatch;
 mod doctor;
 #[cfg(test)]
 #[cfg(feature = "full")]
@@ -203,8 +204,8 @@ commands! {
         Cat(cat::Cat),
         Grep(grep::Grep),
         Diff(diff::DiffArgs),
-        Blame(blame::BlameArgs),
         Compare(compare::CompareArgs),
+        Blame(blame::BlameArgs),
     }
     "Go back" {
         #[cfg(feature = "tui")]
@@ -220,6 +221,7 @@ commands! {
     }
     "Children" {
         Fork(Box<fork::ForkArgs>),
+        Dispatch(dispatch::DispatchArgs),
         Merge(merge::MergeArgs),
         Apply(apply::ApplyArgs),
     }

@@ -5,6 +5,7 @@ pub(crate) mod attached;
 pub mod begin_once;
 mod closing;
 mod directories;
+mod dispatching;
 mod error;
 mod figures;
 mod hook_message;

@@ -15,6 +15,7 @@ mod copy_mounts;
 mod create_session;
 mod declared_slices;
 mod diff;
+mod dispatch;
 mod error;
 mod family;
 mod fork_session;
@@ -77,11 +78,12 @@ pub use bisect::{
 pub use blame_file::BlameFile;
 pub use cancel_call::{CancelCall, CancelledCalls};
 pub use clone_session::{ChildDocument, CloneSession};
-pub use copy_mounts::{CopiedMounts, CopyMounts};
 pub use compare::{Compare, ComparedBranch, ComparedRun, ComparedRuns, RunScore, ScoreRange, compared};
+pub use copy_mounts::{CopiedMounts, CopyMounts};
 pub use create_session::{CreateSession, NewMount};
 pub use declared_slices::{DeclareSlice, DeclaredSliceDocument, ListDeclared, RemoveDeclared, declared};
 pub use diff::{Diff, DiffDocument};
+pub use dispatch::{Dispatch, Dispatched, DispatchedCall, DispatchedChild, NewSubagent, SubagentCall};
 pub use error::OperationError;
 pub use family::{FamilyDocument, FamilyMember, FamilyMerge, KnownSessions, ShowFamily};
 pub use fork_session::{ForkSession, Forks};
@@ -266,13 +268,13 @@ pub trait Caller: Send + Sync {
         false
     }
 
-    /// Decides if a bisection's command may run. The bisection's policy decides again for each run.
-    fn allow<'a>(&'a self, bisection: Bisection) -> BoxFuture<'a, Result<Bisection, OperationError>> {
     /// Returns true if the caller may use a workspace tool.
     fn offers(&self, _tool: &str) -> bool {
         true
     }
 
+    /// Decides if a bisection's command may run. The bisection's policy decides again for each run.
+    fn allow<'a>(&'a self, bisection: Bisection) -> BoxFuture<'a, Result<Bisection, OperationError>> {
         async { Ok(bisection) }.boxed()
     }
 }
@@ -434,9 +436,9 @@ pub fn operations() -> &'static [OperationEntry] {
             row::<Section>(),
             row::<ShowFamily>(),
             row::<Align>(),
+            row::<Compare>(),
             row::<ListCalls>(),
             row::<ShowTimeline>(),
-            row::<Compare>(),
             row::<ShowCall>(),
             row::<CancelCall>(),
             row::<ListProcesses>(),
@@ -466,6 +468,7 @@ pub fn operations() -> &'static [OperationEntry] {
             row::<Log>(),
             row::<CloneSession>(),
             row::<ForkSession>(),
+            row::<Dispatch>(),
             row::<Merge>(),
             row::<Apply>(),
             row::<Rewind>(),

@@ -62,6 +62,7 @@ const HARMLESS: &[&str] = &[
     "copy_mounts",
     "create_session",
     "declare_slice",
+    "dispatch_subagents",
     "fork_session",
     "make_call",
     "make_directory",

@@ -6,6 +6,7 @@ mod bad_input;
 mod calls;
 mod compare;
 mod description;
+mod dispatch;
 mod e2b;
 mod file_changes;
 mod follow;
