@@ -31,7 +31,7 @@ const NOTE_MAX: usize = 200;
 /// don't count.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Compare {
+pub struct CompareSessions {
     /// From 2 to 1,000 sessions, separated by commas: names, id prefixes, or globs of names (`rollout-*`).
     pub sessions: String,
 }
@@ -111,7 +111,7 @@ pub struct RunScore {
     pub note: Option<String>,
 }
 
-impl Operation for Compare {
+impl Operation for CompareSessions {
     const NAME: &'static str = "compare_sessions";
     const ROUTE: Option<OperationRoute> = OperationRoute::get("sessions", "/v1/compare");
     type Output = ComparedRuns;
@@ -127,7 +127,7 @@ impl Operation for Compare {
     }
 }
 
-/// Compares sessions, which are named as in [`Compare`].
+/// Compares sessions, which are named as in [`CompareSessions`].
 pub fn compared(
     sessions: &Sessions,
     wanted: &[&str],

@@ -19,7 +19,7 @@ const BATCH: &str = r#"[
   "annotations": [{"name": "reward", "score": 1}]},
 {"name": "try-2", "calls": [{"tool": "write_file", "params": {"file_path": "x.txt", "content": "x"}},
   {"tool": "shell_execute", "params": {"command": "exit 3"}}, {"tool": "ls"}],
-  "annotations": [{"name": "reward", "score": 0, "note": "no\u001b[2J"}]},
+  "annotations": [{"name": "reward", "score": 0, "note": "slow"}]},
 {"name": "try-3", "calls": [{"tool": "ls"}]},
 {"name": "try-3", "calls": []}
 ]"#;
@@ -45,7 +45,7 @@ fn dispatch_and_compare_show_children_as_tree() {
     ├─ ends here: lead, 1 call, last ok
     ├─ write_file x.txt: 2 runs, reward 0.5 (0 to 1)
     │  ├─ shell_execute cat x.txt: try-1, 3 calls, last ok, reward 1
-    │  └─ shell_execute exit 3: try-2, 3 calls, 1 failed, last exit 3, reward 0 "no\x1b[2J"
+    │  └─ shell_execute exit 3: try-2, 3 calls, 1 failed, last exit 3, reward 0 "slow"
     └─ ls: try-3, 2 calls, last ok
     [exit 0]
     "#);
