@@ -19,8 +19,7 @@ const SHOWN_PATHS: usize = 4;
 #[command(after_help = "\
 Examples:
   foldspace dispatch NAME --file batch.json --merge --yes
-  echo '[{\"name\": \"try-1\", \"calls\": [{\"tool\": \"write_file\",
-    \"params\": {\"file_path\": \"a.txt\", \"content\": \"a\"}}]}]' | foldspace dispatch NAME --file -
+  echo '[{\"calls\": [{\"tool\": \"ls\"}]}]' | foldspace dispatch NAME --file -
 
 A child has: isolation (fork, full, shared), at, name, agent, limits (calls, wall_millis, bytes_written, depth, \
 tools, deny), calls (tool, params, timeout_seconds), go_on, annotations (name, score, note, value).")]
