@@ -119,7 +119,8 @@ async fn dispatch_of_a_client_that_leaves_cancels_every_child() {
         let calls = served.ask("GET", &format!("/v1/sessions/{name}/calls"), None).await.json();
         calls["calls"][1]["status"].clone()
     };
-    assert_eq!([status("one").await, status("two").await], ["interrupted", "interrupted"]);
+    let both = async || [status("one").await, status("two").await];
+    eventually_async("both calls are interrupted", async || both().await == ["interrupted", "interrupted"]).await;
     assert_eq!(status("waits").await, Value::Null);
     // Their workspaces are free again.
     served.write("two", "after.txt").await;
