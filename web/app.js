@@ -2,6 +2,7 @@
 
 import { html, render, useEffect, useState } from "./vendor/preact.js";
 import { parse } from "./route.js";
+import { Runs } from "./runs.js";
 import { SessionList } from "./sessions.js";
 import { SessionView } from "./session.js";
 import { get, hasToken, isExport, signIn } from "./source.js";
@@ -52,6 +53,7 @@ function App({ why }) {
     };
   }, []);
   if (!signedIn) return html`<${SignIn} why=${why} onToken=${() => setSignedIn(true)} />`;
+  if (route.runs) return html`<${Runs} key=${route.runs} sessions=${route.runs} />`;
   if (!route.session) return html`<${SessionList} />`;
   return html`<${SessionView} key=${route.session} route=${route} />`;
 }

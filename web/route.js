@@ -1,10 +1,11 @@
-// The place in the page, as in the address: `#/s/NAME@42/file/src/x.py?mark=7`.
+// The place in the page, as in the address: `#/s/NAME@42/file/src/x.py?mark=7`, or `#/compare/NAME,NAME`.
 
 const TABS = ["call", "files", "file", "slices", "family", "compare"];
 
 export function parse(hash) {
   const [path, query] = hash.replace(/^#\/?/, "").split("?");
   const parts = path.split("/").filter((part) => part !== "");
+  if (parts[0] === "compare" && parts[1]) return { session: null, runs: decoded(parts[1]) };
   if (parts[0] !== "s" || !parts[1]) return { session: null };
   const [session, at] = place(parts[1]);
   const tab = TABS.includes(parts[2]) ? parts[2] : "call";

@@ -3,6 +3,7 @@
 import { html, useEffect, useMemo, useState } from "./vendor/preact.js";
 import { connectionIsLost, Lost, useConnection } from "./connection.js";
 import { CommandLine, Copy, Dialog, Trouble, useSending } from "./dialog.js";
+import { addressOf } from "./runs.js";
 import { get, mayWrite, ofSession, remove } from "./source.js";
 import { ago, count, day, duration, quoted, visible } from "./text.js";
 
@@ -88,6 +89,7 @@ export function SessionList() {
   const [turn, setTurn] = useState(0);
   const [writable, setWritable] = useState(false);
   const [leaving, setLeaving] = useState(null);
+  const [chosen, setChosen] = useState(new Set());
   useEffect(() => {
     document.title = "foldspace";
     const load = () => allSessions().then((all) => {
@@ -128,10 +130,11 @@ export function SessionList() {
         onInput=${(event) => setWanted(event.target.value)} /></header>
     ${problem && !lost && html`<p class="problem" role="alert">${problem}</p>`}
     ${sessions?.length > 0 && html`<p class="quiet">${count(sessions.length, "session")}${wanted ? `, ${rows.length} found` : ""}. <span class="narrow-hide">j and k move, Enter opens${writable ? ", Delete removes" : ""}.</span></p>`}
+    ${chosen.size > 1 && html`<p><a class="compare-chosen" href=${addressOf([...chosen])}>Compare ${chosen.size} sessions</a> <button class="small" onClick=${() => setChosen(new Set())}>Clear</button></p>`}
     ${sessions?.length === 0 && html`<${FirstSteps} />`}
     ${rows.length > 0 && html`<div class="table" role="treegrid" aria-label="Sessions" aria-rowcount=${rows.length} onKeyDown=${moveFocus}>
       <div role="row" class="head">${COLUMNS.map((column) => html`<${Head} key=${column.name} column=${column} sort=${sort} onSort=${setSort} />`)}</div>
-      ${rows.slice(0, 2000).map((row) => html`<${Row} key=${row.session} row=${row} onRemove=${writable ? () => setLeaving(row) : null} />`)}
+      ${rows.slice(0, 2000).map((row) => html`<${Row} key=${row.session} row=${row} onRemove=${writable ? () => setLeaving(row) : null} chosen=${chosen.has(row.name)} onChoose=${() => setChosen(toggled(chosen, row.name))} />`)}
     </div>`}
     ${leaving && html`<${Remove} row=${leaving} children=${(sessions ?? []).filter(({ session }) => parents.get(session) === leaving.session)}
       onClose=${() => setLeaving(null)} onRemoved=${() => setSessions((all) => all.filter(({ session }) => session !== leaving.session))} />`}
@@ -182,10 +185,16 @@ function Remove({ row, children, onClose, onRemoved }) {
   </${Dialog}>`;
 }
 
-function Row({ row, onRemove }) {
+function toggled(names, name) {
+  const changed = new Set(names);
+  if (!changed.delete(name)) changed.add(name);
+  return changed;
+}
+
+function Row({ row, onRemove, chosen, onChoose }) {
   const href = `#/s/${encodeURIComponent(row.name)}`;
   const follow = (event) => {
-    if (!event.target.closest("a, button")) location.hash = href;
+    if (!event.target.closest("a, button, input")) location.hash = href;
   };
   const pressed = (event) => {
     if (event.key !== "Delete" || !onRemove) return;
@@ -195,6 +204,7 @@ function Row({ row, onRemove }) {
   const number = (value) => value?.toLocaleString("en") ?? "–";
   return html`<div role="row" class="line" aria-level=${row.depth + 1} onClick=${follow} onKeyDown=${pressed}>
     <span role="gridcell" class="name depth-${Math.min(row.depth, 8)}">${row.depth > 0 && html`<span class="branch" aria-hidden="true">└ </span>`}<span class="state ${row.state.split(" ")[0]}" title=${row.state}><span class="sr">${row.state}</span></span>
+      <input type="checkbox" aria-label=${`Choose ${visible(row.name)} to compare`} title="Choose to compare" checked=${chosen} onChange=${onChoose} />
       <a href=${href}>${visible(row.name)}</a> <span class="id">${row.session.slice(0, 8)}</span>${row.state !== "idle" && html` <span class="badge running">${row.state}</span>`}${onRemove && html` <button class="small remove" aria-label=${`Remove ${visible(row.name)}`} title="Remove the session (Delete)" onClick=${onRemove}>Remove…</button>`}</span>
     <span role="gridcell" class="column-agents" title=${visible(row.agents ?? "")}>${visible(row.agents ?? "")}</span>
     <span role="gridcell" class="number column-calls">${number(row.calls)}</span>

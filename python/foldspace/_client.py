@@ -12,7 +12,7 @@ from typing import Any
 from foldspace import _models
 from foldspace._http import Connection
 from foldspace._session import Rules, Session, mount_of
-from foldspace.types import Ask
+from foldspace.types import Ask, Identified
 
 
 class Client:
@@ -121,6 +121,14 @@ class Client:
         body = {"query": query, "limit": limit, "timeout_seconds": timeout}
         found: Any = await self._connection.document("POST", "/v1/sql", body=body)
         return [dict(zip(found["columns"], row)) for row in found["rows"]]
+
+    async def compare(self, *sessions: str | Identified) -> _models.ComparedRuns:
+        """Compares sessions as a tree: the calls that all made first, where they part, how each ends, and its scores.
+
+        A session is given as itself, by its name, by the beginning of its id, or by a glob of names (``rollout-*``).
+        """
+        names = [each if isinstance(each, str) else each.id for each in sessions]
+        return await self._connection.document("GET", "/v1/compare", query={"sessions": ",".join(names)})
 
     async def tools(self) -> list[_models.Tool]:
         """Lists the tools of all sessions."""

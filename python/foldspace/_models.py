@@ -319,6 +319,38 @@ class ClientStatus(TypedDict):
     seconds: int
 
 
+class ComparedBranch(TypedDict):
+    """Calls that the same runs made."""
+
+    parent: int | None
+    runs: int
+    calls: int
+    differing: int
+    first: AlignedCall | None
+    session: str
+    scores: dict[str, ScoreRange]
+    ended: list[ComparedRun]
+
+
+class ComparedRun(TypedDict):
+    """A run, and its end."""
+
+    session: str
+    name: str
+    calls: int
+    failed: int
+    micros: int
+    last: AlignedCall | None
+    scores: dict[str, RunScore]
+
+
+class ComparedRuns(TypedDict):
+    """Runs, compared as a tree."""
+
+    runs: int
+    branches: list[ComparedBranch]
+
+
 class ConflictHunk(TypedDict):
     """Lines that both sides changed."""
 
@@ -373,6 +405,51 @@ class DetachDirectory(TypedDict):
 
 Diff = TypedDict('Diff', {'session': 'str', 'name': 'str', 'from': 'int', 'to': 'int', 'changes': 'list[Change]', 'live_at': 'NotRequired[int | None]'})
 """The difference in the files between two positions."""
+
+
+class DispatchRequest(TypedDict):
+    """Creates a batch of children, makes the given calls in each, several children at a time, and returns the result of each child."""
+
+    children: list[NewSubagent]
+    parallel: NotRequired[int]
+    merge: NotRequired[bool]
+    theirs: NotRequired[list[str]]
+    ours: NotRequired[list[str]]
+    allow: NotRequired[list[str]]
+    deny: NotRequired[list[str]]
+    auto_confirm: NotRequired[bool]
+
+
+class Dispatched(TypedDict):
+    """The results of a batch."""
+
+    children: list[DispatchedChild]
+
+
+class DispatchedCall(TypedDict):
+    """A call of a child, and its outcome."""
+
+    call: int
+    tool: str
+    status: str
+    exit_code: int | None
+    failed: bool
+    text: str
+    micros: int
+
+
+class DispatchedChild(TypedDict):
+    """The result of a child."""
+
+    session: str | None
+    name: str
+    status: str
+    reason: str | None
+    calls: list[DispatchedCall]
+    changed: list[str]
+    more: bool
+    merge: str | None
+    conflicts: list[str]
 
 
 Divergence = TypedDict('Divergence', {'differs': 'str', 'at': 'NotRequired[str | None]', 'was': 'NotRequired[Any]', 'is': 'NotRequired[Any]', 'change': 'NotRequired[str]', 'path': 'NotRequired[str]', 'before': 'NotRequired[Entry | None]', 'after': 'NotRequired[Entry | None]', 'binary': 'NotRequired[bool]', 'lines_added': 'NotRequired[int]', 'lines_removed': 'NotRequired[int]', 'patch': 'NotRequired[str]'})
@@ -734,6 +811,19 @@ class NewSession(TypedDict):
     create_id: NotRequired[str | None]
 
 
+class NewSubagent(TypedDict):
+    """A child to create, and its calls."""
+
+    isolation: NotRequired[Literal['fork', 'full', 'shared']]
+    at: NotRequired[Position | None]
+    name: NotRequired[str | None]
+    agent: NotRequired[str | None]
+    limits: NotRequired[dict[str, Any]]
+    calls: NotRequired[list[SubagentCall]]
+    go_on: NotRequired[bool]
+    annotations: NotRequired[list[NewAnnotation]]
+
+
 class NewTag(TypedDict):
     """Tags a position with a name."""
 
@@ -970,6 +1060,23 @@ class RunMention(TypedDict):
     prompt: str
 
 
+class RunScore(TypedDict):
+    """An annotation of a run."""
+
+    at: int
+    score: float | None
+    note: str | None
+
+
+class ScoreRange(TypedDict):
+    """Scores of several runs."""
+
+    runs: int
+    mean: float
+    min: float
+    max: float
+
+
 class ScreenFrame(TypedDict):
     """A change of a terminal's screen."""
 
@@ -1100,6 +1207,14 @@ class Stop(TypedDict):
     because: str | None
     call: int | None
     next: int | None
+
+
+class SubagentCall(TypedDict):
+    """A call to make in a child."""
+
+    tool: str
+    params: NotRequired[dict[str, Any]]
+    timeout_seconds: NotRequired[float | None]
 
 
 class Timeline(TypedDict):

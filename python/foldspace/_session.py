@@ -356,6 +356,29 @@ class Session(SessionPast):
         body["generated"] = list(generated)
         return await self._connection.document("POST", _SESSION + "/merge", body=body, what="merge", session=self.id)
 
+    async def dispatch(
+        self,
+        children: Sequence[Mapping[str, Any]],
+        *,
+        parallel: int | None = None,
+        merge: bool = False,
+        theirs: Sequence[str] = (),
+        ours: Sequence[str] = (),
+    ) -> _models.Dispatched:
+        """Makes calls in a batch of new children, ``parallel`` children at a time, and returns the result of each.
+
+        A child is a dict: ``calls`` (a list of ``{"tool": ..., "params": {...}}``), ``name``, ``isolation``, ``at``,
+        ``agent``, ``limits``, ``go_on`` (to continue after a failed call) and ``annotations``. ``merge`` merges the
+        children that are done. A child that fails raises nothing: its ``status`` and ``reason`` say so.
+        """
+        body: dict[str, Any] = {"children": [dict(child) for child in children], "merge": merge}
+        body |= {"theirs": list(theirs), "ours": list(ours)} | ({"parallel": parallel} if parallel is not None else {})
+        rules = self._rules
+        body |= {"allow": rules.allow, "deny": rules.deny, "auto_confirm": rules.auto_confirm}
+        return await self._connection.document(
+            "POST", _SESSION + "/subagents", body=body, what="dispatch", session=self.id
+        )
+
     async def apply(
         self,
         to: str | None = None,

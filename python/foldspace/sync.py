@@ -264,6 +264,15 @@ class Session(SessionPast):
         """
         return LOOP.wait(self._own.merge(child, theirs=theirs, ours=ours, generated=generated, dry_run=dry_run))
 
+    def dispatch(self, children: Sequence[Mapping[str, Any]], *, parallel: int | None=None, merge: bool=False, theirs: Sequence[str]=(), ours: Sequence[str]=()) -> _models.Dispatched:
+        """Makes calls in a batch of new children, ``parallel`` children at a time, and returns the result of each.
+
+        A child is a dict: ``calls`` (a list of ``{"tool": ..., "params": {...}}``), ``name``, ``isolation``, ``at``,
+        ``agent``, ``limits``, ``go_on`` (to continue after a failed call) and ``annotations``. ``merge`` merges the
+        children that are done. A child that fails raises nothing: its ``status`` and ``reason`` say so.
+        """
+        return LOOP.wait(self._own.dispatch(children, parallel=parallel, merge=merge, theirs=theirs, ours=ours))
+
     def apply(self, to: str | None=None, *, take: Sequence[str]=(), keep: Sequence[str]=(), generated: Sequence[str]=(), dry_run: bool=False) -> _models.Applied:
         """Merges its changes into a directory of this machine, by default the directory that it started from.
 
@@ -566,6 +575,13 @@ class Client:
         At most ``limit`` rows (10,000 by default), within ``timeout`` seconds (30 by default).
         """
         return LOOP.wait(self._core.sql(query, limit=limit, timeout=timeout))
+
+    def compare(self, *sessions: str | Identified) -> _models.ComparedRuns:
+        """Compares sessions as a tree: the calls that all made first, where they part, how each ends, and its scores.
+
+        A session is given as itself, by its name, by the beginning of its id, or by a glob of names (``rollout-*``).
+        """
+        return LOOP.wait(self._core.compare(*sessions))
 
     def tools(self) -> list[_models.Tool]:
         """Lists the tools of all sessions."""

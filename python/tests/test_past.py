@@ -91,6 +91,28 @@ async def test_reruns_stand_beside_their_session(client: Client, session: Sessio
     assert [member["name"] for member in (await fork.family())["sessions"]] == ["demo", "fork-1"]
 
 
+async def test_batches_are_dispatched_and_compared(client: Client, session: Session) -> None:
+    await session.files.write("a.txt", "one\n")
+    write = {"tool": "write_file", "params": {"file_path": "b.txt", "content": "b\n"}}
+    fails = {"tool": "shell_execute", "params": {"command": "exit 3"}}
+    children = [
+        {"name": "try-1", "calls": [write], "annotations": [{"name": "reward", "score": 1}]},
+        {"name": "try-2", "calls": [write, fails, write]},
+    ]
+    done = (await session.dispatch(children, parallel=1, merge=True))["children"]
+    assert [(child["status"], child["merge"]) for child in done] == [("done", "merged"), ("failed", None)]
+    assert (done[0]["changed"], [call["failed"] for call in done[1]["calls"]]) == (["b.txt"], [False, True])
+    assert await session.files.read("b.txt") == b"b\n"
+    tree = await client.compare("try-*", session)
+    assert tree["runs"] == 3
+    ended = {run["name"]: run for branch in tree["branches"] for run in branch["ended"]}
+    assert (ended["try-1"]["scores"]["reward"]["score"], ended["try-2"]["failed"]) == (1, 1)
+    with pytest.raises(foldspace.UnusableError, match="0 children"):
+        await session.dispatch([])
+    with pytest.raises(foldspace.UnusableError, match="at least two sessions"):
+        await client.compare("try-1")
+
+
 async def test_output_of_a_call_is_followed(client: Client, session: Session) -> None:
     starter = await session.start("read line; touch go", input=True)
     running = asyncio.create_task(session.run("while [ ! -e go ]; do sleep 0.05; done; echo over; sleep 0.2"))

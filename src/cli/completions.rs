@@ -93,7 +93,7 @@ impl LiveNames {
     /// Returns the kind of names that complete an argument of a command.
     fn of(command: &str, arg: &Arg) -> Option<Self> {
         Some(match (command, arg.get_id().as_str()) {
-            (_, "session" | help::OPTION | "child" | "into" | "expect") => Self::Sessions,
+            (_, "session" | "sessions" | help::OPTION | "child" | "into" | "expect") => Self::Sessions,
             ("state" | "bisect", "slice") => Self::Slices,
             ("tools", "name") | ("fork", "tools") => Self::Tools,
             ("log", "kind") => Self::Kinds,

@@ -14,10 +14,12 @@ mod cancel;
 mod cat;
 mod check;
 mod command_args;
+mod compare;
 mod completions;
 mod data_directory;
 mod diff;
 pub(crate) mod diffs;
+mod dispatch;
 mod doctor;
 #[cfg(test)]
 #[cfg(feature = "full")]
@@ -209,6 +211,7 @@ commands! {
         Cat(cat::Cat),
         Grep(grep::Grep),
         Diff(diff::DiffArgs),
+        Compare(compare::CompareArgs),
         Blame(blame::BlameArgs),
         #[cfg(feature = "sql")]
         Sql(sql::SqlArgs),
@@ -227,6 +230,7 @@ commands! {
     }
     "Children" {
         Fork(Box<fork::ForkArgs>),
+        Dispatch(dispatch::DispatchArgs),
         Merge(merge::MergeArgs),
         Apply(apply::ApplyArgs),
     }

@@ -5,6 +5,7 @@ pub(crate) mod attached;
 pub mod begin_once;
 mod closing;
 mod directories;
+mod dispatching;
 mod error;
 mod figures;
 mod hook_message;
@@ -430,7 +431,7 @@ impl Hub {
         Arc::clone(lock(&self.shared.places).entry(id).or_default())
     }
 
-    fn kept(&self, tool_runner: ToolRunner) -> Arc<KeptWorkspace> {
+    pub(in crate::hub) fn kept(&self, tool_runner: ToolRunner) -> Arc<KeptWorkspace> {
         let processes = self.shared.processes.of(tool_runner.session().id());
         KeptWorkspace::new(tool_runner, &self.shared.in_flight, processes)
     }

@@ -46,6 +46,10 @@ impl Caller for McpCaller<'_> {
         true
     }
 
+    fn offers(&self, tool: &str) -> bool {
+        self.client.offers(tool)
+    }
+
     fn allow<'a>(&'a self, bisection: Bisection) -> BoxFuture<'a, Result<Bisection, OperationError>> {
         probe_approval::allow(self.client, self.context, bisection).boxed()
     }

@@ -90,6 +90,7 @@ pub struct CallRows<'a> {
     glob: Option<PathGlob>,
     text: Option<Regex>,
     has_digests: bool,
+    own_names: Vec<(String, &'static str)>,
     running: BTreeSet<Seq>,
     names: BTreeSet<Arc<str>>,
     open: OpenCalls<CallRow>,
@@ -105,7 +106,8 @@ impl<'a> CallRows<'a> {
         let text = text.map(|text| regex::escape(&text[1..text.len() - 1]));
         let text = text.map(|text| RegexBuilder::new(&text).case_insensitive(true).build()).transpose();
         let text = text.map_err(|_| ValueError::new("text is too long to search for"))?;
-        Ok(Self { filter, glob, text, has_digests: false, running, names: BTreeSet::new(), open: OpenCalls::default() })
+        let (names, open) = (BTreeSet::new(), OpenCalls::default());
+        Ok(Self { filter, glob, text, has_digests: false, own_names: Vec::new(), running, names, open })
     }
 
     /// Turns on digests of parameters and outcomes.
@@ -114,18 +116,38 @@ impl<'a> CallRows<'a> {
         Self { has_digests: true, ..self }
     }
 
+    /// Turns on digests that are equal in sessions with other workspace roots and ids.
+    #[must_use]
+    pub fn with_common_digests(self, session: &Session, roots: Vec<String>) -> Self {
+        let roots = roots.into_iter().map(|root| (root, "<root>"));
+        let own_names = roots.chain([(session.id().to_string(), "<session>")]).collect();
+        Self { own_names, ..self.with_digests() }
+    }
+
     /// Visits the matching calls that begin at `from` or later, in order, with events up to `until`, until `take`
     /// breaks. Returns the position to continue from; `None` at the end of the history.
     pub fn visit(
+        self,
+        session: &Session,
+        span: (Seq, Seq),
+        take: &mut dyn FnMut(CallRow) -> ControlFlow<()>,
+    ) -> Result<Option<Seq>, SessionError> {
+        self.visit_with(session, span, &mut |_| (), take)
+    }
+
+    /// Does the same, and passes each event to `see` first.
+    pub fn visit_with(
         mut self,
         session: &Session,
         (from, until): (Seq, Seq),
+        see: &mut dyn FnMut(&EventRef<'_>),
         take: &mut dyn FnMut(CallRow) -> ControlFlow<()>,
     ) -> Result<Option<Seq>, SessionError> {
         let head = session.head()?;
         let (until, mut next) = (until.min(head), None);
         let mut is_first = true;
         session.visit_between(from, until, &mut |event| {
+            see(event);
             self.take(event);
             while let Some(row) = self.open.next_ended() {
                 is_first = false;
@@ -202,7 +224,8 @@ impl<'a> CallRows<'a> {
                     row.has_text |= text.is_match(result) || text.is_match(&message);
                 }
                 if self.has_digests {
-                    row.outcome = digest(&[end.status.word(), &without_duration(result), end.message]);
+                    let (result, message) = (without_duration(result), common(&self.own_names, end.message));
+                    row.outcome = digest(&[end.status.word(), &common(&self.own_names, &result), &message]);
                 }
             }
             Common::CallStarted | Common::Other => {}
@@ -218,8 +241,9 @@ impl<'a> CallRows<'a> {
         let has_text = self.text.as_ref().is_some_and(|text| text.is_match(params) || text.is_match(tool));
         let (params, key) = match self.has_digests {
             true => {
+                let named = common(&self.own_names, params);
+                let key = digest(&[tool, &in_order(serde_json::from_str(&named).unwrap_or_default())]);
                 let params: Value = serde_json::from_str(params).unwrap_or_default();
-                let key = digest(&[tool, &in_order(params.clone())]);
                 (params, key)
             }
             false => (Value::Null, String::new()),
@@ -228,6 +252,13 @@ impl<'a> CallRows<'a> {
         let (call, started_at) = (event.seq, event.time);
         self.open.begin(call, CallRow { call, tool, agent, started_at, params, key, has_text, ..CallRow::default() });
     }
+}
+
+/// Replaces the names of a session, which differ between sessions.
+fn common<'t>(names: &[(String, &str)], text: &'t str) -> Cow<'t, str> {
+    let is_there = |(name, _): &&(String, &str)| name.len() > 1 && text.contains(name.as_str());
+    let replaced = |text: Cow<'t, str>, (name, common): &(String, &str)| text.replace(name.as_str(), common).into();
+    names.iter().filter(is_there).fold(text.into(), replaced)
 }
 
 /// Returns a result without its command's duration, which differs each time.

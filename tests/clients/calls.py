@@ -58,6 +58,7 @@ CALLS = [
     Call("session_cancel", {}),
     Call("session_clone", {"name": "clone"}, {"name": "clone"}),
     Call("session_merge", {"child": "clone"}),
+    Call("dispatch_subagents", {"children": [{"name": "sub", "calls": [{"tool": "ls"}]}]}),
     Call("rm", {"path": "notes"}),
     # Before the call, what it deleted, and its end.
     Call("session_rewind", {"to": -3}),

@@ -90,6 +90,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/compare": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Compares several runs as a tree: the calls that all of them made first, then a branch for each way to continue, down to the end of each run. Calls are the same if tool and parameters are; the ids and workspace roots of the sessions don't count. */
+        get: operations["compare_sessions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/hooks": {
         parameters: {
             query?: never;
@@ -893,6 +910,23 @@ export interface paths {
         get: operations["show_slice"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions/{session}/subagents": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Creates a batch of children, makes the given calls in each, several children at a time, and returns the result of each child. All children begin before the first call, so forks of the present are equal. A child that fails or can't be created does not affect the others. The children's sessions stay. Cancelling the request cancels all children. */
+        post: operations["dispatch_subagents"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1852,6 +1886,56 @@ export interface components {
              */
             seconds: number;
         };
+        /** @description Calls that the same runs made. */
+        ComparedBranch: {
+            /** @description The index of the branch that it continues; null for the first branch. */
+            parent: number | null;
+            /** @description The number of runs that made these calls. */
+            runs: number;
+            /** @description The number of calls. */
+            calls: number;
+            /** @description The number of calls for which runs got different outcomes. */
+            differing: number;
+            /** @description The first call, as one of the runs made it: where the runs part. Null if no call is common to all runs. */
+            first: components["schemas"]["AlignedCall"] | null;
+            /** @description The session of that call. */
+            session: string;
+            /** @description The scores of the runs, by name. */
+            scores: {
+                [key: string]: components["schemas"]["ScoreRange"];
+            };
+            /** @description The runs that end with this branch. */
+            ended: components["schemas"]["ComparedRun"][];
+        };
+        /** @description A run, and its end. */
+        ComparedRun: {
+            /** @description The session. */
+            session: string;
+            /** @description Its name. */
+            name: string;
+            /** @description The number of its calls, including inherited calls. */
+            calls: number;
+            /** @description The number of calls that failed, or with a command that did. */
+            failed: number;
+            /**
+             * Format: int64
+             * @description The total duration of its calls in microseconds.
+             */
+            micros: number;
+            /** @description Its last call; null if it made none. */
+            last: components["schemas"]["AlignedCall"] | null;
+            /** @description The latest annotation of each name, at most 20. A fork's annotations do not include its parent's. */
+            scores: {
+                [key: string]: components["schemas"]["RunScore"];
+            };
+        };
+        /** @description Runs, compared as a tree. */
+        ComparedRuns: {
+            /** @description The number of runs. */
+            runs: number;
+            /** @description The branches. The first one has the calls that all runs made first; each other one follows its parent. */
+            branches: components["schemas"]["ComparedBranch"][];
+        };
         /** @description Lines that both sides changed. */
         ConflictHunk: {
             /** @description The path of the file. */
@@ -1969,6 +2053,102 @@ export interface components {
              * @description If the end is the disk: the last recorded position when it was read, as in `to`.
              */
             live_at?: number | null;
+        };
+        /**
+         * @description Creates a batch of children, makes the given calls in each, several children at a time, and returns the result of
+         *     each child. All children begin before the first call, so forks of the present are equal. A child that fails or can't
+         *     be created does not affect the others. The children's sessions stay. Cancelling the request cancels all children.
+         */
+        DispatchRequest: {
+            /** @description From 1 to 100 children, with at most 10,000 calls together. */
+            children: components["schemas"]["NewSubagent"][];
+            /**
+             * @description The number of children that work at the same time, from 1 to 16.
+             * @default 4
+             */
+            parallel: number;
+            /**
+             * @description True to merge the children that are done and have their own session, one after the other, in this order.
+             * @default false
+             */
+            merge: boolean;
+            /**
+             * @description Paths and globs where the child's side wins conflicts, as for a merge.
+             * @default []
+             */
+            theirs: string[];
+            /**
+             * @description Paths and globs where the parent's side wins conflicts, as for a merge.
+             * @default []
+             */
+            ours: string[];
+            /**
+             * @description Programs, or programs with their first arguments, that commands may run without a question.
+             * @default []
+             */
+            allow: string[];
+            /**
+             * @description Programs, or programs with their first arguments, that commands may not run.
+             * @default []
+             */
+            deny: string[];
+            /**
+             * @description True to answer every question about a command with yes.
+             * @default false
+             */
+            auto_confirm: boolean;
+        };
+        /** @description The results of a batch. */
+        Dispatched: {
+            /** @description The results, in the order of the children. */
+            children: components["schemas"]["DispatchedChild"][];
+        };
+        /** @description A call of a child, and its outcome. */
+        DispatchedCall: {
+            /**
+             * Format: int64
+             * @description The position of its intent in the child's session.
+             */
+            call: number;
+            /** @description The tool. */
+            tool: string;
+            /** @description `ok`, `error` or `interrupted`. */
+            status: string;
+            /**
+             * Format: int64
+             * @description The exit code in its result.
+             */
+            exit_code: number | null;
+            /** @description True if the call failed, or its command did. */
+            failed: boolean;
+            /** @description The result or the error, as text for a model, cut at 4 KiB; shorter in batches of more than 1,024 calls. */
+            text: string;
+            /**
+             * Format: int64
+             * @description Its duration in microseconds.
+             */
+            micros: number;
+        };
+        /** @description The result of a child. */
+        DispatchedChild: {
+            /** @description The child's session; with shared isolation the parent's; null if it was not created. */
+            session: string | null;
+            /** @description The name of the session; empty if it was not created. */
+            name: string;
+            /** @description `done`; `failed`, at a call or an annotation; `not_started`, because it could not be created; or `cancelled`. */
+            status: string;
+            /** @description The reason if it is not done; the reason if its merge failed. */
+            reason: string | null;
+            /** @description The calls that ended, in order. */
+            calls: components["schemas"]["DispatchedCall"][];
+            /** @description At most 1,000 paths that its calls changed, sorted. */
+            changed: string[];
+            /** @description True if its calls changed more paths. */
+            more: boolean;
+            /** @description `merged`, `nothing` if there was nothing to merge, `conflicted` or `failed`; null if it was not to be merged. */
+            merge: string | null;
+            /** @description The paths in conflict, at most 1,000. */
+            conflicts: string[];
         };
         /** @description A difference between two runs. */
         Divergence: {
@@ -2752,6 +2932,39 @@ export interface components {
              */
             create_id?: string | null;
         };
+        /** @description A child to create, and its calls. */
+        NewSubagent: {
+            /**
+             * @description The part of the session that the child gets: `fork` (the default), the history and files up to a position;
+             *     `full`, only fresh copies of the mounts; `shared`, everything: the same session, under another agent name.
+             * @default fork
+             * @enum {string}
+             */
+            isolation: "fork" | "full" | "shared";
+            /** @description The position to fork at; the current state by default. */
+            at?: components["schemas"]["Position"] | null;
+            /** @description The child's name; by default the session's name with a number. */
+            name?: string | null;
+            /** @description The agent who works in it; required for a shared child. */
+            agent?: string | null;
+            /**
+             * @description Limits of the child: `calls`, `wall_millis`, `bytes_written`, `depth`, `tools`, `deny`.
+             * @default {}
+             */
+            limits: {
+                [key: string]: unknown;
+            };
+            /** @description The calls to make, in order. */
+            calls?: components["schemas"]["SubagentCall"][];
+            /**
+             * @description True to continue after a failed call. Otherwise the child fails, and its other calls are not made. A command
+             *     fails if it exits non-zero or times out.
+             * @default false
+             */
+            go_on: boolean;
+            /** @description Annotations of the child's session, recorded before its calls. */
+            annotations?: components["schemas"]["NewAnnotation"][];
+        };
         /** @description Tags a position with a name. From then on, `tag:NAME` is accepted wherever a position is. An existing tag moves. */
         NewTag: {
             /** @description The name: 1 to 80 letters, digits, dots, underscores or hyphens. */
@@ -3259,6 +3472,41 @@ export interface components {
             /** @description The first line of the prompt that it served; empty if none was reported. */
             prompt: string;
         };
+        /** @description An annotation of a run. */
+        RunScore: {
+            /**
+             * Format: int64
+             * @description The annotated position.
+             */
+            at: number;
+            /**
+             * Format: double
+             * @description The score.
+             */
+            score: number | null;
+            /** @description The note, in one line of at most 200 characters. */
+            note: string | null;
+        };
+        /** @description Scores of several runs. */
+        ScoreRange: {
+            /** @description The number of runs with this score. */
+            runs: number;
+            /**
+             * Format: double
+             * @description The mean.
+             */
+            mean: number;
+            /**
+             * Format: double
+             * @description The lowest score.
+             */
+            min: number;
+            /**
+             * Format: double
+             * @description The highest score.
+             */
+            max: number;
+        };
         /** @description A change of a terminal's screen. */
         ScreenFrame: {
             /**
@@ -3516,6 +3764,23 @@ export interface components {
              * @description The position to continue from; null if the whole history was checked or a condition was met.
              */
             next: number | null;
+        };
+        /** @description A call to make in a child. */
+        SubagentCall: {
+            /** @description The tool. */
+            tool: string;
+            /**
+             * @description Its parameters.
+             * @default {}
+             */
+            params: {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: double
+             * @description The time limit of the whole call in seconds, from 0.1 to 86,400; by default the tool's.
+             */
+            timeout_seconds?: number | null;
         };
         /** @description A summary of a session's calls. */
         Timeline: {
@@ -4027,6 +4292,36 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AttachedDirectory"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    compare_sessions: {
+        parameters: {
+            query?: {
+                /** @description From 2 to 1,000 sessions, separated by commas: names, id prefixes, or globs of names (`rollout-*`). */
+                sessions?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ComparedRuns"];
                 };
             };
             "4XX": {
@@ -6023,6 +6318,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": unknown;
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    dispatch_subagents: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DispatchRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Dispatched"];
                 };
             };
             "4XX": {

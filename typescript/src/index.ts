@@ -4,6 +4,7 @@
  * @module
  */
 
+import type { components } from "./api.js";
 import { Connection, type Place } from "./connection.js";
 import type { components } from "./api.js";
 import { create, open, type Session, type NewSession, type Rules, type SessionStatus } from "./session.js";
@@ -51,6 +52,15 @@ export class Client implements Disposable {
   sql(query: string, options: { limit?: number; timeout?: number } = {}): Promise<components["schemas"]["SqlAnswer"]> {
     const body = { query, limit: options.limit, timeout_seconds: options.timeout };
     return this.#connection.document("POST", "/v1/sql", { body });
+  }
+
+  /**
+   * Compares sessions as a tree: the calls that all made first, where they part, how each ends, and its scores. A string
+   * is a name, the beginning of an id, or a glob of names (`rollout-*`).
+   */
+  compare(sessions: (Session | string)[]): Promise<components["schemas"]["ComparedRuns"]> {
+    const names = sessions.map((session) => (typeof session === "string" ? session : session.id));
+    return this.#connection.document("GET", "/v1/compare", { query: { sessions: names.join(",") } });
   }
 
   /** Ends the server, after a grace period for calls in flight. */

@@ -215,6 +215,19 @@ export class Session implements AsyncDisposable {
     return this.#child(await this.#post("children", { isolation: "fork", ...rest }, signal));
   }
 
+  /**
+   * Makes calls in a batch of new children, `parallel` children at a time, and returns the result of each. `merge` merges
+   * the children that are done. A child that fails throws nothing: its `status` and `reason` say so.
+   */
+  dispatch(
+    children: Schemas["NewSubagent"][],
+    options: { parallel?: number; merge?: boolean; theirs?: string[]; ours?: string[] } & Cancel = {},
+  ): Promise<Schemas["Dispatched"]> {
+    const { signal, ...rest } = options;
+    const { allow, deny, auto_confirm } = this.#rules;
+    return this.#post("subagents", { children, ...rest, allow, deny, auto_confirm }, signal);
+  }
+
   /** Merges its changes into the host directory that it started from, or another: all or none. See `merge` for rules. */
   apply(
     options: { to?: string; take?: string[]; keep?: string[]; generated?: string[]; dryRun?: boolean } & Cancel = {},

@@ -114,6 +114,20 @@ test("calls are found, reruns and other sessions compared", async (t) => {
   assert.deepEqual((await s.family()).sessions.map((member) => member.name), ["first", "fork-1"]);
 });
 
+test("batches of children are dispatched and compared", async (t) => {
+  const client = world(t);
+  const s = await client.create({ name: "lead", backend: "host", autoConfirm: true });
+  const write = { tool: "write_file", params: { file_path: "b.txt", content: "b\n" } };
+  const fails = { tool: "shell_execute", params: { command: "exit 3" } };
+  const batch = [{ name: "try-1", calls: [write] }, { name: "try-2", calls: [write, fails, write] }];
+  const { children } = await s.dispatch(batch, { merge: true });
+  assert.deepEqual(children.map((child) => [child.status, child.merge]), [["done", "merged"], ["failed", null]]);
+  assert.equal(await s.files.readText("b.txt"), "b\n");
+  const tree = await client.compare([s, "try-*"]);
+  assert.deepEqual([tree.runs, tree.branches.at(-1).ended[0].name], [3, "try-2"]);
+  await assert.rejects(s.dispatch([]), /0 children/);
+});
+
 test("events and changes come as they happen", async (t) => {
   const s = await world(t).create({ backend: "host", autoConfirm: true });
   const stop = new AbortController();

@@ -138,7 +138,7 @@ fn row(left: AlignedSide<'_>, right: AlignedSide<'_>) -> AlignedRow {
     }
 }
 
-fn aligned(session: &Session, row: &CallRow) -> AlignedCall {
+pub(super) fn aligned(session: &Session, row: &CallRow) -> AlignedCall {
     AlignedCall {
         call: row.call,
         finished: row.finished,

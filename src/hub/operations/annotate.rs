@@ -51,23 +51,30 @@ impl Operation for Annotate {
     type Output = RecordedSeq;
 
     async fn run(self, context: &OperationContext<'_>) -> Result<RecordedSeq, OperationError> {
+        self.check()?;
+        let session = context.session().await?;
+        reading(move || self.record(&session)).await
+    }
+}
+
+impl Annotate {
+    pub(super) fn check(&self) -> Result<(), OperationError> {
         check_name(&self.name)?;
-        let agent = self.agent.unwrap_or_default();
-        check_agent(&agent)?;
+        check_agent(self.agent.as_deref().unwrap_or_default())?;
         let value = serde_json::to_vec(&self.value).map_or(usize::MAX, |value| value.len());
         if self.note.as_ref().map_or(0, String::len).max(value) > TEXT_MAX {
             return Err(OperationError::invalid(format!("note or value too long; the limit is {TEXT_MAX} bytes each")));
         }
-        if self.score.is_none() && self.note.is_none() && self.value.is_null() {
-            return Err(OperationError::invalid("a score, a note or a value is required"));
+        match self.score.is_none() && self.note.is_none() && self.value.is_null() {
+            true => Err(OperationError::invalid("a score, a note or a value is required")),
+            false => Ok(()),
         }
-        let session = context.session().await?.as_agent(agent);
-        let Self { name, at, score, note, value, .. } = self;
-        reading(move || {
-            let at = position(&session, at, session.head()?)?;
-            record(&session, &Annotated { name, at, score, note, value })
-        })
-        .await
+    }
+
+    pub(super) fn record(self, session: &Session) -> Result<RecordedSeq, OperationError> {
+        let Self { name, at, score, note, value, agent } = self;
+        let at = position(session, at, session.head()?)?;
+        record(&session.as_agent(agent.unwrap_or_default()), &Annotated { name, at, score, note, value })
     }
 }
 

@@ -18,7 +18,7 @@ use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
 use crate::engine::session::error::SessionError;
 use crate::reducers::ToolPolicy;
-use crate::tools::left_of_fork;
+use crate::tools::{Tools, left_of_fork};
 use crate::view::Position;
 
 /// Clones a session. A fork starts with the history and files up to any position and then diverges; a merge brings its
@@ -78,14 +78,10 @@ impl Operation for CloneSession {
     type Output = ChildDocument;
 
     async fn run(mut self, context: &OperationContext<'_>) -> Result<ChildDocument, OperationError> {
-        self.check()?;
+        let agent = self.agent.as_deref().unwrap_or_default();
+        check_child(self.isolation, agent, self.name.is_some(), self.at.is_some())?;
         let hub = context.hub_within(std::mem::take(&mut self.allow_roots)).await?;
-        let known = &context.hub.options().tools;
-        if let Some(unknown) = self.tools.iter().flatten().find(|tool| known.find(tool, None).is_none()) {
-            let names: Vec<_> = known.describe_for(None).into_iter().map(|tool| tool.name).collect();
-            let names = names.join(", ");
-            return Err(OperationError::invalid(format!("tool {unknown:?} not found; available: {names}")));
-        }
+        check_tools(&context.hub.options().tools, self.tools.iter().flatten())?;
         let parent = context.session().await?;
         let (looked, at, isolation) = (parent.clone(), self.at.take(), self.isolation);
         let (at, asked) = reading(move || Ok(landing(at.as_ref(), &looked)?)).await?;
@@ -124,21 +120,6 @@ impl Operation for CloneSession {
 }
 
 impl CloneSession {
-    fn check(&self) -> Result<(), OperationError> {
-        let agent = self.agent.as_deref().unwrap_or_default();
-        check_agent(agent)?;
-        let wrong = |what: &str| Err(OperationError::invalid(what));
-        match self.isolation {
-            Isolation::Shared if agent.is_empty() || self.name.is_some() => {
-                wrong("a shared clone is the same session: it needs an agent and takes no name")
-            }
-            Isolation::Shared | Isolation::Full if self.at.is_some() => {
-                wrong("only a fork begins in the past: omit `at`, or use isolation `fork`")
-            }
-            _ => Ok(()),
-        }
-    }
-
     fn options(self, at: Option<Seq>) -> ForkOptions {
         let mut limits = self.limits;
         limits.calls = self.max_calls.or(limits.calls);
@@ -150,6 +131,34 @@ impl CloneSession {
         let agent = self.agent.unwrap_or_default();
         ForkOptions { at, name: self.name, agent, limits, ..ForkOptions::new(self.isolation) }
     }
+}
+
+pub(super) fn check_child(
+    isolation: Isolation,
+    agent: &str,
+    has_name: bool,
+    has_position: bool,
+) -> Result<(), OperationError> {
+    check_agent(agent)?;
+    let wrong = |what: &str| Err(OperationError::invalid(what));
+    match isolation {
+        Isolation::Shared if agent.is_empty() || has_name => {
+            wrong("a shared clone is the same session: it needs an agent and takes no name")
+        }
+        Isolation::Shared | Isolation::Full if has_position => {
+            wrong("only a fork begins in the past: omit `at`, or use isolation `fork`")
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn check_tools<'a>(
+    known: &Tools,
+    mut named: impl Iterator<Item = &'a String>,
+) -> Result<(), OperationError> {
+    let Some(unknown) = named.find(|tool| known.find(tool, None).is_none()) else { return Ok(()) };
+    let names: Vec<_> = known.describe_for(None).into_iter().map(|tool| tool.name).collect();
+    Err(OperationError::invalid(format!("tool {unknown:?} not found; available: {}", names.join(", "))))
 }
 
 /// A child of a session.

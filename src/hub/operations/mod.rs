@@ -10,10 +10,12 @@ mod bisect;
 mod blame_file;
 mod cancel_call;
 mod clone_session;
+mod compare;
 mod copy_mounts;
 mod create_session;
 mod declared_slices;
 mod diff;
+mod dispatch;
 mod error;
 mod family;
 mod fork_session;
@@ -80,10 +82,12 @@ pub use bisect::{
 pub use blame_file::BlameFile;
 pub use cancel_call::{CancelCall, CancelledCalls};
 pub use clone_session::{ChildDocument, CloneSession};
+pub use compare::{CompareSessions, ComparedBranch, ComparedRun, ComparedRuns, RunScore, ScoreRange, compared};
 pub use copy_mounts::{CopiedMounts, CopyMounts};
 pub use create_session::{CreateSession, NewMount};
 pub use declared_slices::{DeclareSlice, DeclaredSliceDocument, ListDeclared, RemoveDeclared, declared};
 pub use diff::{Diff, DiffDocument};
+pub use dispatch::{Dispatch, Dispatched, DispatchedCall, DispatchedChild, NewSubagent, SubagentCall};
 pub use error::OperationError;
 pub use family::{FamilyDocument, FamilyMember, FamilyMerge, KnownSessions, ShowFamily};
 pub use fork_session::{ForkSession, Forks};
@@ -272,6 +276,11 @@ pub trait Caller: Send + Sync {
         false
     }
 
+    /// Returns true if the caller may use a workspace tool.
+    fn offers(&self, _tool: &str) -> bool {
+        true
+    }
+
     /// Decides if a bisection's command may run. The bisection's policy decides again for each run.
     fn allow<'a>(&'a self, bisection: Bisection) -> BoxFuture<'a, Result<Bisection, OperationError>> {
         async { Ok(bisection) }.boxed()
@@ -425,6 +434,7 @@ static TABLE: LazyLock<Vec<OperationEntry>> = LazyLock::new(|| {
         row::<Section>(),
         row::<ShowFamily>(),
         row::<Align>(),
+        row::<CompareSessions>(),
         row::<ListCalls>(),
         row::<ShowTimeline>(),
         row::<ShowCall>(),
@@ -459,6 +469,7 @@ static TABLE: LazyLock<Vec<OperationEntry>> = LazyLock::new(|| {
         row::<Log>(),
         row::<CloneSession>(),
         row::<ForkSession>(),
+        row::<Dispatch>(),
         row::<Merge>(),
         row::<Apply>(),
         row::<Rewind>(),

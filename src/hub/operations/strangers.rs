@@ -12,6 +12,7 @@ const HARMLESS: &[&str] = &[
     // Read the history.
     "align_sessions",
     "blame_file",
+    "compare_sessions",
     "diff",
     "follow_call",
     "follow_events",
@@ -63,6 +64,7 @@ const HARMLESS: &[&str] = &[
     "copy_mounts",
     "create_session",
     "declare_slice",
+    "dispatch_subagents",
     "fork_session",
     "make_call",
     "make_directory",

@@ -74,6 +74,31 @@ fn session_clone_can_be_merged() {
 }
 
 #[test]
+fn dispatch_subagents_has_the_rules_of_the_server() {
+    let program = Program::with_files();
+    let mut client = with_history(&program);
+    let new =
+        |name: &str, tool: &str, params: Value| json!({ "name": name, "calls": [{ "tool": tool, "params": params }] });
+    let grep = new("greps", "shell_execute", json!({ "command": "grep two b.txt" }));
+    let children = json!([new("writes", "write_file", write("c.txt", "c\n")), grep]);
+    let done = client.done("dispatch_subagents", json!({ "children": children, "merge": true }));
+    assert_eq!(
+        (&done["children"][0]["merge"], &done["children"][1]["calls"][0]["exit_code"]),
+        (&json!("merged"), &json!(0))
+    );
+    let children = json!([new("touches", "shell_execute", json!({ "command": "touch x" }))]);
+    let refused = client.failed("dispatch_subagents", json!({ "children": children }));
+    assert!(refused.contains("\"status\": \"failed\"") && refused.contains("touch"), "{refused}");
+    let hidden = client.failed("dispatch_subagents", json!({ "children": children, "auto_confirm": true }));
+    assert!(hidden.contains("unknown field `auto_confirm`"), "{hidden}");
+    client.leave();
+    let mut client = program.client(&["--session", "s", "--tools", "sessions"]);
+    let refused = client.failed("dispatch_subagents", json!({ "children": [new("none", "ls", json!({}))] }));
+    assert!(refused.contains("children[0]: tool ls is not offered to this client"), "{refused}");
+    assert_eq!(program.sessions(), ["s", "writes", "greps", "touches"]);
+}
+
+#[test]
 fn session_merge_conflict_can_be_resolved() {
     let program = Program::with_files();
     let mut client = with_history(&program);

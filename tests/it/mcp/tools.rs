@@ -28,7 +28,7 @@ fn tool_groups_select_tools() {
     assert_eq!(answer["error"]["message"], format!("tool ls not found; available: {}", some.replace(' ', ", ")));
     client.leave();
     let mut client = program.client(&["--tools", "all", "--backend", "podman"]);
-    assert_eq!(names(&mut client).len(), 29);
+    assert_eq!(names(&mut client).len(), 30);
     let refused = program.output(&["mcp", "--tools", "files,nothing"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("tool group \"nothing\" not found"));
