@@ -149,8 +149,7 @@ impl<'a> RunComparison<'a> {
     /// Compares each container of the recorded calls from `start` to `then` with the last one of the second run.
     pub(super) fn environment(
         &self,
-        start: Seq,
-        then: Seq,
+        (start, then): (Seq, Seq),
         now: Seq,
     ) -> Result<Vec<EnvironmentDifference>, SessionError> {
         let Some(last) = self.is.containers(now, now)?.pop() else { return Ok(Vec::new()) };
@@ -161,69 +160,6 @@ impl<'a> RunComparison<'a> {
                     found.push(new);
                 }
             }
-        }
-        Ok(found)
-    }
-
-    /// Compares a call of another program with the call that was made in its place: the status, the output of a
-    /// command, and the files that the transcript states.
-    pub(super) fn foreign(&self, was: &RecordedCall, is: &RecordedCall) -> Result<Vec<Divergence>, SessionError> {
-        let (Some((_, old)), Some((now, new))) = (&was.outcome, &is.outcome) else { return Ok(Vec::new()) };
-        let mut found = Vec::new();
-        if old.status == CallStatus::Ok && new.status != CallStatus::Ok {
-            found.push(Divergence::Status { was: old.status, is: new.status });
-            found.push(Divergence::Message { was: String::new(), is: new.message.clone() });
-        } else if ForeignTool::named(&was.tool).is_some_and(ForeignTool::changes_when_failing) {
-            let (then, again) = (ForeignOutcome::of(old), ForeignOutcome::of(new));
-            if let (Some(was), Some(is)) = (then.output, again.output)
-                && self.text(0, was.trim()) != self.text(1, is.trim())
-            {
-                let (was, is) = (was.trim().into(), is.trim().into());
-                found.push(Divergence::Result { at: "/output".to_owned(), was, is });
-            }
-            match (old.status, then.exit_code, again.exit_code) {
-                (CallStatus::Error, None, Some(0)) => {
-                    found.push(Divergence::Status { was: old.status, is: new.status });
-                }
-                (_, Some(was), Some(is)) if was != is => {
-                    found.push(Divergence::Result { at: "/exit_code".to_owned(), was: was.into(), is: is.into() });
-                }
-                _ => {}
-            }
-        }
-        let files = self.is.files_at(*now)?;
-        for (path, stated) in stated_by(was) {
-            let is = files.get(&path);
-            let same = |(was, is): (&Entry, &Entry)| was.node.content() == is.node.content();
-            if !stated.as_ref().zip(is).is_some_and(same) {
-                found.extend(self.entry(&path, stated.as_ref(), is));
-            }
-        }
-        Ok(found)
-    }
-
-    pub(super) fn asks(&self, was: &RecordedCall, is: &RecordedCall) -> Option<Divergence> {
-        let of = |side, call: &RecordedCall| {
-            let params = normal_texts(&call.params, &|text| self.named(side, text));
-            let params = if params.is_null() { Value::Object(Default::default()) } else { params };
-            serde_json::json!({ "tool": call.tool, "params": params })
-        };
-        let shown = |call: &RecordedCall| serde_json::json!({ "tool": call.tool, "params": call.params });
-        (of(0, was) != of(1, is)).then(|| Divergence::Call { was: shown(was), is: shown(is) })
-    }
-
-    /// Compares each container of the recorded calls from `start` to `then` with the last one of the second run.
-    pub(super) fn environment(
-        &self,
-        start: Seq,
-        then: Seq,
-        now: Seq,
-    ) -> Result<Vec<EnvironmentDifference>, SessionError> {
-        let Some(last) = self.is.containers(now, now)?.pop() else { return Ok(Vec::new()) };
-        let mut found: Vec<EnvironmentDifference> = Vec::new();
-        for was in self.was.containers(start, then)? {
-            let new = EnvironmentDifference::between(&was, &last).into_iter().filter(|new| !found.contains(new));
-            found.extend(new.collect::<Vec<_>>());
         }
         Ok(found)
     }
