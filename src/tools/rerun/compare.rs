@@ -149,15 +149,17 @@ impl<'a> RunComparison<'a> {
     /// Compares each container of the recorded calls from `start` to `then` with the last one of the second run.
     pub(super) fn environment(
         &self,
-        start: Seq,
-        then: Seq,
+        (start, then): (Seq, Seq),
         now: Seq,
     ) -> Result<Vec<EnvironmentDifference>, SessionError> {
         let Some(last) = self.is.containers(now, now)?.pop() else { return Ok(Vec::new()) };
         let mut found: Vec<EnvironmentDifference> = Vec::new();
         for was in self.was.containers(start, then)? {
-            let new = EnvironmentDifference::between(&was, &last).into_iter().filter(|new| !found.contains(new));
-            found.extend(new.collect::<Vec<_>>());
+            for new in EnvironmentDifference::between(&was, &last) {
+                if !found.contains(&new) {
+                    found.push(new);
+                }
+            }
         }
         Ok(found)
     }

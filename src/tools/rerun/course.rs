@@ -157,7 +157,7 @@ impl Course<'_> {
         if !report.interrupted && !is_partial {
             report.files = comparison.files(self.end, session.head()?)?;
         }
-        report.environment = comparison.environment(self.start, self.end, session.head()?)?;
+        report.environment = comparison.environment((self.start, self.end), session.head()?)?;
         report.missing = place.missing.into_iter().collect();
         Ok(report)
     }

@@ -44,7 +44,7 @@ impl Expectation {
             report.calls.push(compared(&comparison, expected.get(at), made.get(at))?);
         }
         report.files = comparison.files(end, is.head()?)?;
-        report.environment = comparison.environment(0, end, is.head()?)?;
+        report.environment = comparison.environment((0, end), is.head()?)?;
         Ok(report)
     }
 }
