@@ -963,6 +963,14 @@ class RunMention(TypedDict):
     prompt: str
 
 
+class RunSql(TypedDict):
+    """Runs an SQL query (SQLite, a single SELECT) over all recorded sessions; it can change nothing."""
+
+    query: str
+    limit: NotRequired[int | None]
+    timeout_seconds: NotRequired[int | None]
+
+
 class ScreenFrame(TypedDict):
     """A change of a terminal's screen."""
 
@@ -1072,6 +1080,14 @@ class SliceSummary(TypedDict):
     on_rewind: str
     json_bytes: int
     digest: str
+
+
+class SqlAnswer(TypedDict):
+    """The rows that a query returned."""
+
+    columns: list[str]
+    rows: list[list[Any]]
+    truncated: bool
 
 
 class State(TypedDict):

@@ -1070,6 +1070,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sql": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Runs an SQL query (SQLite, a single SELECT) over all recorded sessions; it can change nothing. Tables: sessions(session, id, parent, inherited, backend, agent, events, calls, created, updated); events(session, seq, time, call, agent, kind, path, data, inherited), data as JSON; calls(session, call, time, agent, tool, summary, status, failed, exit_code, finished, micros, changed, params, result, message, digest, outcome, inherited); commands(session, seq, time, call, agent, kind, command, cwd, exit_code, timed_out, cancelled, micros, stdout, stderr, inherited); changes(session, seq, time, call, agent, path, kind, type, size, digest, inherited); files('SESSION', AT); content('DIGEST') with text; slices('SESSION', 'NAME', AT) with value as JSON. A recorded kind or slice is a table, too. Name a session, a range of positions, a kind or a path where you can: that is fast. */
+        post: operations["sql"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/tools": {
         parameters: {
             query?: never;
@@ -3230,6 +3247,27 @@ export interface components {
             /** @description The first line of the prompt that it served; empty if none was reported. */
             prompt: string;
         };
+        /**
+         * @description Runs an SQL query (SQLite, a single SELECT) over all recorded sessions; it can change nothing. Tables: sessions(session,
+         *     id, parent, inherited, backend, agent, events, calls, created, updated); events(session, seq, time, call, agent, kind, path,
+         *     data, inherited), data as JSON; calls(session, call, time, agent, tool, summary, status, failed, exit_code, finished,
+         *     micros, changed, params, result, message, digest, outcome, inherited); commands(session, seq, time, call, agent, kind,
+         *     command, cwd, exit_code, timed_out, cancelled, micros, stdout, stderr, inherited); changes(session, seq, time, call,
+         *     agent, path, kind, type, size, digest, inherited); files('SESSION', AT); content('DIGEST') with text;
+         *     slices('SESSION', 'NAME', AT) with value as JSON. A recorded kind or slice is a table, too. Name a session, a range of
+         *     positions, a kind or a path where you can: that is fast.
+         */
+        RunSql: {
+            /** @description The query. */
+            query: string;
+            /** @description Limit for the returned rows, from 1 to 100000; 10000 by default. */
+            limit?: number | null;
+            /**
+             * Format: int64
+             * @description Limit for the time in seconds, from 1 to 300; 30 by default.
+             */
+            timeout_seconds?: number | null;
+        };
         /** @description A change of a terminal's screen. */
         ScreenFrame: {
             /**
@@ -3444,6 +3482,15 @@ export interface components {
             json_bytes: number;
             /** @description Its digest: 64 hexadecimal digits of BLAKE3. */
             digest: string;
+        };
+        /** @description The rows that a query returned. */
+        SqlAnswer: {
+            /** @description The names of the columns. */
+            columns: string[];
+            /** @description The rows: a text, a number or null for each column; a blob as hexadecimal digits. */
+            rows: unknown[][];
+            /** @description True if there are more rows, over a limit. */
+            truncated: boolean;
         };
         /** @description A state, with the value of one slice if requested. */
         State: {
@@ -6353,6 +6400,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SignedIn"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    sql: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunSql"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SqlAnswer"];
                 };
             };
             "4XX": {
