@@ -418,11 +418,20 @@ fn row<O: Operation>() -> OperationEntry {
     }
 }
 
+#[cfg(feature = "sql")]
+fn sql_operation() -> Option<OperationEntry> {
+    Some(row::<RunSql>())
+}
+
+#[cfg(not(feature = "sql"))]
+fn sql_operation() -> Option<OperationEntry> {
+    None
+}
+
 /// Returns the table of operations.
 pub fn operations() -> &'static [OperationEntry] {
     static TABLE: LazyLock<Vec<OperationEntry>> = LazyLock::new(|| {
-        // An element of `vec!` can't depend on a feature.
-        Vec::from([
+        let table = [
             row::<ListTools>(),
             row::<ListSessions>(),
             row::<CreateSession>(),
@@ -476,9 +485,8 @@ pub fn operations() -> &'static [OperationEntry] {
             row::<DetachDirectory>(),
             row::<ListAttached>(),
             row::<super::HookMessage>(),
-            #[cfg(feature = "sql")]
-            row::<RunSql>(),
-        ])
+        ];
+        table.into_iter().chain(sql_operation()).collect()
     });
     &TABLE
 }
