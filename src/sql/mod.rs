@@ -160,7 +160,7 @@ fn prepared<'a>(connection: &'a Connection, world: &World, text: &str) -> Result
         Ok::<_, rusqlite::Error>((statement, is_alone))
     };
     let prepared = prepare().or_else(|error| {
-        let added = own_names(world, text).iter().map(|name| add_own_table(connection, name, confine));
+        let added = own_names(world, text).into_iter().map(|name| add_own_table(connection, &name, confine));
         match added.collect::<rusqlite::Result<Vec<_>>>()?.contains(&true) {
             true => prepare(),
             false => Err(error),
