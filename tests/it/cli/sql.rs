@@ -21,7 +21,7 @@ fn runs() -> Program {
             json!({ "expect": "error", "tool": "ls", "params": { "path": "no" } }),
             shell(TEST),
         ],
-        vec![shell(TEST), write("src/app.py", "retries = 2\n")],
+        vec![shell(TEST), shell("echo retries = 2 > src/app.py")],
     ];
     for (at, rest) in rest.iter().enumerate() {
         let calls: String = start.iter().chain(rest).map(|call| format!("{call}\n")).collect();
@@ -55,12 +55,12 @@ fn sql_questions_of_the_document_have_answers() {
     assert_eq!(answers[0], json!([["run-1", 1], ["run-2", 1], ["run-3", 0]]));
     let spent = answers[1].as_array().unwrap();
     let spent: Vec<_> = spent.iter().map(|row| (row[0].as_str().unwrap(), row[1].clone(), row[2].clone())).collect();
-    assert_eq!(spent, [("coder", json!(8), json!(0)), ("tester", json!(5), json!(1)), ("", json!(1), json!(1))]);
+    assert_eq!(spent, [("coder", json!(7), json!(0)), ("tester", json!(6), json!(1)), ("", json!(1), json!(1))]);
     assert_eq!(answers[2], json!([["run-1", 8, "src/app.py", "tester"]]));
     assert_eq!(answers[3], json!([["broken", 1]]));
     assert_eq!(answers[4][0][0], 3, "the first two calls are the same");
     assert_eq!(answers[4][0][1], 2);
-    assert_eq!(answers[5], json!([["sh", 3, 1], ["sed", 2, 0]]));
+    assert_eq!(answers[5], json!([["sh", 3, 1], ["echo", 1, 0], ["sed", 2, 0]]));
     assert_eq!(answers[6], json!([["shell_execute", TEST, 3, 2]]));
     assert_eq!(
         answers[7],
@@ -78,21 +78,40 @@ fn sql_questions_of_the_document_have_answers() {
 fn sql_prints_tables_json_and_csv() {
     let program = Program::with_story();
     let query = "SELECT path, size, agent FROM changes";
-    insta::assert_snapshot!(program.run(&["sql", query]), @"");
-    insta::assert_snapshot!(program.run(&["sql", query, "--csv", "--limit", "2"]), @"");
+    insta::assert_snapshot!(program.run(&["sql", query]), @"
+    path         size  agent
+    a.txt          14
+    src/main.rs    13
+    a.txt          15
+    a.txt           -  tidy
+    [exit 0]
+    ");
+    insta::assert_snapshot!(program.run(&["sql", query, "--csv", "--limit", "2"]), @r#"
+    path,size,agent
+    a.txt,14,""
+    src/main.rs,13,""
+    note: these are the first 2 rows; --limit ROWS returns more
+    [exit 0]
+    "#);
     let answer = program.json(&["sql", query, "--limit", "1"]);
     assert_eq!(answer, json!({ "columns": ["path", "size", "agent"], "rows": [["a.txt", 14, ""]], "truncated": true }));
-    insta::assert_snapshot!(program.fed(&["sql", "-", "--csv"], b"SELECT 'a,\"b\"' AS one, NULL, '', 1.5;"), @"");
+    insta::assert_snapshot!(program.fed(&["sql", "-", "--csv"], b"SELECT 'a,\"b\"' AS one, NULL, '', 1.5;"), @r#"
+    one,NULL,'',1.5
+    "a,""b""",,"",1.5
+    [exit 0]
+    "#);
+}
+
+fn assert_refused(program: &Program, query: &str, code: i32, words: &str) {
+    let output = program.output(&["sql", query, "--timeout", "2"]);
+    assert_eq!(output.status.code(), Some(code), "{query}: {}", told(&output));
+    assert!(told(&output).contains(words), "{query}: {}", told(&output));
 }
 
 #[test]
 fn sql_refuses_everything_but_a_bounded_select() {
     let program = Program::with_story();
-    let refused = |query: &str, code: i32, words: &str| {
-        let output = program.output(&["sql", query, "--timeout", "2"]);
-        assert_eq!(output.status.code(), Some(code), "{query}: {}", told(&output));
-        assert!(told(&output).contains(words), "{query}: {}", told(&output));
-    };
+    let refused = |query: &str, code, words: &str| assert_refused(&program, query, code, words);
     let only = "a query is a single SELECT";
     for query in [
         "CREATE TABLE t (x)",
@@ -101,7 +120,6 @@ fn sql_refuses_everything_but_a_bounded_select() {
         "ATTACH '/tmp/x.db' AS x",
         "VACUUM INTO '/tmp/x.db'",
         "PRAGMA hard_heap_limit = 0",
-        "SELECT load_extension('x')",
         "SELECT 1; SELECT 2",
         "BEGIN",
         "CREATE VIRTUAL TABLE t USING fts5(x)",
@@ -128,12 +146,19 @@ fn sql_refuses_everything_but_a_bounded_select() {
         1,
         "limit of 268435456 bytes",
     );
+}
+
+#[test]
+fn sql_names_the_problem_of_an_invalid_query() {
+    let program = Program::with_story();
+    let refused = |query: &str, code, words: &str| assert_refused(&program, query, code, words);
     refused("DELETE FROM events", 2, "table events may not be modified");
     refused("UPDATE calls SET tool = 'x'", 2, "table calls may not be modified");
     refused("INSERT INTO changes VALUES (1)", 2, "cannot modify changes because it is a view");
+    refused("SELECT load_extension('x')", 2, "not authorized to use function: load_extension");
     refused("SELEC 1", 2, "syntax error");
     refused("", 2, "the query is empty");
-    refused("SELECT * FROM nothing", 2, "no such table: nothing");
+    refused("SELECT * FROM missing", 2, "no such table: missing");
     refused("SELECT * FROM \"plan.step\"", 2, "the tables are sessions, events");
     refused("SELECT * FROM files('nope')", 3, "no session is called \"nope\"");
     refused("SELECT * FROM files('story', 'noon')", 2, "argument at: a position is");
