@@ -92,8 +92,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("without a token: {}", exchange(TcpStream::connect(address).await?, request).await?.status());
 
     use_socket(&HttpClient::at(&socket)).await?;
-    for CallFigures { tool, count, micros, .. } in hub.call_figures() {
-        println!("{tool}: {count} calls in {micros} us");
+    for CallFigures { tool, durations, .. } in hub.call_figures() {
+        println!("{tool}: {} calls in {} us", durations.count, durations.micros);
     }
 
     // MCP works on any two streams; a client with another protocol is refused.

@@ -148,7 +148,12 @@ impl ToolRules {
         }
     }
 
-    /// Returns the reason to refuse a call in flight, by its tool alone.
+    /// Returns true if a rule limits the number of a tool's calls.
+    pub fn limits(&self, tool: &str) -> bool {
+        self.iter().any(|one| one.policy.at_most.iter().any(|limit| limit.tool == tool))
+    }
+
+    /// Returns the reason to refuse a call in flight, by its tool alone. The state has to have the call's intent.
     pub fn refusal(&self, call: Seq, tool: &str) -> Option<String> {
         let later = self.open.range(call.saturating_add(1)..).filter(|(_, other)| *other == tool).count() as u64;
         self.iter().find_map(|one| one.refusal(tool, later))

@@ -17,7 +17,7 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::state::State;
 use crate::engine::store::Pending;
-use crate::reducers::{OnFailure, command_failed};
+use crate::reducers::{OnFailure, ToolRules, command_failed};
 use crate::tools::off_thread::with_store;
 use crate::tools::workspace::keeping::distrust;
 use crate::tools::workspace::recording::EventBuffer;
@@ -53,28 +53,42 @@ impl OpenCall {
     ) -> Result<(Self, Result<State, SessionError>), SessionError> {
         let mut contents = Vec::new();
         let params = if size > PARAMS_MAX { Value::Null } else { lift(call.params.clone(), &mut contents) };
-        let tool = call.tool.chars().take(100).collect();
+        let tool: String = call.tool.chars().take(100).collect();
         let mut commit = session.commit().of_call(CallLink::Opens);
-        commit.push(&CallStarted { tool, params })?;
+        commit.push(&CallStarted { tool: tool.clone(), params })?;
         contents.into_iter().for_each(|content| commit.keep(content));
         let of = session.clone();
         with_store(session, move || {
-            let open = Self::submit(of, commit, turn)?;
-            let state = open.session.state();
+            let (open, pending) = Self::submit(of, commit, turn)?;
+            let state = match open.session.state() {
+                Ok(state) => state,
+                Err(error) => return Ok((open, Err(error))),
+            };
+            // A limit for calls counts this one and all earlier ones, so their intents have to be visible.
+            let counts = state.seq() < open.call && ToolRules::of(&state).limits(&tool);
+            let waited = pending.filter(|_| counts).map(|pending| pending.wait());
+            let state = match waited {
+                None => Ok(state),
+                Some(waited) => waited.map_err(SessionError::from).and_then(|_| open.session.state()),
+            };
             Ok((open, state))
         })
         .await?
     }
 
-    fn submit(session: Session, intent: Commit, turn: Option<WorkspaceLock>) -> Result<Self, SessionError> {
+    fn submit(
+        session: Session,
+        intent: Commit,
+        turn: Option<WorkspaceLock>,
+    ) -> Result<(Self, Option<Pending>), SessionError> {
         // The outcome is committed after the intent, so waiting for the outcome is enough.
         let pending = session.submit(intent)?;
-        let call = match pending.known() {
-            Some(committed) => committed.first,
-            None => pending.wait()?.first,
+        let (call, pending) = match pending.known() {
+            Some(committed) => (committed.first, Some(pending)),
+            None => (pending.wait()?.first, None),
         };
         let (since, in_flight) = (session.steady_micros(), Some(SessionCall::begin(&session, call)));
-        Ok(Self {
+        let open = Self {
             call,
             session,
             since,
@@ -86,7 +100,8 @@ impl OpenCall {
             in_flight,
             on_failure: OnFailure::Keep,
             note: None,
-        })
+        };
+        Ok((open, pending))
     }
 
     pub(crate) fn micros(&self) -> u64 {
