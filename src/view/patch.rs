@@ -40,7 +40,7 @@ pub struct Patch {
 }
 
 /// Reads the contents of a file.
-type Contents<'a> = &'a dyn Fn(&Digest) -> Result<Bytes, SessionError>;
+type ReadContents<'a> = &'a dyn Fn(&Digest) -> Result<Bytes, SessionError>;
 
 #[derive(Default)]
 struct Side {
@@ -53,7 +53,7 @@ struct Side {
 }
 
 impl Side {
-    fn read(contents: Contents<'_>, entry: Option<&Entry>) -> Result<Self, SessionError> {
+    fn read(contents: ReadContents<'_>, entry: Option<&Entry>) -> Result<Self, SessionError> {
         let bits = entry.and_then(|entry| entry.node.mode());
         let (mode, bytes) = match entry.map(|entry| &entry.node) {
             None => return Ok(Self::default()),
@@ -109,7 +109,7 @@ pub fn patches_between(from: &Session, to: &Session, change: &Change) -> Result<
     patches_with(&|digest| from.content(digest), &|digest| to.content(digest), change)
 }
 
-fn patches_with(from: Contents<'_>, to: Contents<'_>, change: &Change) -> Result<Vec<Patch>, SessionError> {
+fn patches_with(from: ReadContents<'_>, to: ReadContents<'_>, change: &Change) -> Result<Vec<Patch>, SessionError> {
     let (before, after) = change.sides();
     let path = change.path().to_string();
     let (old, new) = (Side::read(from, before)?, Side::read(to, after)?);
@@ -224,7 +224,7 @@ pub fn change_between(from: &Session, to: &Session, change: &Change) -> Result<C
 }
 
 /// Returns a change as a document, with contents from `contents`.
-pub fn change_with(contents: Contents<'_>, change: &Change) -> Result<ChangeDocument, SessionError> {
+pub fn change_with(contents: ReadContents<'_>, change: &Change) -> Result<ChangeDocument, SessionError> {
     Ok(document(change, patches_with(contents, contents, change)?))
 }
 

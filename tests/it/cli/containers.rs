@@ -65,7 +65,7 @@ fn exec_in_container_leaves_no_container() {
 #[test]
 fn rerun_and_bisect_name_a_container_that_differs() {
     let Some(program) = Program::with_container() else { return };
-    assert_eq!(program.run(&["exec", "work", "--", "touch", "b"]), "[exit 0]");
+    assert!(program.run(&["exec", "work", "--", "touch", "b"]).ends_with("[exit 0]"));
     let started = &program.json_lines(&["log", "work", "--kind", "ContainerStarted"])[0]["event"];
     let started: ContainerStarted = serde_json::from_value(started.clone()).unwrap();
     let digits = started.image_digest.strip_prefix("sha256:").unwrap();

@@ -87,7 +87,7 @@ async fn live_files_are_those_of_the_running_command() {
     call.await.unwrap();
     let events = served.ask("GET", &format!("/v1/sessions/demo/events?from={head}"), None).await.json();
     let events = events["events"].as_array().unwrap().iter();
-    let changed: Vec<&str> = events.filter_map(|event| event["data"]["path"].as_str()).collect();
+    let changed: Vec<&str> = events.filter_map(|event| event["event"]["path"].as_str()).collect();
     assert_eq!(changed, ["old", "d/f", "go", "kept", "link", "out", "ready"]);
 }
 
