@@ -139,7 +139,7 @@ fn sql_refuses_everything_but_a_bounded_select() {
         "took longer",
     );
     refused("SELECT zeroblob(100000000)", 1, "limit of 16777216 bytes");
-    refused("SELECT group_concat(hex(randomblob(1000000))) FROM events a, events b", 1, "limit of 16777216 bytes");
+    refused("SELECT hex(zeroblob(9000000))", 1, "limit of 16777216 bytes");
     refused(
         "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 1000) \
          SELECT * FROM n ORDER BY zeroblob(8000000 + x)",
@@ -154,7 +154,7 @@ fn sql_names_the_problem_of_an_invalid_query() {
     let refused = |query: &str, code, words: &str| assert_refused(&program, query, code, words);
     refused("DELETE FROM events", 2, "table events may not be modified");
     refused("UPDATE calls SET tool = 'x'", 2, "table calls may not be modified");
-    refused("INSERT INTO changes VALUES (1)", 2, "cannot modify changes because it is a view");
+    refused("INSERT INTO changes VALUES (1)", 1, "a query is a single SELECT");
     refused("SELECT load_extension('x')", 2, "not authorized to use function: load_extension");
     refused("SELEC 1", 2, "syntax error");
     refused("", 2, "the query is empty");
