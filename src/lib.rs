@@ -136,11 +136,9 @@ pub use foldspace_mcp::mcp;
 /// use foldspace::{Event, Recorded, Registry, Slice};
 /// use serde::{Deserialize, Serialize};
 ///
-/// /// Money was spent on a model.
 /// #[derive(Debug, Clone, Serialize, Deserialize)]
 /// struct Spent { cents: u64 }
 /// impl Event for Spent { const KIND: &'static str = "spent"; }
-///
 /// #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 /// struct Budget { cents: u64 }
 /// impl Slice for Budget { const NAME: &'static str = "Budget"; }

@@ -82,6 +82,13 @@ class ApplyRequest(TypedDict):
     allow_roots: NotRequired[list[str]]
 
 
+class AtMostRule(TypedDict):
+    """A limit for the calls of a tool."""
+
+    tool: str
+    n: int
+
+
 class AttachDirectory(TypedDict):
     """Attaches a directory."""
 
@@ -291,6 +298,7 @@ class ChildRequest(TypedDict):
     name: NotRequired[str | None]
     agent: NotRequired[str | None]
     limits: NotRequired[dict[str, Any]]
+    policy: NotRequired[ToolPolicy | None]
     max_calls: NotRequired[int | None]
     max_seconds: NotRequired[int | None]
     max_bytes: NotRequired[int | None]
@@ -560,6 +568,7 @@ class ForkRequest(TypedDict):
     name: NotRequired[str | None]
     agent: NotRequired[str | None]
     limits: NotRequired[dict[str, Any]]
+    policy: NotRequired[ToolPolicy | None]
     create_id: NotRequired[str | None]
 
 
@@ -808,6 +817,7 @@ class NewSession(TypedDict):
     options: NotRequired[dict[str, Any]]
     mounts: NotRequired[list[NewMount]]
     allow_roots: NotRequired[list[str]]
+    policy: NotRequired[ToolPolicy | None]
     create_id: NotRequired[str | None]
 
 
@@ -844,6 +854,14 @@ class OpenPage(TypedDict):
     read_only: NotRequired[bool]
 
 
+class OrderRule(TypedDict):
+    """A tool that must succeed before another."""
+
+    first: str
+    before: str
+    same_path: NotRequired[bool]
+
+
 class Page(TypedDict):
     """A page of the log."""
 
@@ -868,6 +886,13 @@ class PassedCall(TypedDict):
     agent: str
     started_at: str
     left: list[dict[str, Any]]
+
+
+class Policies(TypedDict):
+    """The policies that bind a session's calls."""
+
+    policy: ToolPolicy | None
+    inherited: list[ToolPolicy]
 
 
 class PositionRange(TypedDict):
@@ -1068,6 +1093,14 @@ class RunScore(TypedDict):
     note: str | None
 
 
+class RunSql(TypedDict):
+    """Runs an SQL query (SQLite, a single SELECT) over all recorded sessions; it can change nothing."""
+
+    query: str
+    limit: NotRequired[int | None]
+    timeout_seconds: NotRequired[int | None]
+
+
 class ScoreRange(TypedDict):
     """Scores of several runs."""
 
@@ -1188,6 +1221,14 @@ class SliceSummary(TypedDict):
     digest: str
 
 
+class SqlAnswer(TypedDict):
+    """The rows that a query returned."""
+
+    columns: list[str]
+    rows: list[list[Any]]
+    truncated: bool
+
+
 class State(TypedDict):
     """A state, with the value of one slice if requested."""
 
@@ -1241,6 +1282,18 @@ class Tool(TypedDict):
     effect: str
     params: dict[str, Any]
     output: dict[str, Any]
+
+
+class ToolPolicy(TypedDict):
+    """A session's policy for tools."""
+
+    tools: NotRequired[list[str] | None]
+    read: NotRequired[list[str] | None]
+    write: NotRequired[list[str] | None]
+    order: NotRequired[list[OrderRule]]
+    at_most: NotRequired[list[AtMostRule]]
+    commands_outside: NotRequired[OutsideTreatment | None]
+    on_failure: NotRequired[OnFailure | None]
 
 
 class UndoRequest(TypedDict):
@@ -1372,6 +1425,7 @@ DeclaredFold = Union[Literal['append'], Literal['latest'], Literal['latest_by'],
 ExternalChange = Union[bool, int]
 MessageRole = Union[Literal['user'], Literal['assistant'], Literal['reasoning'], Literal['system']]
 OnFailure = Union[Literal['keep'], Literal['undo']]
+OutsideTreatment = Union[Literal['undo'], Literal['report']]
 Position = Union[int, str]
 ProbeCommand = Union[str, 'list[str]']
 PythonPlace = Union[Literal['in-process'], Literal['container']]

@@ -246,9 +246,12 @@ class Session(SessionPast):
         """Cancels a call in flight."""
         LOOP.wait(self._own.cancel(call))
 
-    def fork(self, *, count: int=1, at: PositionLike | None=None, name: str | None=None, agent: str | None=None, limits: Mapping[str, Any] | None=None) -> list[Session]:
-        """Forks it ``count`` times, now or at a position: all or none."""
-        return [Session(each) for each in LOOP.wait(self._own.fork(count=count, at=at, name=name, agent=agent, limits=limits))]
+    def fork(self, *, count: int=1, at: PositionLike | None=None, name: str | None=None, agent: str | None=None, limits: Mapping[str, Any] | None=None, policy: _models.ToolPolicy | None=None) -> list[Session]:
+        """Forks it ``count`` times, now or at a position: all or none.
+
+        ``policy`` binds the forks, in addition to the session's own.
+        """
+        return [Session(each) for each in LOOP.wait(self._own.fork(count=count, at=at, name=name, agent=agent, limits=limits, policy=policy))]
 
     def clone(self, *, isolation: str='fork', at: PositionLike | None=None, name: str | None=None, agent: str | None=None) -> Session:
         """Clones it: as a ``fork``, from the same mounts (``full``), or itself for another agent (``shared``)."""
@@ -344,6 +347,21 @@ class Session(SessionPast):
     def undeclare(self, name: str) -> None:
         """Removes a declared slice; earlier positions keep it."""
         LOOP.wait(self._own.undeclare(name))
+
+    def set_policy(self, policy: _models.ToolPolicy) -> _models.Policies:
+        """Sets its policy for tools: which tools may run, on which paths, in which order and how often.
+
+        A call that breaks a rule raises ``RefusedError``, whose text names the rule.
+        """
+        return LOOP.wait(self._own.set_policy(policy))
+
+    def policy(self) -> _models.Policies:
+        """Returns its policy for tools, and those of its ancestors."""
+        return LOOP.wait(self._own.policy())
+
+    def remove_policy(self) -> None:
+        """Removes its policy for tools; those of its ancestors stay."""
+        LOOP.wait(self._own.remove_policy())
 
     def slice(self, *, fold: Literal['append', 'latest', 'latest_by']='append', key: str | None=None, kind: str | None=None, name: str | None=None, max: int | None=None, merge: Literal['ours', 'theirs', 'union', 'refuse']='ours') -> Callable[[type[T]], TypedSlice[T]]:
         """Makes a class the type of a slice of your own. It is declared with its first use.
@@ -550,7 +568,7 @@ class Client:
         """Closes its connections. The server keeps running until it is unused."""
         LOOP.wait(self._core.close())
 
-    def create(self, name: str | None=None, *, backend: str | None=None, mount: str | os.PathLike[str] | None=None, mounts: Mapping[str, str] | None=None, exclude: Sequence[str]=(), directory: str | os.PathLike[str] | None=None, image: str | None=None, options: Mapping[str, Any] | None=None, env: Mapping[str, str] | None=None, workdir: str | None=None, create_id: str | None=None, allow: Sequence[str]=(), deny: Sequence[str]=(), auto_confirm: bool=False, on_question: Ask | None=None, agent: str | None=None) -> Session:
+    def create(self, name: str | None=None, *, backend: str | None=None, mount: str | os.PathLike[str] | None=None, mounts: Mapping[str, str] | None=None, exclude: Sequence[str]=(), directory: str | os.PathLike[str] | None=None, image: str | None=None, options: Mapping[str, Any] | None=None, env: Mapping[str, str] | None=None, workdir: str | None=None, create_id: str | None=None, policy: _models.ToolPolicy | None=None, allow: Sequence[str]=(), deny: Sequence[str]=(), auto_confirm: bool=False, on_question: Ask | None=None, agent: str | None=None) -> Session:
         """Starts a session.
 
         ``backend``: ``memory`` (the default, which runs no commands), ``host``, ``podman``, ``docker``, ``mock`` or
@@ -559,7 +577,7 @@ class Client:
         ``auto_confirm`` and ``on_question`` allow commands that the policy does not. The same ``create_id`` again
         returns the session that was started with it.
         """
-        return Session(LOOP.wait(self._core.create(name, backend=backend, mount=mount, mounts=mounts, exclude=exclude, directory=directory, image=image, options=options, env=env, workdir=workdir, create_id=create_id, allow=allow, deny=deny, auto_confirm=auto_confirm, on_question=on_question, agent=agent)))
+        return Session(LOOP.wait(self._core.create(name, backend=backend, mount=mount, mounts=mounts, exclude=exclude, directory=directory, image=image, options=options, env=env, workdir=workdir, create_id=create_id, policy=policy, allow=allow, deny=deny, auto_confirm=auto_confirm, on_question=on_question, agent=agent)))
 
     def open(self, session: str, *, allow: Sequence[str]=(), deny: Sequence[str]=(), auto_confirm: bool=False, on_question: Ask | None=None, agent: str | None=None) -> Session:
         """Opens an existing session, by its name or the beginning of its id."""

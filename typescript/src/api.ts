@@ -659,6 +659,25 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sessions/{session}/policy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns the policies that bind a session's calls: its own, and those of its ancestors. */
+        get: operations["show_policy"];
+        /** A session's policy for tools. Setting it replaces an earlier one: each call from then on obeys it, and the policies of the session's ancestors. A call that breaks a rule is refused, and the refusal names the rule. */
+        put: operations["set_policy"];
+        post?: never;
+        /** Removes a session's own policy for tools. The policies of its ancestors stay. */
+        delete: operations["remove_policy"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sessions/{session}/processes": {
         parameters: {
             query?: never;
@@ -1104,6 +1123,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sql": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Runs an SQL query (SQLite, a single SELECT) over all recorded sessions; it can change nothing. Tables: sessions(session, id, parent, inherited, backend, agent, events, calls, created, updated); events(session, seq, time, call, agent, kind, path, data, inherited), data as JSON; calls(session, call, time, agent, tool, summary, status, failed, exit_code, finished, micros, changed, params, result, message, digest, outcome, inherited); commands(session, seq, time, call, agent, kind, command, cwd, exit_code, timed_out, cancelled, micros, stdout, stderr, inherited); changes(session, seq, time, call, agent, path, kind, type, size, digest, inherited); files('SESSION', AT); content('DIGEST') with text; slices('SESSION', 'NAME', AT) with value as JSON. A recorded kind or slice is a table, too. Name a session, a range of positions, a kind or a path where you can: that is fast. */
+        post: operations["sql"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/tools": {
         parameters: {
             query?: never;
@@ -1302,6 +1338,16 @@ export interface components {
              * @default []
              */
             allow_roots: string[];
+        };
+        /** @description A limit for the calls of a tool. */
+        AtMostRule: {
+            /** @description The tool. */
+            tool: string;
+            /**
+             * Format: int64
+             * @description The number of calls since the policy was set. A refused call does not count.
+             */
+            n: number;
         };
         /**
          * @description Attaches a directory. Records its files as they are, by git's ignore rules; contents that git has are recorded as
@@ -1814,6 +1860,8 @@ export interface components {
             limits: {
                 [key: string]: unknown;
             };
+            /** @description A policy for tools that binds the clone, in addition to the session's. Not for a shared clone. */
+            policy?: components["schemas"]["ToolPolicy"] | null;
             /**
              * Format: int64
              * @description Limit for its calls.
@@ -2395,6 +2443,8 @@ export interface components {
             limits: {
                 [key: string]: unknown;
             };
+            /** @description A policy for tools that binds each fork, in addition to the session's. */
+            policy?: components["schemas"]["ToolPolicy"] | null;
             /**
              * @description An idempotency key of at most 200 bytes. A retry with the same key returns the forks that the first request
              *     created.
@@ -2926,6 +2976,8 @@ export interface components {
              * @default []
              */
             allow_roots: string[];
+            /** @description The policy for the session's tools. */
+            policy?: components["schemas"]["ToolPolicy"] | null;
             /**
              * @description An idempotency key of at most 200 bytes. A retry with the same key returns the session that the first request
              *     created.
@@ -2995,6 +3047,20 @@ export interface components {
              */
             read_only: boolean;
         };
+        /** @description A tool that must succeed before another. */
+        OrderRule: {
+            /** @description The tool that must succeed first. */
+            first: string;
+            /** @description The tool that is refused until then. */
+            before: string;
+            /**
+             * @description True to require it for each existing file that a call of `before` changes: `first` must have succeeded with that
+             *     path.
+             */
+            same_path?: boolean;
+        };
+        /** @description Treatment of changes that a command makes outside of the paths it may write. */
+        OutsideTreatment: "undo" | "report";
         /** @description A page of the log. */
         Page: {
             /** @description The events, in order. Large events may make a page shorter than its limit. */
@@ -3036,6 +3102,13 @@ export interface components {
             left: {
                 [key: string]: unknown;
             }[];
+        };
+        /** @description The policies that bind a session's calls. */
+        Policies: {
+            /** @description The session's own policy, or null. */
+            policy: components["schemas"]["ToolPolicy"] | null;
+            /** @description The policies of the session's ancestors, outermost first. */
+            inherited: components["schemas"]["ToolPolicy"][];
         };
         /** @description A position: a call's or an event's number (12), exactly an event (@12), before a call (before:12), so many events ago (-5), a moment (2025-01-31T12:00:00Z), how long ago (10m, 2h, 1h30m), or a name (tag:NAME). A call's number stands for the whole call: the position is after its end, or the present while it runs. Another number, and every other form but `@12`, stands for the end of the commit of its event. 0 is before the first event. A moment without an offset is in the machine's time zone; one before the session began is an error. */
         Position: number | string;
@@ -3487,6 +3560,27 @@ export interface components {
             /** @description The note, in one line of at most 200 characters. */
             note: string | null;
         };
+        /**
+         * @description Runs an SQL query (SQLite, a single SELECT) over all recorded sessions; it can change nothing. Tables: sessions(session,
+         *     id, parent, inherited, backend, agent, events, calls, created, updated); events(session, seq, time, call, agent, kind, path,
+         *     data, inherited), data as JSON; calls(session, call, time, agent, tool, summary, status, failed, exit_code, finished,
+         *     micros, changed, params, result, message, digest, outcome, inherited); commands(session, seq, time, call, agent, kind,
+         *     command, cwd, exit_code, timed_out, cancelled, micros, stdout, stderr, inherited); changes(session, seq, time, call,
+         *     agent, path, kind, type, size, digest, inherited); files('SESSION', AT); content('DIGEST') with text;
+         *     slices('SESSION', 'NAME', AT) with value as JSON. A recorded kind or slice is a table, too. Name a session, a range of
+         *     positions, a kind or a path where you can: that is fast.
+         */
+        RunSql: {
+            /** @description The query. */
+            query: string;
+            /** @description Limit for the returned rows, from 1 to 100000; 10000 by default. */
+            limit?: number | null;
+            /**
+             * Format: int64
+             * @description Limit for the time in seconds, from 1 to 300; 30 by default.
+             */
+            timeout_seconds?: number | null;
+        };
         /** @description Scores of several runs. */
         ScoreRange: {
             /** @description The number of runs with this score. */
@@ -3722,6 +3816,15 @@ export interface components {
             /** @description Its digest: 64 hexadecimal digits of BLAKE3. */
             digest: string;
         };
+        /** @description The rows that a query returned. */
+        SqlAnswer: {
+            /** @description The names of the columns. */
+            columns: string[];
+            /** @description The rows: a text, a number or null for each column; a blob as hexadecimal digits. */
+            rows: unknown[][];
+            /** @description True if there are more rows, over a limit. */
+            truncated: boolean;
+        };
         /** @description A state, with the value of one slice if requested. */
         State: {
             /** @description The session: 32 hexadecimal digits. */
@@ -3848,6 +3951,32 @@ export interface components {
             output: {
                 [key: string]: unknown;
             };
+        };
+        /**
+         * @description A session's policy for tools. Setting it replaces an earlier one: each call from then on obeys it, and the policies of
+         *     the session's ancestors. A call that breaks a rule is refused, and the refusal names the rule.
+         */
+        ToolPolicy: {
+            /** @description The only tools that calls may use; all by default. */
+            tools?: string[] | null;
+            /** @description Globs of the files that tools may read, at most 100; all files by default. `!` before a glob excludes. */
+            read?: string[] | null;
+            /**
+             * @description Globs of the entries that calls may create, change and remove, at most 100; all entries by default. `!` before a
+             *     glob excludes.
+             */
+            write?: string[] | null;
+            /** @description Tools that must succeed before others, at most 100. */
+            order?: components["schemas"]["OrderRule"][];
+            /** @description Limits for the calls of single tools, at most 100. */
+            at_most?: components["schemas"]["AtMostRule"][];
+            /** @description The treatment of changes that a command makes outside of `write`: `undo` by default. */
+            commands_outside?: components["schemas"]["OutsideTreatment"] | null;
+            /**
+             * @description The treatment of the changes of a call that fails: `keep` by default. `undo` also holds for calls that ask for
+             *     `keep`.
+             */
+            on_failure?: components["schemas"]["OnFailure"] | null;
         };
         /**
          * @description Undoes file changes: of a call, a run, an undo, all calls after a position, or external changes. Without
@@ -5743,6 +5872,98 @@ export interface operations {
             };
         };
     };
+    show_policy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Policies"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_policy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ToolPolicy"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Policies"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_policy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_processes: {
         parameters: {
             query?: never;
@@ -6741,6 +6962,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SignedIn"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    sql: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunSql"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SqlAnswer"];
                 };
             };
             "4XX": {

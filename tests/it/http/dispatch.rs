@@ -121,7 +121,8 @@ async fn dispatch_of_a_client_that_leaves_cancels_every_child() {
     };
     let both = async || [status("one").await, status("two").await];
     eventually_async("both calls are interrupted", async || both().await == ["interrupted", "interrupted"]).await;
-    assert_eq!(status("waits").await, Value::Null);
+    let calls = served.ask("GET", "/v1/sessions/waits/calls", None).await.json();
+    assert_eq!(status("waits").await, Value::Null, "{calls}");
     // Their workspaces are free again.
     served.write("two", "after.txt").await;
 }
