@@ -90,7 +90,7 @@ impl Operation for CreateSession {
             let session = open.session().clone();
             // A retry must not replace a later policy.
             reading(move || match ToolRules::of(&session.state()?).changed {
-                0 => Ok(drop(set_tool_policy(&session, Some(&policy), |_| true)?)),
+                0 => set_tool_policy(&session, Some(&policy), |_| true).map(drop).map_err(Into::into),
                 _ => Ok(()),
             })
             .await?;

@@ -255,7 +255,8 @@ impl Dispatch {
         out_of("children", self.children.len(), 1, CHILDREN)?;
         out_of("children at the same time", self.parallel, 1, PARALLEL)?;
         out_of("calls", self.children.iter().map(|child| child.calls.len()).sum(), 0, CALLS)?;
-        if !self.merge && !(self.ours.is_empty() && self.theirs.is_empty()) {
+        let has_sides = !self.ours.is_empty() || !self.theirs.is_empty();
+        if has_sides && !self.merge {
             return Err(OperationError::invalid("`ours` and `theirs` need `merge`"));
         }
         for (number, child) in self.children.iter().enumerate() {

@@ -72,7 +72,7 @@ impl Operation for RemovePolicy {
     async fn run(self, context: &OperationContext<'_>) -> Result<(), OperationError> {
         let session = context.session().await?;
         reading(move || match ToolRules::of(&session.state()?).own {
-            Some(_) => Ok(drop(set_tool_policy(&session, None, |_| true)?)),
+            Some(_) => set_tool_policy(&session, None, |_| true).map(drop).map_err(Into::into),
             None => Err(OperationError::not_found("the session has no policy of its own for tools")),
         })
         .await

@@ -215,12 +215,13 @@ impl Folding<ToolRules> for ToolRulesFold {
             Common::Other if event.kind == ToolPolicySet::KIND => {
                 rules.set(ToolPolicySet::decode(event.version, event.payload)?, event.seq);
             }
-            Common::Other if event.kind == SessionStarted::KIND => {
+            Common::Other
+                if event.kind == SessionStarted::KIND
+                    && SessionStarted::decode(event.version, event.payload)?.begins_child() =>
+            {
                 // A child obeys its parent's policy, and can't change it.
-                if SessionStarted::decode(event.version, event.payload)?.begins_child() {
-                    rules.inherited.extend(rules.own.take());
-                    (rules.open, rules.changed) = (BTreeMap::new(), 0);
-                }
+                rules.inherited.extend(rules.own.take());
+                (rules.open, rules.changed) = (BTreeMap::new(), 0);
             }
             _ => {}
         }

@@ -2,12 +2,14 @@
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
 
-use futures_util::FutureExt;
+use futures_util::future::{MaybeDone, maybe_done};
+use futures_util::{FutureExt, poll};
 use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -176,33 +178,23 @@ where
     }
     let mut running = Vec::with_capacity(children.len());
     for (number, (begun, task, isolation)) in children.into_iter().enumerate() {
-        let tool_runner = match begun {
-            Ok(tool_runner) => tool_runner,
-            Err(result) => {
-                running.push(Err(result));
-                continue;
-            }
-        };
-        // Awaited here, so that the children work in the order of the batch.
-        let place = tokio::select! {
-            biased;
-            () = cancel.cancelled() => None,
-            placed = Arc::clone(&places).acquire_owned() => placed.ok(),
-        };
-        let context = ChildContext { tool_runner: tool_runner.clone(), task, number, cancel: cancel.clone() };
-        let (work, child, is_own) = (Arc::clone(&work), tool_runner.clone(), isolation != Isolation::Shared);
-        let ended = tokio::spawn(async move {
-            let outcome = match &place {
-                Some(_) => worked(work, context).await,
-                None => SubagentOutcome::Cancelled,
-            };
-            if is_own {
-                close(child, outcome.is_done()).await;
-            }
-            drop(place);
-            outcome
-        });
-        running.push(Ok((tool_runner, is_own, ended)));
+        // Queued here, so that the children work in the order of the batch.
+        let mut place = Box::pin(maybe_done(Arc::clone(&places).acquire_owned()));
+        let _ = poll!(&mut place);
+        running.push(begun.map(|tool_runner| {
+            let context = ChildContext { tool_runner: tool_runner.clone(), task, number, cancel: cancel.clone() };
+            let working = worked(Arc::clone(&work), context, place);
+            let (child, is_own) = (tool_runner.clone(), isolation != Isolation::Shared);
+            let ended = tokio::spawn(async move {
+                let (outcome, place) = working.await;
+                if is_own {
+                    close(child, outcome.is_done()).await;
+                }
+                drop(place);
+                outcome
+            });
+            (tool_runner, is_own, ended)
+        }));
     }
     let mut results = Vec::with_capacity(running.len());
     for child in running {
@@ -256,16 +248,26 @@ async fn close(child: ToolRunner, is_done: bool) {
     }
 }
 
-/// Works until the end or the batch's cancellation. The work's context is dropped with this.
-async fn worked<F, W>(work: Arc<F>, context: ChildContext) -> SubagentOutcome
+/// Waits for a permit and works; returns the permit for the cleanup. The work's context is dropped with this.
+async fn worked<F, W>(
+    work: Arc<F>,
+    context: ChildContext,
+    mut place: Pin<Box<MaybeDone<impl Future<Output = Result<OwnedSemaphorePermit, AcquireError>>>>>,
+) -> (SubagentOutcome, Option<OwnedSemaphorePermit>)
 where
     F: Fn(ChildContext) -> W,
     W: Future<Output = Result<Value, String>>,
 {
     let cancel = context.cancel.clone();
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => return (SubagentOutcome::Cancelled, None),
+        () = &mut place => {}
+    }
+    let Some(Ok(place)) = place.as_mut().take_output() else { return (SubagentOutcome::Cancelled, None) };
     // The callback may panic before it returns a future.
     let working = AssertUnwindSafe(async move { work(context).await }).catch_unwind();
-    tokio::select! {
+    let outcome = tokio::select! {
         biased;
         outcome = working => match outcome {
             Ok(Ok(result)) => SubagentOutcome::Done { result },
@@ -273,7 +275,8 @@ where
             Err(panic) => panicked(panic.as_ref()),
         },
         () = cancel.cancelled() => SubagentOutcome::Cancelled,
-    }
+    };
+    (outcome, Some(place))
 }
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> SubagentOutcome {
