@@ -29,9 +29,9 @@ Tables:
   \"KIND\", \"SLICE\"  recorded kinds of events and slices, with a column for each field
 
 Examples:
-  foldspace sql 'SELECT agent, count(*), sum(micros) / 1e6 AS s FROM calls GROUP BY agent'
-  foldspace sql \"SELECT session, call FROM changes WHERE path = 'src/main.rs' ORDER BY time\"
-  foldspace sql \"SELECT path, size FROM files('demo', -10) ORDER BY size DESC LIMIT 5\"
+  foldspace sql 'SELECT agent, sum(micros) FROM calls GROUP BY agent'
+  foldspace sql \"SELECT call, kind FROM changes WHERE path = 'src/main.rs'\"
+  foldspace sql \"SELECT path FROM files('demo', -10) WHERE size > 1e6\"
   foldspace sql --csv 'SELECT * FROM calls' > calls.csv
   foldspace sql - < question.sql
 

@@ -11,6 +11,7 @@ mod walk;
 mod wanted;
 mod world;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,8 +41,6 @@ const VALUE_MAX: usize = 16 << 20;
 const QUERY_MAX: usize = 100_000;
 /// Steps of SQLite between two checks of the limits.
 const STEPS: i32 = 10_000;
-/// The beginning of SQLite's message about an unknown table.
-const NO_TABLE: &str = "no such table: ";
 /// Limit for the kinds and slices that a query uses as tables.
 const OWN_TABLES: usize = 20;
 
@@ -90,7 +89,7 @@ pub fn query(
     let world = Arc::new(World::new(sessions, only, limits.time, Box::new(is_cancelled))?);
     let connection = opened(&world).map_err(told)?;
     // SQLite has only the text of a table's error.
-    answer(&connection, text, limits).map_err(|error| world.failure().unwrap_or(error))
+    answer(&connection, &world, text, limits).map_err(|error| world.failure().unwrap_or(error))
 }
 
 /// Opens an empty database in memory, with the tables and without any other ability.
@@ -131,8 +130,8 @@ fn confine(connection: &Connection) -> rusqlite::Result<()> {
     }))
 }
 
-fn answer(connection: &Connection, text: &str, limits: SqlLimits) -> Result<SqlAnswer, SqlError> {
-    let mut statement = prepared(connection, text)?;
+fn answer(connection: &Connection, world: &World, text: &str, limits: SqlLimits) -> Result<SqlAnswer, SqlError> {
+    let mut statement = prepared(connection, world, text)?;
     let columns: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
     let (mut rows, mut bytes, mut truncated) = (Vec::new(), 0, false);
     let mut found = statement.query([]).map_err(told)?;
@@ -152,31 +151,45 @@ fn answer(connection: &Connection, text: &str, limits: SqlLimits) -> Result<SqlA
     Ok(SqlAnswer { columns, rows, truncated })
 }
 
-/// Prepares the only statement of a query, and the tables of kinds and slices that it names.
-fn prepared<'a>(connection: &'a Connection, text: &str) -> Result<Statement<'a>, SqlError> {
-    let mut made = Vec::new();
-    loop {
+/// Prepares the only statement of a query. If it lacks a table, adds those of the kinds and slices that it names.
+fn prepared<'a>(connection: &'a Connection, world: &World, text: &str) -> Result<Statement<'a>, SqlError> {
+    let prepare = || {
         let mut statements = Batch::new(connection, text);
-        let error = match statements.next() {
-            Ok(None) => return Err(SqlError::invalid("the query is empty")),
-            Ok(Some(statement)) if statement.readonly() && matches!(statements.next(), Ok(None)) => {
-                return Ok(statement);
-            }
-            Ok(Some(_)) => return Err(SqlError::NotReading),
-            Err(error) => error,
-        };
-        // SQLite has the name of the table in its message only.
-        let missing = match &error {
-            rusqlite::Error::SqliteFailure(_, Some(message)) => message.strip_prefix(NO_TABLE),
-            _ => None,
-        };
-        let missing = missing.map(str::to_owned).filter(|name| made.len() < OWN_TABLES && !made.contains(name));
-        let Some(name) = missing else { return Err(told(error)) };
-        if !add_own_table(connection, &name, confine).map_err(told)? {
-            return Err(told(error));
+        let statement = statements.next()?;
+        let is_alone = statement.as_ref().is_none_or(Statement::readonly) && matches!(statements.next(), Ok(None));
+        Ok::<_, rusqlite::Error>((statement, is_alone))
+    };
+    let prepared = prepare().or_else(|error| {
+        let added = own_names(world, text).into_iter().map(|name| add_own_table(connection, &name, confine));
+        match added.collect::<rusqlite::Result<Vec<_>>>()?.contains(&true) {
+            true => prepare(),
+            false => Err(error),
         }
-        made.push(name);
+    });
+    match prepared {
+        Ok((None, _)) => Err(SqlError::invalid("the query is empty")),
+        Ok((Some(statement), true)) => Ok(statement),
+        Ok((Some(_), false)) => Err(SqlError::NotReading),
+        // SQLite has no place for the error of an unknown table.
+        Err(rusqlite::Error::SqliteFailure(code, Some(reason))) if code.extended_code == 1 => {
+            let names: Vec<&str> = TABLES.iter().map(|table| table.name).chain(VIEWS).collect();
+            let names = format!("the tables are {}, and recorded kinds and slices: \"plan.step\"", names.join(", "));
+            Err(SqlError::Invalid { reason, hint: Some(names) })
+        }
+        Err(error) => Err(told(error)),
     }
+}
+
+/// Returns the names in a query that may be those of kinds and slices: built-in ones, and all in double quotes.
+fn own_names(world: &World, text: &str) -> BTreeSet<String> {
+    let words = |part: &str| {
+        let words = part.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+        words.filter(|word| world.is_built_in(word)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let parts = text.split('"').enumerate();
+    let names = parts.flat_map(|(at, part)| if at % 2 == 1 { vec![part.to_owned()] } else { words(part) });
+    let is_new = |name: &String| !TABLES.iter().map(|table| table.name).chain(VIEWS).any(|known| known == name);
+    names.filter(is_new).take(OWN_TABLES).collect()
 }
 
 fn value(cell: ValueRef<'_>) -> Value {
@@ -200,12 +213,7 @@ fn told(error: rusqlite::Error) -> SqlError {
             let near: String = rest.chars().take(40).collect();
             SqlError::invalid(if near.is_empty() { msg } else { format!("{msg}, at: {near}") })
         }
-        (_, rusqlite::Error::SqliteFailure(_, Some(reason))) => {
-            let names: Vec<&str> = TABLES.iter().map(|table| table.name).chain(VIEWS).collect();
-            let names = format!("the tables are {}, and recorded kinds and slices: \"plan.step\"", names.join(", "));
-            let hint = reason.starts_with(NO_TABLE).then_some(names);
-            SqlError::Invalid { reason, hint }
-        }
+        (_, rusqlite::Error::SqliteFailure(_, Some(message))) => SqlError::invalid(message),
         (_, error) => SqlError::invalid(error.to_string()),
     }
 }

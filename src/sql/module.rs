@@ -12,7 +12,7 @@ use rusqlite::vtab::{
 };
 use rusqlite::{Connection, Error, Result};
 
-use super::tables::{TABLES, Table};
+use super::tables::{SqlTable, TABLES};
 use super::walk::Walk;
 use super::wanted::Wanted;
 use super::world::World;
@@ -27,7 +27,7 @@ pub(super) fn add_tables(connection: &Connection, world: &Arc<World>) -> Result<
 #[repr(C)]
 struct HistoryTable {
     base: sqlite3_vtab,
-    table: &'static Table,
+    table: &'static SqlTable,
     columns: Arc<[&'static str]>,
     world: Arc<World>,
 }
@@ -38,7 +38,7 @@ fn is_argument(column: &str) -> bool {
 
 #[expect(unsafe_code, reason = "the trait demands a struct with C's layout that begins with the base")]
 unsafe impl VTab<'_> for HistoryTable {
-    type Aux = (&'static Table, Arc<World>);
+    type Aux = (&'static SqlTable, Arc<World>);
     type Cursor = HistoryCursor;
 
     fn connect(
@@ -142,7 +142,7 @@ fn code(operator: &IndexConstraintOp) -> Option<char> {
 #[repr(C)]
 struct HistoryCursor {
     base: sqlite3_vtab_cursor,
-    table: &'static Table,
+    table: &'static SqlTable,
     columns: Arc<[&'static str]>,
     world: Arc<World>,
     walk: Option<Walk>,

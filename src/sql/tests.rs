@@ -90,8 +90,8 @@ fn plans_have_the_constraints() {
     assert!(!pinned.contains("TEMP B-TREE"), "the rows come in order: {pinned}");
     let all = plan("SELECT seq FROM changes ORDER BY seq");
     assert!(all.contains("TEMP B-TREE"), "{all}");
-    let joined = plan("SELECT text FROM content(c.digest) t JOIN changes c");
-    assert!(joined.find("SCAN c").unwrap() < joined.find("SCAN t").unwrap(), "{joined}");
+    let joined = rows(&sessions, "SELECT count(*) FROM content(c.digest) t JOIN changes c");
+    assert_eq!(joined, json!([[800]]), "the argument comes from the table behind it");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 
 use super::error::SqlError;
 use super::wanted::Wanted;
-use super::world::{Reading, World};
+use super::world::{SessionReading, World};
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::id::Seq;
 
@@ -17,19 +17,19 @@ const ROWS_FIRST: usize = 64;
 const ROWS_MAX: usize = 4096;
 
 /// A value of a row.
-pub(super) type Cell<'a> = ToSqlOutput<'a>;
+pub(super) type SqlCell<'a> = ToSqlOutput<'a>;
 
-pub(super) const NULL: Cell<'static> = ToSqlOutput::Owned(Value::Null);
+pub(super) const NULL: SqlCell<'static> = ToSqlOutput::Owned(Value::Null);
 
-pub(super) fn text(text: &str) -> Cell<'_> {
+pub(super) fn text(text: &str) -> SqlCell<'_> {
     ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes()))
 }
 
-pub(super) fn owned(text: impl ToString) -> Cell<'static> {
+pub(super) fn owned(text: impl ToString) -> SqlCell<'static> {
     ToSqlOutput::Owned(Value::Text(text.to_string()))
 }
 
-pub(super) fn number(number: impl TryInto<i64>) -> Cell<'static> {
+pub(super) fn number(number: impl TryInto<i64>) -> SqlCell<'static> {
     ToSqlOutput::Owned(Value::Integer(number.try_into().unwrap_or(i64::MAX)))
 }
 
@@ -39,16 +39,16 @@ pub(super) trait Row {
     fn number(&self) -> u64;
 
     /// Returns a column, by its place and its name.
-    fn cell<'a>(&'a self, of: &'a Reading, column: (usize, &str)) -> Result<Cell<'a>, SqlError>;
+    fn cell<'a>(&'a self, of: &'a SessionReading, column: (usize, &str)) -> Result<SqlCell<'a>, SqlError>;
 }
 
 /// The values of a row that were read at once.
-impl Row for (u64, Vec<Cell<'static>>) {
+impl Row for (u64, Vec<SqlCell<'static>>) {
     fn number(&self) -> u64 {
         self.0
     }
 
-    fn cell<'a>(&'a self, _: &'a Reading, (at, _): (usize, &str)) -> Result<Cell<'a>, SqlError> {
+    fn cell<'a>(&'a self, _: &'a SessionReading, (at, _): (usize, &str)) -> Result<SqlCell<'a>, SqlError> {
         Ok(match self.1.get(at) {
             Some(ToSqlOutput::Owned(value)) => ToSqlOutput::Borrowed(value.into()),
             _ => NULL,
@@ -56,10 +56,10 @@ impl Row for (u64, Vec<Cell<'static>>) {
     }
 }
 
-pub(super) type Rows = VecDeque<Box<dyn Row>>;
+pub(super) type RowQueue = VecDeque<Box<dyn Row>>;
 
 /// Reads rows of a session from a position on, about as many as given. Returns where to continue.
-pub(super) type Read = fn(&Reading, &Wanted, (Seq, usize), &mut Rows) -> Result<Option<Seq>, SqlError>;
+pub(super) type Read = fn(&SessionReading, &Wanted, (Seq, usize), &mut RowQueue) -> Result<Option<Seq>, SqlError>;
 
 pub(super) struct Walk {
     read: Read,
@@ -67,10 +67,10 @@ pub(super) struct Walk {
     world: Arc<World>,
     /// The sessions still to read, by their places in the list.
     left: Range<usize>,
-    reading: Option<Reading>,
+    reading: Option<SessionReading>,
     next: Option<Seq>,
     limit: usize,
-    waiting: Rows,
+    waiting: RowQueue,
     row: Option<Box<dyn Row>>,
 }
 
@@ -109,7 +109,7 @@ impl Walk {
                 };
             } else {
                 let Some(at) = self.left.next() else { return Ok(false) };
-                (self.reading, self.next) = (Some(Reading::new(&self.world, at)), Some(self.wanted.from));
+                (self.reading, self.next) = (Some(SessionReading::new(&self.world, at)), Some(self.wanted.from));
             }
         }
     }
@@ -121,7 +121,7 @@ impl Walk {
     }
 
     /// Returns a column of the row, by its place and its name.
-    pub(super) fn cell(&self, column: (usize, &str)) -> Result<Cell<'_>, SqlError> {
+    pub(super) fn cell(&self, column: (usize, &str)) -> Result<SqlCell<'_>, SqlError> {
         match (&self.reading, &self.row) {
             (Some(of), Some(_)) if column.1 == "session" => Ok(text(of.name())),
             (Some(of), Some(row)) => row.cell(of, column),

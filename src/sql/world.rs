@@ -60,6 +60,12 @@ impl World {
         self.failure.get().cloned()
     }
 
+    /// Returns true for the name of a registered slice or kind of events.
+    pub(super) fn is_built_in(&self, name: &str) -> bool {
+        let registry = self.sessions.registry();
+        registry.event_kinds().any(|kind| kind == name) || registry.slices().iter().any(|slice| slice.name == name)
+    }
+
     pub(super) fn content(&self, digest: &Digest) -> Result<Bytes, SessionError> {
         Ok(self.sessions.store().content(digest)?)
     }
@@ -81,7 +87,7 @@ impl World {
 }
 
 /// A session that a table reads, opened when its history is needed.
-pub(super) struct Reading {
+pub(super) struct SessionReading {
     pub(super) world: Arc<World>,
     /// Its place in the list.
     pub(super) at: usize,
@@ -89,7 +95,7 @@ pub(super) struct Reading {
     running: OnceCell<BTreeSet<Seq>>,
 }
 
-impl Reading {
+impl SessionReading {
     pub(super) fn new(world: &Arc<World>, at: usize) -> Self {
         Self { world: Arc::clone(world), at, session: OnceCell::new(), running: OnceCell::new() }
     }

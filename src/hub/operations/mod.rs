@@ -418,67 +418,77 @@ fn row<O: Operation>() -> OperationEntry {
     }
 }
 
+#[cfg(feature = "sql")]
+fn sql_operation() -> Option<OperationEntry> {
+    Some(row::<RunSql>())
+}
+
+#[cfg(not(feature = "sql"))]
+fn sql_operation() -> Option<OperationEntry> {
+    None
+}
+
 /// Returns the table of operations.
 pub fn operations() -> &'static [OperationEntry] {
-    static TABLE: LazyLock<Vec<OperationEntry>> = LazyLock::new(|| {
-        // An element of `vec!` can't depend on a feature.
-        Vec::from([
-            row::<ListTools>(),
-            row::<ListSessions>(),
-            row::<CreateSession>(),
-            row::<CopyMounts>(),
-            row::<ShowSession>(),
-            row::<RemoveSession>(),
-            row::<Section>(),
-            row::<ShowFamily>(),
-            row::<Align>(),
-            row::<ListCalls>(),
-            row::<ShowTimeline>(),
-            row::<ShowCall>(),
-            row::<CancelCall>(),
-            row::<ListProcesses>(),
-            row::<ShowProcess>(),
-            row::<WaitProcess>(),
-            row::<SendInput>(),
-            row::<SignalProcess>(),
-            row::<AnswerCall>(),
-            row::<ShowState>(),
-            row::<ShowSlice>(),
-            row::<DeclareSlice>(),
-            row::<ListDeclared>(),
-            row::<RemoveDeclared>(),
-            row::<Diff>(),
-            row::<ListChanges>(),
-            row::<Verify>(),
-            row::<Bisect>(),
-            row::<RerunCalls>(),
-            row::<RunUntil>(),
-            row::<ListFiles>(),
-            row::<StatEntry>(),
-            row::<BlameFile>(),
-            row::<ListEvents>(),
-            row::<RecordEvents>(),
-            row::<ListMessages>(),
-            row::<SearchSession>(),
-            row::<Log>(),
-            row::<CloneSession>(),
-            row::<ForkSession>(),
-            row::<Merge>(),
-            row::<Apply>(),
-            row::<Rewind>(),
-            row::<Undo>(),
-            row::<Annotate>(),
-            row::<ListAnnotations>(),
-            row::<TagPosition>(),
-            row::<ListTags>(),
-            row::<RemoveTag>(),
-            row::<AttachDirectory>(),
-            row::<DetachDirectory>(),
-            row::<ListAttached>(),
-            row::<super::HookMessage>(),
-            #[cfg(feature = "sql")]
-            row::<RunSql>(),
-        ])
-    });
+    static TABLE: LazyLock<Vec<OperationEntry>> =
+        LazyLock::new(|| usual_operations().into_iter().chain(sql_operation()).collect());
     &TABLE
+}
+
+fn usual_operations() -> Vec<OperationEntry> {
+    vec![
+        row::<ListTools>(),
+        row::<ListSessions>(),
+        row::<CreateSession>(),
+        row::<CopyMounts>(),
+        row::<ShowSession>(),
+        row::<RemoveSession>(),
+        row::<Section>(),
+        row::<ShowFamily>(),
+        row::<Align>(),
+        row::<ListCalls>(),
+        row::<ShowTimeline>(),
+        row::<ShowCall>(),
+        row::<CancelCall>(),
+        row::<ListProcesses>(),
+        row::<ShowProcess>(),
+        row::<WaitProcess>(),
+        row::<SendInput>(),
+        row::<SignalProcess>(),
+        row::<AnswerCall>(),
+        row::<ShowState>(),
+        row::<ShowSlice>(),
+        row::<DeclareSlice>(),
+        row::<ListDeclared>(),
+        row::<RemoveDeclared>(),
+        row::<Diff>(),
+        row::<ListChanges>(),
+        row::<Verify>(),
+        row::<Bisect>(),
+        row::<RerunCalls>(),
+        row::<RunUntil>(),
+        row::<ListFiles>(),
+        row::<StatEntry>(),
+        row::<BlameFile>(),
+        row::<ListEvents>(),
+        row::<RecordEvents>(),
+        row::<ListMessages>(),
+        row::<SearchSession>(),
+        row::<Log>(),
+        row::<CloneSession>(),
+        row::<ForkSession>(),
+        row::<Merge>(),
+        row::<Apply>(),
+        row::<Rewind>(),
+        row::<Undo>(),
+        row::<Annotate>(),
+        row::<ListAnnotations>(),
+        row::<TagPosition>(),
+        row::<ListTags>(),
+        row::<RemoveTag>(),
+        row::<AttachDirectory>(),
+        row::<DetachDirectory>(),
+        row::<ListAttached>(),
+        row::<super::HookMessage>(),
+    ]
 }

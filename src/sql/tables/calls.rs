@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use super::Table;
+use super::SqlTable;
 use crate::engine::event::CallFinished;
 use crate::engine::id::Seq;
 use crate::engine::session::error::SessionError;
 use crate::sql::error::SqlError;
-use crate::sql::walk::{Cell, NULL, Row, Rows, number, owned, text};
+use crate::sql::walk::{NULL, Row, RowQueue, SqlCell, number, owned, text};
 use crate::sql::wanted::Wanted;
-use crate::sql::world::Reading;
+use crate::sql::world::SessionReading;
 use crate::view::{CallFilter, CallRow, CallRows, subject};
 
 /// Limit for the events of a piece.
@@ -18,7 +18,7 @@ const EVENTS: Seq = 50_000;
 /// Limit for the characters of a summary.
 const SUMMARY_MAX: usize = 500;
 
-pub(super) static CALLS: Table = Table {
+pub(super) static CALLS: SqlTable = SqlTable {
     name: "calls",
     columns: "session TEXT, call INTEGER, time TEXT, agent TEXT, tool TEXT, summary TEXT, status TEXT, \
               failed INTEGER, exit_code INTEGER, finished INTEGER, micros INTEGER, changed INTEGER, params TEXT, \
@@ -27,7 +27,12 @@ pub(super) static CALLS: Table = Table {
     read,
 };
 
-fn read(of: &Reading, wanted: &Wanted, (from, limit): (Seq, usize), rows: &mut Rows) -> Result<Option<Seq>, SqlError> {
+fn read(
+    of: &SessionReading,
+    wanted: &Wanted,
+    (from, limit): (Seq, usize),
+    rows: &mut RowQueue,
+) -> Result<Option<Seq>, SqlError> {
     let last = wanted.until.min(of.entry().head);
     if from > last {
         return Ok(None);
@@ -47,7 +52,7 @@ fn read(of: &Reading, wanted: &Wanted, (from, limit): (Seq, usize), rows: &mut R
     Ok(next.filter(|next| *next <= last))
 }
 
-fn end(of: &Reading, call: &CallRow) -> Result<Option<CallFinished>, SessionError> {
+fn end(of: &SessionReading, call: &CallRow) -> Result<Option<CallFinished>, SessionError> {
     let session = of.session()?;
     let event = call.finished.map(|at| session.event(at)).transpose()?;
     Ok(event.and_then(|event| event.view().decoded()))
@@ -58,7 +63,7 @@ impl Row for CallRow {
         self.call
     }
 
-    fn cell<'a>(&'a self, of: &'a Reading, (_, column): (usize, &str)) -> Result<Cell<'a>, SqlError> {
+    fn cell<'a>(&'a self, of: &'a SessionReading, (_, column): (usize, &str)) -> Result<SqlCell<'a>, SqlError> {
         Ok(match column {
             "call" => number(self.call),
             "time" => owned(self.started_at),

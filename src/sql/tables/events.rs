@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::Table;
+use super::SqlTable;
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::{EventRef, Payload, Recorded};
 use crate::sql::error::SqlError;
-use crate::sql::walk::{Cell, NULL, Row, Rows, number, owned, text};
+use crate::sql::walk::{NULL, Row, RowQueue, SqlCell, number, owned, text};
 use crate::sql::wanted::Wanted;
-use crate::sql::world::Reading;
+use crate::sql::world::SessionReading;
 use crate::view::path_of;
 
 /// Limit for the events of a piece, after which the limits of the query are checked again.
@@ -23,7 +23,7 @@ const BYTES_MAX: usize = 4 << 20;
 /// Limit for the texts that rows share.
 const SHARED_MAX: usize = 64;
 
-pub(super) static EVENTS: Table = Table {
+pub(super) static EVENTS: SqlTable = SqlTable {
     name: "events",
     columns: "session TEXT, seq INTEGER, time TEXT, call INTEGER, agent TEXT, kind TEXT, path TEXT, data TEXT, \
               inherited INTEGER",
@@ -31,13 +31,18 @@ pub(super) static EVENTS: Table = Table {
     read,
 };
 
-struct EventRow {
+struct RecordedRow {
     event: Recorded,
     /// The data as JSON, built once if it is read.
     data: OnceCell<String>,
 }
 
-fn read(of: &Reading, wanted: &Wanted, (from, limit): (Seq, usize), rows: &mut Rows) -> Result<Option<Seq>, SqlError> {
+fn read(
+    of: &SessionReading,
+    wanted: &Wanted,
+    (from, limit): (Seq, usize),
+    rows: &mut RowQueue,
+) -> Result<Option<Seq>, SqlError> {
     let path = wanted.equal.get("path").map(|path| EntryPath::lookup(path));
     // An invalid path has never changed.
     let Ok(path) = path.transpose() else { return Ok(None) };
@@ -70,7 +75,7 @@ fn read(of: &Reading, wanted: &Wanted, (from, limit): (Seq, usize), rows: &mut R
             let EventRef { session, seq, time, call, version, .. } = *event;
             let (agent, payload) = (share(event.agent), Payload { kind: share(event.kind), version, bytes: payload });
             let event = Recorded { session, seq, time, call, agent, event: payload };
-            rows.push_back(Box::new(EventRow { event, data: OnceCell::new() }));
+            rows.push_back(Box::new(RecordedRow { event, data: OnceCell::new() }));
         }
         ControlFlow::Continue(())
     })?;
@@ -82,12 +87,12 @@ fn of_kind(wanted: &Wanted, kind: &str) -> bool {
         && wanted.kinds.as_ref().is_none_or(|wanted| wanted.iter().any(|wanted| wanted == kind))
 }
 
-impl Row for EventRow {
+impl Row for RecordedRow {
     fn number(&self) -> u64 {
         self.event.seq
     }
 
-    fn cell<'a>(&'a self, of: &'a Reading, (_, column): (usize, &str)) -> Result<Cell<'a>, SqlError> {
+    fn cell<'a>(&'a self, of: &'a SessionReading, (_, column): (usize, &str)) -> Result<SqlCell<'a>, SqlError> {
         let event = &self.event;
         Ok(match column {
             "seq" => number(event.seq),

@@ -2,7 +2,7 @@
 
 use rusqlite::types::Value;
 
-use super::Table;
+use super::SqlTable;
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::event::Node;
 use crate::engine::id::Digest;
@@ -11,12 +11,12 @@ use crate::engine::session::error::SessionError;
 use crate::engine::state::State;
 use crate::reducers::{Entry, VirtualFileSystem};
 use crate::sql::error::SqlError;
-use crate::sql::walk::{Cell, NULL, number, owned};
+use crate::sql::walk::{NULL, SqlCell, number, owned};
 use crate::sql::wanted::Wanted;
-use crate::sql::world::Reading;
+use crate::sql::world::SessionReading;
 use crate::view::{Position, slice};
 
-pub(super) static FILES: Table = Table {
+pub(super) static FILES: SqlTable = SqlTable {
     name: "files",
     columns: "session TEXT, path TEXT, type TEXT, size INTEGER, digest TEXT, mode TEXT, target TEXT, \
               version INTEGER, created TEXT, updated TEXT, of_session TEXT HIDDEN, at TEXT HIDDEN",
@@ -36,7 +36,7 @@ pub(super) static FILES: Table = Table {
     },
 };
 
-fn file(path: &EntryPath, Entry { node, version, created_at, updated_at }: &Entry) -> Vec<Cell<'static>> {
+fn file(path: &EntryPath, Entry { node, version, created_at, updated_at }: &Entry) -> Vec<SqlCell<'static>> {
     let (kind, size, target) = match node {
         Node::File { size, .. } => ("file", number(*size), NULL),
         Node::Symlink { target } => ("symlink", NULL, owned(String::from_utf8_lossy(target))),
@@ -49,7 +49,7 @@ fn file(path: &EntryPath, Entry { node, version, created_at, updated_at }: &Entr
 }
 
 /// Returns the state at the position that a query names; by default the latest.
-fn state(of: &Reading, wanted: &Wanted) -> Result<State, SqlError> {
+fn state(of: &SessionReading, wanted: &Wanted) -> Result<State, SqlError> {
     let session = of.session()?;
     let at = wanted.equal.get("at").map(|at| at.parse::<Position>()).transpose();
     let at = at.map_err(|error| SqlError::invalid(format!("argument at: {error}")))?;
@@ -57,7 +57,7 @@ fn state(of: &Reading, wanted: &Wanted) -> Result<State, SqlError> {
     Ok(session.state_at(at)?)
 }
 
-pub(super) static SLICES: Table = Table {
+pub(super) static SLICES: SqlTable = SqlTable {
     name: "slices",
     columns: "session TEXT, name TEXT, seq INTEGER, value TEXT, of_session TEXT HIDDEN, of_name TEXT HIDDEN, \
               at TEXT HIDDEN",
@@ -77,7 +77,7 @@ pub(super) static SLICES: Table = Table {
     },
 };
 
-pub(super) static CONTENT: Table = Table {
+pub(super) static CONTENT: SqlTable = SqlTable {
     name: "content",
     columns: "digest TEXT, size INTEGER, text TEXT, bytes BLOB, of_digest TEXT HIDDEN",
     needs: Some("digest"),
@@ -90,7 +90,7 @@ pub(super) static CONTENT: Table = Table {
             read => read?,
         };
         let text = std::str::from_utf8(&bytes).ok().filter(|text| !text.contains('\0')).map_or(NULL, owned);
-        let blob = if wanted.reads(&["bytes"]) { Cell::Owned(Value::Blob(bytes.to_vec())) } else { NULL };
+        let blob = if wanted.reads(&["bytes"]) { SqlCell::Owned(Value::Blob(bytes.to_vec())) } else { NULL };
         rows.push_back(Box::new((0, vec![owned(digest), number(bytes.len()), text, blob])));
         Ok(None)
     },

@@ -8,7 +8,7 @@ mod session_list;
 use super::walk::Read;
 
 /// A table: its columns, and its rows for a query.
-pub(super) struct Table {
+pub(super) struct SqlTable {
     pub(super) name: &'static str,
     /// The columns with their types, for SQLite. Hidden ones are arguments: `files('demo', 12)`.
     pub(super) columns: &'static str,
@@ -17,7 +17,7 @@ pub(super) struct Table {
     pub(super) read: Read,
 }
 
-impl Table {
+impl SqlTable {
     /// Returns the names of the columns.
     pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
         self.columns.split(", ").map(|column| column.split(' ').next().unwrap_or_default())
@@ -29,7 +29,7 @@ impl Table {
     }
 }
 
-pub(super) static TABLES: [&Table; 6] =
+pub(super) static TABLES: [&SqlTable; 6] =
     [&session_list::SESSIONS, &events::EVENTS, &calls::CALLS, &files::FILES, &files::CONTENT, &files::SLICES];
 
 /// The tables that are views of others, by their names.

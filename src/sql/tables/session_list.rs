@@ -1,10 +1,10 @@
 //! `sessions`: one row for each session.
 
-use super::Table;
+use super::SqlTable;
 use crate::engine::event::SessionStarted;
 use crate::sql::walk::{NULL, number, owned};
 
-pub(super) static SESSIONS: Table = Table {
+pub(super) static SESSIONS: SqlTable = SqlTable {
     name: "sessions",
     columns: "session TEXT, id TEXT, parent TEXT, inherited INTEGER, backend TEXT, agent TEXT, events INTEGER, \
               calls INTEGER, created TEXT, updated TEXT",
