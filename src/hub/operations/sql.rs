@@ -53,9 +53,10 @@ impl Operation for RunSql {
             return Err(OperationError::invalid(what));
         }
         let limits = SqlLimits { rows, time: Duration::from_secs(seconds), ..usual };
-        let only = match context.session {
+        // The route names no session; a model may.
+        let only = match context.session.as_deref() {
+            None | Some("") => None,
             Some(_) => Some(context.session().await?.id()),
-            None => None,
         };
         let (sessions, cancel) = (context.hub.sessions().clone(), context.cancel.clone());
         reading(move || Ok(query(&sessions, only, &self.query, limits, move || cancel.is_cancelled())?)).await

@@ -27,6 +27,29 @@ fn names(list: &Value) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn sql_reads_all_sessions_within_limits() {
+    let served = Server::begin().await;
+    for name in ["a", "b", "c"] {
+        served.session(name).await;
+    }
+    let ask = async |body: Value| served.ask("POST", "/v1/sql", Some(&body)).await;
+    let all = ask(json!({ "query": "SELECT session AS name FROM sessions" })).await;
+    assert_eq!(all.json(), json!({ "columns": ["name"], "rows": [["a"], ["b"], ["c"]], "truncated": false }));
+    let some = ask(json!({ "query": "SELECT session FROM events", "limit": 1 })).await.json();
+    assert_eq!((&some["rows"], &some["truncated"]), (&json!([["a"]]), &json!(true)));
+    let endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n";
+    let refused = [
+        (json!({ "query": "DROP TABLE events" }), "refused"),
+        (json!({ "query": "SELECT nothing_like_it" }), "unusable"),
+        (json!({ "query": "SELECT 1", "limit": 0 }), "unusable"),
+        (json!({ "query": endless, "timeout_seconds": 1 }), "refused"),
+    ];
+    for (body, kind) in refused {
+        assert_eq!(ask(body.clone()).await.json()["kind"], kind, "{body}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn session_list_is_paged() {
     let served = Server::begin().await;
     for name in ["a", "b", "c", "d", "e"] {
