@@ -10,7 +10,7 @@ use super::left::UndoLeftReason;
 use super::select::UndoSelection;
 use crate::backends::ChangeDetector;
 use crate::engine::clock::Timestamp;
-use crate::engine::event::{Event, ReportLate};
+use crate::engine::event::{Event, ReportLate, WriteFile};
 use crate::engine::id::{Digest, Seq};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
@@ -56,12 +56,28 @@ pub(super) fn unrecorded(
                 Some(content) => is_present(session, content, &present)?,
                 None => files.iter().any(|(_, entry)| entry.node == *node),
             };
-            if !is_present {
+            if !is_present && !was_recorded(session, selection.calls[0], path)? {
                 kept.push((path.clone(), UndoLeftReason::NotMade));
             }
         }
     }
     Ok(kept)
+}
+
+/// Returns true if a path appeared, after the start of a call, with contents that another path had: a recorded file was
+/// moved or copied there.
+fn was_recorded(session: &Session, from: Seq, path: &EntryPath) -> Result<bool, WorkspaceError> {
+    let mut appeared = None;
+    session.visit(from, &mut |event| match event.decoded::<WriteFile>().filter(|write| write.path == *path) {
+        Some(write) => {
+            appeared = Some((event.call.unwrap_or(event.seq - 1), write.node));
+            ControlFlow::Break(())
+        }
+        None => ControlFlow::Continue(()),
+    })?;
+    let Some((before, node)) = appeared else { return Ok(false) };
+    let then = VirtualFileSystem::of(&session.state_at(before)?);
+    Ok(node.content().is_some() && then.iter().any(|(_, entry)| entry.node.content() == node.content()))
 }
 
 /// Returns true if `present` has the digest of the same contents, as BLAKE3 or as a git blob.

@@ -165,6 +165,8 @@ fn serves(line: &str) -> bool {
 
 /// Returns the words of lines, without times, durations and ids.
 fn plain(lines: &str) -> Vec<String> {
+    // A second after an event is as good as a moment.
+    let lines = lines.replace(", 1 second ago", ", just now");
     let words: Vec<&str> = lines.split_whitespace().collect();
     let shown = words.iter().enumerate().map(|(at, word)| {
         let is_id =
