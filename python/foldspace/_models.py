@@ -1225,7 +1225,7 @@ class SqlAnswer(TypedDict):
     """The rows that a query returned."""
 
     columns: list[str]
-    rows: list[list[Any]]
+    rows: list[list[str | float | None]]
     truncated: bool
 
 

@@ -67,6 +67,7 @@ pub struct SqlAnswer {
     /// The names of the columns.
     pub columns: Vec<String>,
     /// The rows: a text, a number or null for each column; a blob as hexadecimal digits.
+    #[schemars(extend("items" = { "type": "array", "items": { "type": ["string", "number", "null"] } }))]
     pub rows: Vec<Vec<Value>>,
     /// True if there are more rows, over a limit.
     pub truncated: bool,

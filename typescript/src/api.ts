@@ -3821,7 +3821,7 @@ export interface components {
             /** @description The names of the columns. */
             columns: string[];
             /** @description The rows: a text, a number or null for each column; a blob as hexadecimal digits. */
-            rows: unknown[][];
+            rows: (string | number | null)[][];
             /** @description True if there are more rows, over a limit. */
             truncated: boolean;
         };

@@ -6,9 +6,9 @@
 
 import type { components } from "./api.js";
 import { Connection, type Place } from "./connection.js";
-import type { components } from "./api.js";
 import { create, open, type Session, type NewSession, type Rules, type SessionStatus } from "./session.js";
 
+export type { components } from "./api.js";
 export { findFoldspaceBin } from "./binary.js";
 export type { Cancel, Data, Place } from "./connection.js";
 export { CommandFailedError, FoldspaceError, type CallOutcome, type Problem } from "./errors.js";
