@@ -31,7 +31,7 @@ fn asked(line: &mut Line, path: &str, body: &Value) -> Result<Duration> {
 /// Times of own events and of annotations in turn, over one connection.
 ///
 /// # Errors
-/// When a request fails.
+/// A request fails.
 pub fn over_http(count: u64) -> Result<(Vec<Duration>, Vec<Duration>)> {
     let served = Served::start()?;
     let mut line = served.connect()?;
@@ -49,7 +49,7 @@ pub fn over_http(count: u64) -> Result<(Vec<Duration>, Vec<Duration>)> {
 /// Writes a session of own events that five slices fold.
 ///
 /// # Errors
-/// What the store says.
+/// Errors of the store.
 fn written(sessions: &Sessions, events: u64) -> Result<()> {
     let session = sessions.create(NewSession::named("long"))?;
     let folds = [
@@ -74,7 +74,7 @@ fn written(sessions: &Sessions, events: u64) -> Result<()> {
 /// Measures both.
 ///
 /// # Errors
-/// When a request fails, and what the store says.
+/// A request fails, or the store does.
 pub fn report(size: Size) -> Result<Vec<Table>> {
     let count = size.of(200, 2_000);
     let (mut events, mut annotations) = over_http(count)?;

@@ -39,7 +39,7 @@ impl Past {
     /// Opens the store of a session that was written.
     ///
     /// # Errors
-    /// What the store says.
+    /// Errors of the store.
     pub fn open(scratch: Scratch, name: &str) -> Result<Self> {
         let sessions = journal::open(scratch.path(), Durability::Buffered, true, SnapshotPolicy::default())?;
         let session = sessions.session(sessions.find(name)?.id)?;

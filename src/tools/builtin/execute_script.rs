@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::shell_execute::{CommandSurroundings, no_shell, run, yes};
 use super::shell_run::ShellRun;
-use crate::backends::{EnvMode, Workspace};
+use crate::backends::EnvMode;
 use crate::engine::event::CommandLine;
 use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
@@ -114,6 +114,7 @@ impl Tool for ScriptTool {
     const DESCRIPTION: &'static str = "Runs a multi-line script in the workspace with bash or another interpreter, and \
         returns its exit code and output. Use it for scripts that are too long for shell_execute; the same rules apply.";
     const EFFECT: Effect = Effect::Destructive;
+    const NEEDS_SHELL: bool = true;
     type Params = ExecuteScriptParams;
     type Output = ShellRun;
 
@@ -131,10 +132,6 @@ impl Tool for ScriptTool {
 
     fn limit(&self) -> Option<Duration> {
         Some(BESIDE)
-    }
-
-    fn works_in(&self, workspace: &dyn Workspace) -> bool {
-        workspace.unrecorded_shell().is_some()
     }
 
     fn render(&self, output: &ShellRun) -> String {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::files::check_chars;
 use super::shell_execute::{CommandParam, CommandSurroundings, no_shell, prepared};
-use crate::backends::{EnvMode, WindowSize, Workspace};
+use crate::backends::{EnvMode, WindowSize};
 use crate::engine::counted::counted;
 use crate::engine::error::ValueError;
 use crate::engine::id::Seq;
@@ -82,6 +82,7 @@ impl Tool for ProcessStartTool {
         and returns its number at once. It runs while other calls are made, until it ends or is ended by \
         process_signal. process_read returns its output. Its changes of files are recorded as they are found.";
     const EFFECT: Effect = Effect::Destructive;
+    const NEEDS_SHELL: bool = true;
     type Params = ProcessStartParams;
     type Output = StartedProcess;
 
@@ -109,10 +110,6 @@ impl Tool for ProcessStartTool {
 
     fn limit(&self) -> Option<Duration> {
         Some(BESIDE)
-    }
-
-    fn works_in(&self, workspace: &dyn Workspace) -> bool {
-        workspace.unrecorded_shell().is_some()
     }
 
     fn render(&self, output: &StartedProcess) -> String {
@@ -150,15 +147,12 @@ impl Tool for ProcessListTool {
     const DESCRIPTION: &'static str =
         "Lists the session's running background processes and the last ended ones, with their commands and exit codes.";
     const EFFECT: Effect = Effect::ReadOnly;
+    const NEEDS_SHELL: bool = true;
     type Params = ProcessListParams;
     type Output = ProcessList;
 
     async fn call(&self, context: &mut ToolContext, _: ProcessListParams) -> Result<ProcessList, ToolError> {
         Ok(ProcessList { processes: context.processes().iter().map(|process| process.document()).collect() })
-    }
-
-    fn works_in(&self, workspace: &dyn Workspace) -> bool {
-        workspace.unrecorded_shell().is_some()
     }
 }
 
@@ -206,6 +200,7 @@ impl Tool for ProcessReadTool {
     const DESCRIPTION: &'static str = "Returns the output of a background process from a byte on, and its state: if it \
         runs, and its exit code. Can wait for more output, or for its end.";
     const EFFECT: Effect = Effect::ReadOnly;
+    const NEEDS_SHELL: bool = true;
     type Params = ProcessReadParams;
     type Output = ProcessReading;
 
@@ -243,10 +238,6 @@ impl Tool for ProcessReadTool {
 
     fn limit(&self) -> Option<Duration> {
         Some(BESIDE + Duration::from_secs_f64(WAIT_MAX))
-    }
-
-    fn works_in(&self, workspace: &dyn Workspace) -> bool {
-        workspace.unrecorded_shell().is_some()
     }
 
     fn render(&self, output: &ProcessReading) -> String {
@@ -310,6 +301,7 @@ impl Tool for ProcessWriteTool {
     const DESCRIPTION: &'static str = "Writes to the standard input of a background process that was started with \
         input or window, and can end that input.";
     const EFFECT: Effect = Effect::Destructive;
+    const NEEDS_SHELL: bool = true;
     type Params = ProcessWriteParams;
     type Output = WrittenInput;
 
@@ -339,10 +331,6 @@ impl Tool for ProcessWriteTool {
 
     fn changes_files(&self) -> bool {
         false
-    }
-
-    fn works_in(&self, workspace: &dyn Workspace) -> bool {
-        workspace.unrecorded_shell().is_some()
     }
 
     fn render(&self, output: &WrittenInput) -> String {
@@ -378,6 +366,7 @@ impl Tool for ProcessSignalTool {
     const DESCRIPTION: &'static str = "Sends a signal to a background process and its group, for example TERM to end \
         it. process_read with until_end waits for its end.";
     const EFFECT: Effect = Effect::Destructive;
+    const NEEDS_SHELL: bool = true;
     type Params = ProcessSignalParams;
     type Output = SentSignal;
 
@@ -389,10 +378,6 @@ impl Tool for ProcessSignalTool {
 
     fn changes_files(&self) -> bool {
         false
-    }
-
-    fn works_in(&self, workspace: &dyn Workspace) -> bool {
-        workspace.unrecorded_shell().is_some()
     }
 
     fn render(&self, output: &SentSignal) -> String {

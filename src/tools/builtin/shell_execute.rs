@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::files::check_chars;
 use super::shell_run::ShellRun;
 use crate::backends::command_options::check_names;
-use crate::backends::{EnvMode, ShellCommand, WindowSize, Workspace};
+use crate::backends::{EnvMode, ShellCommand, WindowSize};
 use crate::engine::error::ValueError;
 use crate::engine::event::CommandLine;
 use crate::engine::path::EntryPath;
@@ -121,6 +121,7 @@ impl Tool for ShellTool {
         set: start programs that never exit, such as servers or watchers, with process_start. All other tools see the \
         files that it changes.";
     const EFFECT: Effect = Effect::Destructive;
+    const NEEDS_SHELL: bool = true;
     type Params = ShellExecuteParams;
     type Output = ShellRun;
 
@@ -131,10 +132,6 @@ impl Tool for ShellTool {
 
     fn limit(&self) -> Option<Duration> {
         Some(BESIDE)
-    }
-
-    fn works_in(&self, workspace: &dyn Workspace) -> bool {
-        workspace.unrecorded_shell().is_some()
     }
 
     fn render(&self, output: &ShellRun) -> String {

@@ -6,7 +6,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::shell_execute::no_shell;
-use crate::backends::Workspace;
 use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
 use crate::tools::call::tool::{Effect, Tool};
@@ -42,6 +41,7 @@ impl Tool for WhichTool {
     const DESCRIPTION: &'static str =
         "Finds a program that commands in the workspace can run, by its name. Nothing is run.";
     const EFFECT: Effect = Effect::Additive;
+    const NEEDS_SHELL: bool = true;
     type Params = WhichParams;
     type Output = FoundPath;
 
@@ -53,10 +53,6 @@ impl Tool for WhichTool {
         let Some(shell) = context.shell() else { return Err(no_shell(context, Self::NAME)) };
         let path = shell.which(&program).await?.path;
         Ok(FoundPath { program, path })
-    }
-
-    fn works_in(&self, workspace: &dyn Workspace) -> bool {
-        workspace.unrecorded_shell().is_some()
     }
 }
 
@@ -85,6 +81,7 @@ impl Tool for EnvTool {
     const DESCRIPTION: &'static str =
         "Returns the variables, the directory and the shell of commands in the workspace. Nothing is run.";
     const EFFECT: Effect = Effect::Additive;
+    const NEEDS_SHELL: bool = true;
     type Params = EnvParams;
     type Output = CommandEnvironment;
 
@@ -103,9 +100,5 @@ impl Tool for EnvTool {
         };
         let variables = env.variables.into_iter().map(shown).collect();
         Ok(CommandEnvironment { variables, cwd: env.cwd, shell: env.shell })
-    }
-
-    fn works_in(&self, workspace: &dyn Workspace) -> bool {
-        workspace.unrecorded_shell().is_some()
     }
 }

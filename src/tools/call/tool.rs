@@ -60,6 +60,8 @@ pub trait Tool<C: Send = ToolContext>: Send + Sync + 'static {
     const DESCRIPTION: &'static str;
     /// Effect on the workspace. Tools that change something run one at a time in a session.
     const EFFECT: Effect;
+    /// True if it works only in workspaces with a shell.
+    const NEEDS_SHELL: bool = false;
     /// Its parameters.
     type Params: DeserializeOwned + JsonSchema + Send;
     /// Its result.
@@ -86,8 +88,8 @@ pub trait Tool<C: Send = ToolContext>: Send + Sync + 'static {
     }
 
     /// Returns false if a call can only fail in a workspace. Its prompt section does not name the tool then.
-    fn works_in(&self, _workspace: &dyn Workspace) -> bool {
-        true
+    fn works_in(&self, workspace: &dyn Workspace) -> bool {
+        !Self::NEEDS_SHELL || workspace.unrecorded_shell().is_some()
     }
 
     /// Returns the result as text for a model; by default its JSON.
