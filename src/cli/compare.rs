@@ -68,7 +68,7 @@ fn show(runs: &ComparedRuns, out: &mut Out) -> Result<(), Failure> {
         match line {
             CompareLine::End(run) => shown += &format!("ends here: {}", end(run, out)),
             CompareLine::Branch(at, branch) => {
-                shown += &told(branch, runs.runs, out);
+                shown += &heading(branch, runs.runs, out);
                 for (back, line) in next.remove(&at).unwrap_or_default().into_iter().rev().enumerate() {
                     waiting.push(([&above[..], &[back > 0]].concat(), line));
                 }
@@ -84,7 +84,7 @@ fn is_single(branch: &ComparedBranch) -> bool {
     branch.runs == 1
 }
 
-fn told(branch: &ComparedBranch, all: usize, out: &Out) -> String {
+fn heading(branch: &ComparedBranch, all: usize, out: &Out) -> String {
     let Some(first) = &branch.first else { return format!("{}, no call in common", text::count(all as u64, "run")) };
     let mut words = call(first);
     if branch.calls > 1 {

@@ -88,7 +88,7 @@ pub fn query(
         return Err(SqlError::invalid(format!("a query has at most {QUERY_MAX} bytes, and no NUL")));
     }
     let world = Arc::new(World::new(sessions, only, limits.time, Box::new(is_cancelled))?);
-    let connection = opened(&world).map_err(told)?;
+    let connection = opened(&world).map_err(sql_error)?;
     // SQLite has only the text of a table's error.
     answer(&connection, &world, text, limits).map_err(|error| world.failure().unwrap_or(error))
 }
@@ -135,10 +135,10 @@ fn answer(connection: &Connection, world: &World, text: &str, limits: SqlLimits)
     let mut statement = prepared(connection, world, text)?;
     let columns: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
     let (mut rows, mut bytes, mut truncated) = (Vec::new(), 0, false);
-    let mut found = statement.query([]).map_err(told)?;
-    while let Some(row) = found.next().map_err(told)? {
+    let mut found = statement.query([]).map_err(sql_error)?;
+    while let Some(row) = found.next().map_err(sql_error)? {
         let cells = (0..columns.len()).map(|at| row.get_ref(at).map(value));
-        let values = cells.collect::<rusqlite::Result<Vec<_>>>().map_err(told)?;
+        let values = cells.collect::<rusqlite::Result<Vec<_>>>().map_err(sql_error)?;
         bytes += values.iter().map(|value| 8 + value.as_str().map_or(0, str::len)).sum::<usize>();
         if bytes > limits.bytes && rows.is_empty() {
             return Err(SqlError::TooLarge { what: "a row", limit: limits.bytes });
@@ -177,7 +177,7 @@ fn prepared<'a>(connection: &'a Connection, world: &World, text: &str) -> Result
             let names = format!("the tables are {}, and recorded kinds and slices: \"plan.step\"", names.join(", "));
             Err(SqlError::Invalid { reason, hint: Some(names) })
         }
-        Err(error) => Err(told(error)),
+        Err(error) => Err(sql_error(error)),
     }
 }
 
@@ -204,7 +204,7 @@ fn value(cell: ValueRef<'_>) -> Value {
 }
 
 /// Returns the error of a query for an error of SQLite.
-fn told(error: rusqlite::Error) -> SqlError {
+fn sql_error(error: rusqlite::Error) -> SqlError {
     match (error.sqlite_error_code(), error) {
         (Some(ErrorCode::AuthorizationForStatementDenied), _) => SqlError::NotReading,
         (Some(ErrorCode::OutOfMemory), _) => SqlError::TooLarge { what: "the memory", limit: MEMORY },

@@ -1,4 +1,4 @@
-//! Events and slices of a user's own: recorded over HTTP beside annotations, and the state with five declared slices.
+//! Custom events and slices: recorded over HTTP beside annotations, and the state with five declared slices.
 
 use std::time::{Duration, Instant};
 

@@ -73,7 +73,7 @@ impl Operation for RemovePolicy {
         let session = context.session().await?;
         reading(move || match ToolRules::of(&session.state()?).own {
             Some(_) => set_tool_policy(&session, None, |_| true).map(drop).map_err(Into::into),
-            None => Err(OperationError::not_found("the session has no policy of its own for tools")),
+            None => Err(OperationError::not_found("no policy for tools is set in this session")),
         })
         .await
     }

@@ -48,7 +48,7 @@ pub struct ExecuteScriptParams {
     /// True to return the output; the default.
     #[serde(default = "yes")]
     capture_output: bool,
-    /// If it still runs after so many seconds, it runs on as a process, as for shell_execute.
+    /// Seconds after which a running script continues as a background process, as for shell_execute.
     #[serde(default)]
     background_after_seconds: Option<f64>,
 }

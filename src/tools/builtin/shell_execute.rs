@@ -54,7 +54,7 @@ pub struct ShellExecuteParams {
     /// standard output, with the terminal's control sequences.
     #[serde(default)]
     tty: bool,
-    /// If it still runs after so many seconds, the call returns its output so far, and it runs on as a process for
+    /// Seconds after which the call returns the output so far, and the command continues as a background process for
     /// process_read: without a time limit, unless `timeout_seconds` sets one. At most as many as `timeout_seconds` may
     /// be.
     #[serde(default)]
@@ -173,7 +173,7 @@ fn patience(context: &ToolContext, seconds: Option<f64>) -> Result<Option<Durati
     patience.map(Some).ok_or_else(|| ValueError::new(wrong()))
 }
 
-/// Describes a command that runs on as a process, with the beginning of its output.
+/// Describes a command that continues as a background process, with the beginning of its output.
 fn left(process: &Process, returned: Option<usize>) -> ShellRun {
     let (stretch, now) = (process.output.stretch(0, returned.unwrap_or_default()), process.document());
     let text = |bytes: &[u8]| match returned {

@@ -42,7 +42,7 @@ pub struct ShellRun {
     /// Advice in addition to its output, for example that its daemon does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) note: Option<String>,
-    /// The process that it runs on as, after `background_after_seconds`.
+    /// The background process that the command has become, after `background_after_seconds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) process: Option<Seq>,
     /// The byte of the process's output that process_read reads on from.

@@ -147,7 +147,7 @@ impl ToolRunner {
         Self { session, tools: Arc::default(), machine, budget, beats: None }
     }
 
-    /// Returns a runner whose processes are in `processes`, and are kept by `keeper`.
+    /// Returns a runner with a table of processes; `keeper` keeps the workspace open while they run.
     #[doc(hidden)]
     #[must_use]
     pub fn with_processes(mut self, processes: Arc<ProcessTable>, keeper: ProcessKeeper) -> Self {
