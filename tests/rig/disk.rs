@@ -29,15 +29,6 @@ impl Disk {
         mounted.then(|| Self { root: directory.to_owned(), directory: None })
     }
 
-    /// Shows its files at a second place, where they can't be written. Remounting this one would fail now and then: what
-    /// was open for writing stays open in a process that another test starts, until its program begins.
-    pub(crate) fn read_only(&self) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let mut mount = Command::new("mount");
-        assert!(mount.args(["-o", "bind,ro"]).arg(&self.root).arg(directory.path()).status().unwrap().success());
-        Self { root: directory.path().to_owned(), directory: Some(directory) }
-    }
-
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
