@@ -32,18 +32,28 @@ impl Stop {
 
 /// Ends the running owner, and returns its process id.
 pub(super) async fn stop(directory: &Path) -> Result<Option<u32>, Failure> {
-    let Some((client, status)) = owner::running(directory).await? else { return Ok(None) };
-    let process = status.process;
-    client.post::<()>("/v1/server/stop", &serde_json::json!({})).await?;
     let until = Instant::now() + OWNER_STOP_LIMIT;
-    // The owner releases the store's lock last.
-    while StoreOwner::of(directory)?.is_some_and(|owner| owner.process == process) {
+    let mut stopped = None;
+    loop {
+        if stopped.is_none()
+            && let Some((client, status)) = owner::running(directory).await?
+        {
+            client.post::<()>("/v1/server/stop", &serde_json::json!({})).await?;
+            stopped = Some(status.process);
+        }
+        // An owner that begins or ends has the store's lock, but answers no request.
+        let is_left = |owner: &StoreOwner| stopped.map_or(is_background(owner), |process| owner.process == process);
+        let Some(owner) = StoreOwner::of(directory)?.filter(is_left) else { return Ok(stopped) };
         if Instant::now() >= until {
-            return Err(Failure::new(Exit::Busy, format!("process {process} is still ending")));
+            return Err(Failure::new(Exit::Busy, format!("process {} is still ending", owner.process)));
         }
         tokio::time::sleep(PAUSE).await;
     }
-    Ok(Some(process))
+}
+
+/// Returns true for an owner that the client of another process started.
+fn is_background(owner: &StoreOwner) -> bool {
+    owner.command.split(' ').any(|word| word == "--background")
 }
 
 /// Ends the running owner if it is unused, so that this process can open the store, and says so.
@@ -69,8 +79,7 @@ async fn end_unused(directory: &Path) -> Result<Option<u32>, Failure> {
 /// still count for a moment.
 pub(super) async fn take_turn(directory: &Path) -> Result<(), Failure> {
     let until = Instant::now() + open::STORE_LOCK_WAIT;
-    let is_background = |owner: StoreOwner| owner.command.split(' ').any(|word| word == "--background");
-    while StoreOwner::of(directory)?.is_some_and(is_background) {
+    while StoreOwner::of(directory)?.as_ref().is_some_and(is_background) {
         match end_unused(directory).await {
             Err(failure) if Instant::now() >= until => return Err(failure),
             Err(_) => tokio::time::sleep(AGAIN).await,

@@ -22,7 +22,7 @@ for (const [name, command] of Object.entries(runtimes)) {
     const data = mkdtempSync(join(tmpdir(), "foldspace-ts-"));
     t.after(() => {
       spawnSync(findFoldspaceBin(), ["--data", data, "stop"]);
-      rmSync(data, { recursive: true, force: true });
+      rmSync(data, { recursive: true, force: true, maxRetries: 10 });
     });
     const env = { ...process.env, FOLDSPACE_DATA: data };
     const ran = spawnSync(command[0], [...command.slice(1), at("runtime.js")], { env, encoding: "utf8", timeout: 60_000 });

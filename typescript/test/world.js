@@ -18,7 +18,7 @@ export function world(t) {
       // It waits until the server has ended, which one without clients begins to do by itself.
       spawnSync(findFoldspaceBin(), ["--data", data, "stop"]);
       client.close();
-      rmSync(data, { recursive: true, force: true });
+      rmSync(data, { recursive: true, force: true, maxRetries: 10 });
     }
   });
   return client;

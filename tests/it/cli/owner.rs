@@ -282,3 +282,16 @@ fn idle_owner_gives_way_to_work_in_this_process() {
     assert!(refused.contains("1 call in flight") && refused.ends_with("[exit 4]"), "{refused}");
     drop(slow);
 }
+
+#[test]
+fn stop_waits_for_an_owner_that_no_longer_answers() {
+    let program = world();
+    let owner = program.owners()[0].to_string();
+    std::fs::remove_file(program.data().join("http.sock")).unwrap();
+    let mut stop = program.spawn(&["stop"]);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert!(stop.0.try_wait().unwrap().is_none(), "the owner has not ended");
+    assert!(Command::new("kill").arg(owner).status().unwrap().success());
+    assert!(stop.0.wait().unwrap().success());
+    assert!(program.owners().is_empty());
+}
