@@ -10,8 +10,8 @@ use crate::cli::Failure;
 /// The options for mounts.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct MountArgs {
-    /// Copies a directory into the workspace, at PATH or at its root, if the workspace is still empty
-    #[arg(long = "mount", value_name = "DIR[:PATH]")]
+    /// Copies a directory or a file into the workspace, to PATH or into its root, if the workspace is still empty
+    #[arg(long = "mount", value_name = "SOURCE[:PATH]")]
     mounts: Vec<String>,
     /// Copies only files that match; may be given several times
     #[arg(long = "mount-include", value_name = "GLOB", requires = "mounts")]

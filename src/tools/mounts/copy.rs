@@ -1,4 +1,4 @@
-//! Reading a host directory into memory.
+//! Reading a host directory, or a single file, into memory.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -48,8 +48,21 @@ pub(super) fn copy(spec: &MountSpec, roots: &AllowedRoots) -> Result<CopiedTree,
     if host.ancestors().any(is_data_directory) {
         return Err(MountError::DataDirectory { path: host });
     }
-    let mount_path = spec.mount_path.clone().unwrap_or_else(EntryPath::root);
-    let copied = CopiedTree { spec: spec.clone(), host, mount_path, entries: Vec::new(), files: 0, bytes: 0 };
+    let stat = fstat(&top).map_err(MountError::io("stat", &host))?;
+    let is_file = FileType::from_raw_mode(stat.st_mode).is_file();
+    let name = host.file_name().filter(|_| is_file).unwrap_or_default().as_bytes();
+    let mount_path = spec.mount_path.clone().map_or_else(|| EntryPath::root().join(name), Ok);
+    let mount_path = mount_path.map_err(|_| MountError::OddName { path: host.display().to_string() })?;
+    let mut copied = CopiedTree { spec: spec.clone(), host, mount_path, entries: Vec::new(), files: 0, bytes: 0 };
+    if is_file {
+        return match spec.include_glob.iter().chain(&spec.exclude_glob).next() {
+            None => copied.file(top, Path::new("")).map(|()| copied),
+            Some(glob) => {
+                let why = "a single file is mounted, which has no globs".to_owned();
+                Err(MountError::Glob { path: copied.host, glob: glob.clone(), why })
+            }
+        };
+    }
     let handle = open_beneath(&top, Path::new(""), OFlags::DIRECTORY).map_err(MountError::io("open", &copied.host))?;
     let identity = identity(&handle).map_err(MountError::io("stat", &copied.host))?;
     let mut walk = MountWalk { copied, globs, top: &top, above: Vec::new() };

@@ -36,8 +36,8 @@ pub enum MountError {
         /// The given path.
         path: PathBuf,
     },
-    /// The path is not a directory.
-    #[error("{} is not a directory; only directories can be mounted", path.display())]
+    /// The path is neither a directory nor a regular file.
+    #[error("{} is neither a directory nor a regular file, and can't be mounted", path.display())]
     NotADirectory {
         /// The given path.
         path: PathBuf,

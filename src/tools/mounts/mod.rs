@@ -1,4 +1,4 @@
-//! Mounts: host directories that are copied into a workspace when it opens.
+//! Mounts: host directories and files that are copied into a workspace when it opens.
 
 mod copy;
 mod error;
@@ -167,8 +167,12 @@ impl CopiedTree {
     fn preview(&self) -> MountPreview {
         let mut top: BTreeMap<&[u8], bool> = BTreeMap::new();
         for entry in &self.entries {
-            // An empty mount is recorded as its own only entry. Leave that out.
-            let Some(relative) = entry.path.relative_to(&self.mount_path) else { continue };
+            let relative = match entry.path.relative_to(&self.mount_path) {
+                Some(relative) => relative,
+                // An empty mount is recorded as its own only entry. Leave that out.
+                None if entry.node.is_directory() => continue,
+                None => entry.path.name(),
+            };
             let mut segments = relative.split(|byte| *byte == b'/');
             let name = segments.next().unwrap_or_default();
             let is_directory = segments.next().is_some() || entry.node.is_directory();

@@ -3,19 +3,19 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, OFlags};
+use rustix::fs::{CWD, FileType, OFlags, fstat};
 use rustix::io::Errno;
 
 use super::MountError;
 use crate::backends::disk::beneath::{open_beneath, open_in};
 use crate::engine::path::misleads;
 
-/// The host directories that may be mounted, with everything below them. Empty by default.
+/// The host directories that may be mounted, with everything below them, and single files. Empty by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllowedRoots(Vec<PathBuf>);
 
 impl AllowedRoots {
-    /// Allows these directories, and resolves the links in their paths.
+    /// Allows these directories and files, and resolves the links in their paths.
     ///
     /// # Errors
     /// [`MountError::Missing`] and [`MountError::NotADirectory`] for a wrong path, and [`MountError::Io`].
@@ -24,7 +24,7 @@ impl AllowedRoots {
         for path in paths {
             let path = path.as_ref();
             let root = canonical(path)?.ok_or_else(|| MountError::Missing { path: path.to_owned() })?;
-            if !root.is_dir() {
+            if !root.is_dir() && !root.is_file() {
                 return Err(MountError::NotADirectory { path: path.to_owned() });
             }
             if !roots.contains(&root) {
@@ -34,7 +34,7 @@ impl AllowedRoots {
         Ok(Self(roots))
     }
 
-    /// Returns the resolved directories.
+    /// Returns the resolved paths.
     pub fn paths(&self) -> &[PathBuf] {
         &self.0
     }
@@ -55,16 +55,23 @@ impl AllowedRoots {
         Err(MountError::Outside { path: path.to_owned(), roots: self.0.clone() })
     }
 
+    /// Opens a directory or a regular file at or below a root.
     pub(super) fn open(&self, path: &Path) -> Result<(PathBuf, OwnedFd), MountError> {
         let (root, host) = self.locate(path)?;
         let relative = host.strip_prefix(root).unwrap_or(Path::new(""));
-        let top = open_in(CWD, root, OFlags::DIRECTORY).map_err(MountError::io("open", root))?;
         // The resolved path has no links, and a link that is swapped in later is not followed.
-        match open_beneath(&top, relative, OFlags::DIRECTORY) {
-            Ok(handle) => Ok((host, handle)),
-            Err(Errno::NOTDIR) => Err(MountError::NotADirectory { path: path.to_owned() }),
-            Err(error) => Err(MountError::io("open", &host)(error)),
-        }
+        let open = |flags| match relative.as_os_str().is_empty() {
+            true => open_in(CWD, root, flags),
+            false => open_beneath(&open_in(CWD, root, OFlags::DIRECTORY)?, relative, flags),
+        };
+        let is_file = |handle| fstat(handle).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file());
+        let opened = match open(OFlags::DIRECTORY) {
+            // A pipe or a device is not opened.
+            Err(Errno::NOTDIR) if open(OFlags::PATH).is_ok_and(is_file) => open(OFlags::empty()),
+            Err(Errno::NOTDIR) => return Err(MountError::NotADirectory { path: path.to_owned() }),
+            opened => opened,
+        };
+        opened.map_err(MountError::io("open", &host)).map(|handle| (host, handle))
     }
 
     /// Resolves the links of a path. Returns the first root that it is at or below, and the resolved path.

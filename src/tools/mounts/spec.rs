@@ -10,13 +10,13 @@ use crate::engine::event::MountHydrated;
 use crate::engine::path::EntryPath;
 use crate::engine::path_glob::PathGlob;
 
-/// A host directory to copy into a workspace.
+/// A host directory, or a single file, to copy into a workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MountSpec {
-    /// The directory on the host. A relative path is searched below each allowed root in turn.
+    /// The directory or file on the host. A relative path is searched below each allowed root in turn.
     pub host_path: PathBuf,
-    /// The directory in the workspace for the entries; the root by default.
+    /// The directory in the workspace for the entries, by default the root; for a file its path, by default its name.
     #[serde(default)]
     pub mount_path: Option<EntryPath>,
     /// The globs of the files to copy; empty for all files. A glob without a slash matches names at any depth, a glob
@@ -46,7 +46,7 @@ impl MountSpec {
         }
     }
 
-    /// Parses `DIRECTORY` or `DIRECTORY:PATH` from a command line. The last colon counts.
+    /// Parses `SOURCE` or `SOURCE:PATH` from a command line. The last colon counts.
     pub fn parse(text: &str) -> Result<Self, MountError> {
         let wrong = |why: String| MountError::Spec { text: text.chars().take(200).collect(), why };
         let (directory, path) = match text.rsplit_once(':') {
@@ -55,7 +55,7 @@ impl MountSpec {
             Some((directory, path)) => (directory, Some(path)),
         };
         if directory.is_empty() {
-            return Err(wrong("it names no directory".to_owned()));
+            return Err(wrong("it names no directory or file".to_owned()));
         }
         let is_root = path.is_none_or(|path| path.bytes().all(|byte| byte == b'/'));
         let mount_path = path.filter(|_| !is_root).map(EntryPath::for_creation).transpose();

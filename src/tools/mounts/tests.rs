@@ -192,10 +192,30 @@ fn mount_outside_allowed_roots_is_refused() {
     for path in ["none", "file/x", "", "out/none"] {
         assert!(matches!(world.error(&[of(Path::new(path))]), MountError::Missing { .. }), "{path}");
     }
-    assert!(matches!(world.error(&[of(Path::new("file"))]), MountError::NotADirectory { .. }));
+    rustix::fs::mkfifoat(rustix::fs::CWD, world.home.join("pipe"), rustix::fs::Mode::RUSR).unwrap();
+    assert!(matches!(world.error(&[of(Path::new("pipe"))]), MountError::NotADirectory { .. }));
     let named = Path::new("caf\u{e9}\n");
     assert!(matches!(world.error(&[of(named)]), MountError::OddName { path } if path == "caf\u{e9}\\x0a"));
     assert_eq!(world.hydrate(&[of(Path::new("in"))]).unwrap()[0].preview.entries, ["a"]);
+}
+
+#[test]
+fn mount_of_a_file_is_that_file_at_its_path() {
+    let world = World::new(&[("dir/in.txt", b"five!"), ("dir/other", b"1")]);
+    let file = world.home.join("dir/in.txt");
+    let of = |path: &str| MountSpec { host_path: path.into(), ..MountSpec::default() };
+    let roots = AllowedRoots::new([&file]).unwrap();
+    assert_eq!(roots.open(&file).unwrap().0, file);
+    assert!(matches!(roots.open(&world.home.join("dir/other")), Err(MountError::Outside { .. })));
+    let globs = MountSpec { include_glob: vec!["*".to_owned()], ..of("dir/in.txt") };
+    assert!(world.error(&[globs]).to_string().contains("a single file is mounted"));
+    let small = MountSpec { max_bytes: Some(4), ..of("dir/in.txt") };
+    assert!(matches!(world.error(&[small]), MountError::TooLarge { .. }));
+    let at = MountSpec { mount_path: Some(EntryPath::lookup("data/renamed").unwrap()), ..of("dir/in.txt") };
+    let hydrated = world.hydrate(&[of("dir/in.txt"), at]).unwrap();
+    let entries = |mount: &MountHydrated| (mount.mount_path.to_string(), mount.files, mount.preview.entries.clone());
+    assert_eq!(entries(&hydrated[0]), ("in.txt".to_owned(), 1, vec!["in.txt".to_owned()]));
+    assert_eq!(entries(&hydrated[1]), ("data/renamed".to_owned(), 1, vec!["renamed".to_owned()]));
 }
 
 #[test]
@@ -204,8 +224,8 @@ fn mount_without_roots_is_refused() {
     let error = AllowedRoots::default().open(&world.home).unwrap_err();
     assert!(error.to_string().ends_with("none are allowed"), "{error}");
     assert!(matches!(AllowedRoots::new([world.home.join("none")]), Err(MountError::Missing { .. })));
-    world.host_file("file", b"");
-    assert!(matches!(AllowedRoots::new([world.home.join("file")]), Err(MountError::NotADirectory { .. })));
+    rustix::fs::mkfifoat(rustix::fs::CWD, world.home.join("pipe"), rustix::fs::Mode::RUSR).unwrap();
+    assert!(matches!(AllowedRoots::new([world.home.join("pipe")]), Err(MountError::NotADirectory { .. })));
 }
 
 #[test]
