@@ -224,6 +224,7 @@ class CallOutcome(TypedDict):
     text: str
     micros: int
     reason: str | None
+    ran: NotRequired[RanCommand | None]
 
 
 class CallRequest(TypedDict):
@@ -241,6 +242,7 @@ class CallRequest(TypedDict):
     start_docker: NotRequired[str | None]
     python: NotRequired[PythonPlace | None]
     python_chars: NotRequired[int | None]
+    text_chars: NotRequired[int | None]
     command_chars: NotRequired[int | None]
     keep_file_bytes: NotRequired[int | None]
     keep_step_bytes: NotRequired[int | None]
@@ -783,7 +785,7 @@ class NewEvents(TypedDict):
 
 
 class NewMount(TypedDict):
-    """A host directory to copy into a workspace."""
+    """A host directory, or a single file, to copy into a workspace."""
 
     host_path: str
     mount_path: NotRequired[str | None]
@@ -958,6 +960,15 @@ class ProcessSignal(TypedDict):
     """Sends a signal to a process and its group."""
 
     signal: Any
+
+
+class RanCommand(TypedDict):
+    """The command of a call that ended, beside its result."""
+
+    command: Any
+    directory: str
+    success: bool
+    signal: int | None
 
 
 class RecordedFrames(TypedDict):
@@ -1294,6 +1305,7 @@ class ToolPolicy(TypedDict):
     at_most: NotRequired[list[AtMostRule]]
     commands_outside: NotRequired[OutsideTreatment | None]
     on_failure: NotRequired[OnFailure | None]
+    section_text: NotRequired[str | None]
 
 
 class UndoRequest(TypedDict):

@@ -51,6 +51,7 @@ pub(super) fn request(tool: &str, params: Value, agent: Option<&str>, rules: &Sh
         python: rules.python.place,
         command_chars: Some(rules.policy.max_chars),
         python_chars: Some(rules.python.code_chars),
+        text_chars: rules.text_chars,
         keep_file_bytes: Some(rules.budget.file_bytes),
         keep_step_bytes: Some(rules.budget.step_bytes),
         ..CallRequest::default()

@@ -88,14 +88,15 @@ pub(super) fn json_of(what: &str, text: &str) -> Result<Value, Failure> {
 }
 
 /// Reads JSON from a file; `-` is standard input.
-#[expect(clippy::disallowed_methods, reason = "a declaration or a policy is a file of the user's")]
 pub(super) fn json_file(file: &std::path::Path) -> Result<Value, Failure> {
-    let shown = file.display().to_string();
-    let text = match file.to_str() {
-        Some("-") => input()?,
-        _ => std::fs::read_to_string(file).map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?,
-    };
-    json_of(&shown, &text)
+    json_of(&file.display().to_string(), &text_file(file)?)
+}
+
+/// Reads a text from a file, or from standard input for `-`.
+#[expect(clippy::disallowed_methods, reason = "a declaration or a policy is a file of the user's")]
+pub(super) fn text_file(file: &std::path::Path) -> Result<String, Failure> {
+    let wrong = |error| Failure::usage(format!("cannot read {}: {error}", file.display()));
+    if file.to_str() == Some("-") { input() } else { std::fs::read_to_string(file).map_err(wrong) }
 }
 
 /// Reads standard input as text.

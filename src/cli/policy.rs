@@ -1,7 +1,8 @@
 use std::path::PathBuf;
 
 use foldspace::hub::operations::PolicyDocument;
-use foldspace::reducers::ToolRules;
+use foldspace::reducers::{ToolPolicy, ToolRules};
+use serde_json::json;
 
 use super::{Failure, Globals, Out, OwnerClient, emit, open};
 
@@ -14,6 +15,7 @@ use super::{Failure, Globals, Out, OwnerClient, emit, open};
 Examples:
   foldspace policy demo
   foldspace policy demo --set policy.json
+  foldspace policy demo --section-text section.md
   foldspace policy demo --remove
 
 policy.json:
@@ -30,8 +32,11 @@ pub(super) struct PolicyArgs {
     /// Sets the session's own policy, a JSON file; `-` reads it from standard input
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     set: Option<PathBuf>,
+    /// Sets the text for the model in place of the usual section, with {tools}, {root}, {commands}, {mounts}, {section}
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "set")]
+    section_text: Option<PathBuf>,
     /// Removes the session's own policy
-    #[arg(long, conflicts_with = "set")]
+    #[arg(long, conflicts_with_all = ["set", "section_text"])]
     remove: bool,
 }
 
@@ -41,12 +46,20 @@ impl PolicyArgs {
             acting(globals, &self.session, async |owner, path| owner.client.delete(&path).await)?;
             return out.line("removed the policy");
         }
-        let policies: PolicyDocument = match &self.set {
-            Some(file) => {
-                let policy = emit::json_file(file)?;
-                acting(globals, &self.session, async |owner, path| owner.client.put(&path, &policy).await)?
+        let present = || -> Result<PolicyDocument, Failure> {
+            Ok(ToolRules::of(&open::session(globals, &self.session)?.session.state()?).into())
+        };
+        let policy = match (&self.set, &self.section_text) {
+            (Some(file), _) => Some(emit::json_file(file)?),
+            (None, Some(file)) => {
+                let section_text = Some(emit::text_file(file)?);
+                Some(json!(ToolPolicy { section_text, ..present()?.policy.unwrap_or_default() }))
             }
-            None => ToolRules::of(&open::session(globals, &self.session)?.session.state()?).into(),
+            (None, None) => None,
+        };
+        let policies: PolicyDocument = match policy {
+            Some(policy) => acting(globals, &self.session, async |owner, path| owner.client.put(&path, &policy).await)?,
+            None => present()?,
         };
         match &policies {
             PolicyDocument { policy: None, inherited } if inherited.is_empty() && !out.is_json() => {

@@ -195,6 +195,9 @@ pub(super) struct RuleArgs {
     /// Limits a tool's command to N characters, up to 131,072; execute_script takes longer texts [default: 4096]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=131_072))]
     command_chars: Option<u32>,
+    /// Limits a text that write_file or edit_file takes to N characters, up to 33,554,432 [default: 48000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=33_554_432))]
+    text_chars: Option<u32>,
     /// Starts the Docker daemon with CMD if a command on the host runs docker and no daemon answers
     #[arg(long, value_name = "CMD", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     start_docker: Option<String>,
@@ -255,7 +258,7 @@ pub(super) fn on_host(arg: Arg) -> Arg {
 /// Hides the options for questions and Python in commands without them.
 pub(super) fn unasked(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
-        "allow" | "yes" | "max_timeout" | "command_chars" | "python" | "python_chars" => arg.hide(true),
+        "allow" | "yes" | "max_timeout" | "command_chars" | "text_chars" | "python" | "python_chars" => arg.hide(true),
         _ => arg,
     }
 }
@@ -419,7 +422,8 @@ impl RuleArgs {
             ..defaults
         };
         let start_docker = self.start_docker.as_deref().map(Arc::from);
-        ShellRules { policy, budget, time, start_docker, python: self.python(), ..ShellRules::default() }
+        let (python, text_chars) = (self.python(), chars(self.text_chars));
+        ShellRules { policy, budget, time, start_docker, python, text_chars, ..ShellRules::default() }
     }
 
     fn python(&self) -> PythonRules {

@@ -68,6 +68,10 @@ pub struct CallRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 48_000))]
     pub python_chars: Option<usize>,
+    /// The most characters of a text that `write_file` or `edit_file` takes; 48,000 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 33_554_432))]
+    pub text_chars: Option<usize>,
     /// The most characters of its command, all arguments together; 1,048,576 by default. Linux accepts 131,071 bytes in
     /// one argument or script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -140,6 +144,7 @@ impl CallRequest {
             && self.start_docker.is_none()
             && self.python.is_none()
             && self.command_chars.is_none()
+            && self.text_chars.is_none()
             && self.python_chars.is_none();
         let (deny, time) = (self.deny()?, self.time(face.rules.time)?);
         let has_no_rules = asker.is_none() && self.allow.is_empty() && !self.auto_confirm && keeps_usual;
@@ -152,6 +157,7 @@ impl CallRequest {
         rules.policy.deny.extend(deny);
         rules.policy.auto_confirm |= self.auto_confirm;
         rules.policy.max_chars = self.command_chars.unwrap_or(MAX_COMMAND_CHARS).min(MAX_COMMAND_CHARS);
+        rules.text_chars = self.text_chars.or(rules.text_chars);
         rules.time = time;
         rules.start_docker = self.start_docker.as_deref().map(Arc::from).or(rules.start_docker);
         rules.python.place = self.python.or(rules.python.place);

@@ -40,7 +40,7 @@ fn refused(error: &ClientError) -> OperationError {
 }
 
 async fn made(api: &HttpClient, call: CallElsewhere<'_>) -> Result<ToolOutcome, ClientError> {
-    let ShellRules { policy, budget, time, start_docker, python, .. } = call.rules;
+    let ShellRules { policy, budget, time, start_docker, python, text_chars, .. } = call.rules;
     let request = CallRequest {
         tool: call.tool.to_owned(),
         params: call.params,
@@ -53,6 +53,7 @@ async fn made(api: &HttpClient, call: CallElsewhere<'_>) -> Result<ToolOutcome, 
         python: python.place,
         command_chars: Some(policy.max_chars),
         python_chars: Some(python.code_chars),
+        text_chars: *text_chars,
         keep_file_bytes: Some(budget.file_bytes),
         keep_step_bytes: Some(budget.step_bytes),
         no_output: true,

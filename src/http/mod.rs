@@ -108,7 +108,7 @@ pub struct HttpOptions {
 
 impl Default for HttpOptions {
     fn default() -> Self {
-        Self { access: Access::Owner, body_bytes: 4 << 20, body_time: Duration::from_secs(30), read_only: false }
+        Self { access: Access::Owner, body_bytes: 64 << 20, body_time: Duration::from_secs(30), read_only: false }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::backends::HostCaller;
 use crate::tools::TraceContext;
 
 /// The most bytes of an oversized body to read and discard: a client that is still writing would miss the answer.
-const PASSED_OVER: usize = 64 << 20;
+const PASSED_OVER: usize = 128 << 20;
 /// Time that a client with an oversized body may send nothing before it is answered.
 const PAUSE: Duration = Duration::from_millis(500);
 

@@ -35,6 +35,7 @@ pub struct AttachRequest {
     pub python: Option<PythonPlace>,
     pub command_chars: usize,
     pub python_chars: usize,
+    pub text_chars: Option<usize>,
     pub keep_file_bytes: u64,
     pub keep_step_bytes: u64,
 }
@@ -42,7 +43,7 @@ pub struct AttachRequest {
 impl AttachRequest {
     /// Serializes options, except for the asker.
     pub fn of(options: &McpOptions, allow_roots: &AllowedRoots) -> Self {
-        let ShellRules { policy, budget, time, start_docker, python, .. } = &options.rules;
+        let ShellRules { policy, budget, time, start_docker, python, text_chars, .. } = &options.rules;
         Self {
             session: options.session.clone(),
             isolation: options.isolation,
@@ -63,6 +64,7 @@ impl AttachRequest {
             python: python.place,
             command_chars: policy.max_chars,
             python_chars: python.code_chars,
+            text_chars: *text_chars,
             keep_file_bytes: budget.file_bytes,
             keep_step_bytes: budget.step_bytes,
         }
@@ -85,7 +87,8 @@ impl AttachRequest {
         let time = CommandTime::up_to(self.max_timeout_seconds)?;
         let python = PythonRules { place: self.python, code_chars: self.python_chars };
         let start_docker = self.start_docker.map(Into::into);
-        let mut rules = ShellRules { policy, caller, time, start_docker, python, ..ShellRules::default() };
+        let text_chars = self.text_chars;
+        let mut rules = ShellRules { policy, caller, time, start_docker, python, text_chars, ..ShellRules::default() };
         (rules.budget.file_bytes, rules.budget.step_bytes) = (self.keep_file_bytes, self.keep_step_bytes);
         let Self { session, isolation, agent, usual_name, .. } = self;
         Ok(McpOptions { session, isolation, agent, usual_name, workspace, mounts, groups, rules })

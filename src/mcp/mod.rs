@@ -53,7 +53,7 @@ use sessionless::Stateless;
 use stdio::LineTransport;
 
 /// Limit for a message in bytes. A call's parameters have a separate, lower limit.
-const MESSAGE_MAX: usize = 8 << 20;
+const MESSAGE_MAX: usize = 64 << 20;
 /// Idle timeout of an HTTP connection, and of a client without a connection.
 const UNUSED_MAX: Duration = Duration::from_secs(60 * 60);
 /// Limit for concurrent HTTP connections and requests of clients without a connection.

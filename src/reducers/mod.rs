@@ -30,6 +30,9 @@ pub use annotations::{Annotation, Annotations};
 pub use children::{Child, Children, SharedChild};
 pub use commands::{CommandEntry, Commands};
 #[cfg(feature = "tools")]
+#[doc(hidden)]
+pub use declared::is_built_in;
+#[cfg(feature = "tools")]
 pub use declared::{
     DECLARED_BYTES_MAX, DECLARED_MAX, DeclaredFold, DeclaredFolding, DeclaredSlice, DeclaredSlices, FoldRule,
     SliceDeclaration, SliceMergePolicy, merged_value,
@@ -51,12 +54,12 @@ pub use podman_workspace::PodmanWorkspace;
 pub use predicate::{Predicate, regex_error};
 pub use tool_calls::{CallEntry, ToolCalls};
 #[cfg(feature = "tools")]
-#[doc(hidden)]
-pub use tool_policy::command_failed;
-#[cfg(feature = "tools")]
 pub use tool_policy::{
     AtMostRule, OnFailure, OrderRule, OutsideTreatment, PathRules, PolicyInForce, ToolPolicy, ToolRules,
 };
+#[cfg(feature = "tools")]
+#[doc(hidden)]
+pub use tool_policy::{command_failed, filled_section};
 pub use usage::Usage;
 pub use virtual_file_system::{Change, Entry, VirtualFileSystem};
 

@@ -65,7 +65,7 @@ pub use call::shell::ToolShell;
 #[doc(hidden)]
 pub use call::tool::{Answering, ErasedTool, ToolAnswer};
 pub use call::tool::{Effect, Tool, ToolDescription};
-pub use call::tool_call::{ToolCall, ToolOutcome};
+pub use call::tool_call::{RanCommand, ToolCall, ToolOutcome};
 pub use call::tool_runner::ToolRunner;
 pub use call::toolset::Tools;
 #[doc(hidden)]

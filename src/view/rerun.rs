@@ -40,9 +40,9 @@ pub struct RerunCall {
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Divergence")]
 pub struct DivergenceDocument {
-    /// `call`, `status`, `message`, `result` or `file`.
+    /// `call`, `status`, `message`, `result`, `event` (an own event of the call) or `file`.
     pub differs: &'static str,
-    /// The place in the result, as a JSON pointer; empty for the whole.
+    /// The place in the result, or in the list of the call's own events, as a JSON pointer; empty for the whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
     /// The recorded value; null for a place in a result without a value.
@@ -70,6 +70,7 @@ pub fn divergence(was: &Session, is: &Session, one: &Divergence) -> Result<Diver
         Divergence::Status { was, is } => document("status", None, (was.word().into(), is.word().into())),
         Divergence::Message { was, is } => document("message", None, (was.as_str().into(), is.as_str().into())),
         Divergence::Result { at, was, is } => document("result", Some(at), (was.clone(), is.clone())),
+        Divergence::Event { at, was, is } => document("event", Some(at), (was.clone(), is.clone())),
         Divergence::File { change } => {
             let change = Some(change_between(was, is, change)?);
             DivergenceDocument { differs: "file", at: None, was: None, is: None, change }

@@ -1658,6 +1658,8 @@ export interface components {
              * @default null
              */
             reason: string | null;
+            /** @description The command that a success of `shell_execute` or `execute_script` ran to its end. */
+            ran?: components["schemas"]["RanCommand"] | null;
         };
         /**
          * @description Makes a tool call and waits for its outcome. With `Accept: text/event-stream` it comes as server-sent events:
@@ -1712,6 +1714,8 @@ export interface components {
             python?: components["schemas"]["PythonPlace"] | null;
             /** @description The most characters of code that runs in process, at most 48,000; 2,000 by default. */
             python_chars?: number | null;
+            /** @description The most characters of a text that `write_file` or `edit_file` takes; 48,000 by default. */
+            text_chars?: number | null;
             /**
              * @description The most characters of its command, all arguments together; 1,048,576 by default. Linux accepts 131,071 bytes in
              *     one argument or script.
@@ -2200,9 +2204,9 @@ export interface components {
         };
         /** @description A difference between two runs. */
         Divergence: {
-            /** @description `call`, `status`, `message`, `result` or `file`. */
+            /** @description `call`, `status`, `message`, `result`, `event` (an own event of the call) or `file`. */
             differs: string;
-            /** @description The place in the result, as a JSON pointer; empty for the whole. */
+            /** @description The place in the result, or in the list of the call's own events, as a JSON pointer; empty for the whole. */
             at?: string | null;
             /** @description The recorded value; null for a place in a result without a value. */
             was?: unknown;
@@ -2864,11 +2868,11 @@ export interface components {
              */
             commit_id?: string | null;
         };
-        /** @description A host directory to copy into a workspace. */
+        /** @description A host directory, or a single file, to copy into a workspace. */
         NewMount: {
-            /** @description The directory on the server's machine, below a directory that the server allows. */
+            /** @description The directory or file on the server's machine, below a directory that the server allows. */
             host_path: string;
-            /** @description The destination in the workspace; the root by default. */
+            /** @description The destination in the workspace; by default the root, for a file its name there. */
             mount_path?: string | null;
             /**
              * @description Copies only files that match one of these globs, by their path below the directory.
@@ -3251,6 +3255,23 @@ export interface components {
         };
         /** @description Place where `evaluate_python` runs code. */
         PythonPlace: "in-process" | "container";
+        /** @description The command of a call that ended, beside its result. It is not part of the record, which has it elsewhere. */
+        RanCommand: {
+            /** @description The command: a text, a list of arguments, or an object with `interpreter` and `script`. */
+            command: unknown;
+            /**
+             * @description The directory that it ran in, as commands see it: below the workspace's directory on the host, below
+             *     `/workspace` in a container.
+             */
+            directory: string;
+            /** @description True if its exit code is 0. */
+            success: boolean;
+            /**
+             * Format: int32
+             * @description The signal that ended it, else null.
+             */
+            signal: number | null;
+        };
         /** @description Frames of a terminal's recording. */
         RecordedFrames: {
             /** @description The frames. Frame 0 has the size and every line that is not blank. */
@@ -3977,6 +3998,11 @@ export interface components {
              *     `keep`.
              */
             on_failure?: components["schemas"]["OnFailure"] | null;
+            /**
+             * @description The text for the model in place of the usual prompt section, at most 16,384 bytes. `{tools}`, `{root}`,
+             *     `{commands}` and `{mounts}` stand for these parts of the usual section, `{section}` for all of it.
+             */
+            section_text?: string | null;
         };
         /**
          * @description Undoes file changes: of a call, a run, an undo, all calls after a position, or external changes. Without

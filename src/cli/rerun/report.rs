@@ -64,9 +64,14 @@ impl RerunPrinter {
             Divergence::Call { was, is } => pair("call", &shown_call(was), &shown_call(is), out),
             Divergence::Status { was, is } => pair("status", was.word(), is.word(), out),
             Divergence::Message { was, is } => texts("message", was, is, out),
-            Divergence::Result { at, was, is } => {
-                let name = at.trim_start_matches('/');
-                let name = if name.is_empty() { "result" } else { name };
+            Divergence::Result { at, was, is } | Divergence::Event { at, was, is } => {
+                let is_event = matches!(divergence, Divergence::Event { .. });
+                let name = match at.trim_start_matches('/') {
+                    "" if !is_event => "result".to_owned(),
+                    name if is_event => format!("event {name}").trim_end().to_owned(),
+                    name => name.to_owned(),
+                };
+                let name = name.as_str();
                 match (was.as_str(), is.as_str()) {
                     (Some(was), Some(is)) => texts(name, was, is, out),
                     _ => pair(name, &text::one_line(&was.to_string(), 200), &text::one_line(&is.to_string(), 200), out),

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::cli::{Failure, did_you_mean, files, text};
 
-const LINE_MAX: u64 = 8 << 20;
+const LINE_MAX: u64 = 64 << 20;
 
 #[derive(Debug)]
 pub(in crate::cli) struct CallScript {
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(message(b"{\"tool\":\"ls\",\"params\":[]}"), "line 1 of it: `params` must be an object");
         assert!(message(b"{\"tool\":\"ls\",\"expect\":\"maybe\"}").contains("unknown variant `maybe`"));
         assert!(message(b"{\"tool\":\"ls\"} {}").contains("trailing characters"));
-        let long = format!("{{\"tool\":\"ls\"}}{}", " ".repeat(8 << 20));
-        assert_eq!(message(long.as_bytes()), "line 1 of it: longer than 8.0 MiB");
+        let long = format!("{{\"tool\":\"ls\"}}{}", " ".repeat(64 << 20));
+        assert_eq!(message(long.as_bytes()), "line 1 of it: longer than 64.0 MiB");
     }
 }

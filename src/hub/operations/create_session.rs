@@ -47,13 +47,13 @@ pub struct CreateSession {
     pub create_id: Option<String>,
 }
 
-/// A host directory to copy into a workspace.
+/// A host directory, or a single file, to copy into a workspace.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewMount {
-    /// The directory on the server's machine, below a directory that the server allows.
+    /// The directory or file on the server's machine, below a directory that the server allows.
     pub host_path: String,
-    /// The destination in the workspace; the root by default.
+    /// The destination in the workspace; by default the root, for a file its name there.
     pub mount_path: Option<String>,
     /// Copies only files that match one of these globs, by their path below the directory.
     #[serde(default)]

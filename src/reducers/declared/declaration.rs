@@ -189,7 +189,7 @@ impl PlannedRule {
             return wrong("`max` belongs to `append`, and is at least 1");
         }
         for kind in &rule.kinds {
-            if !STANDARD.event_kinds().any(|known| known == kind) {
+            if !is_built_in(kind) {
                 check_kind(kind)?;
             }
         }
@@ -225,6 +225,12 @@ impl PlannedRule {
 }
 
 static STANDARD: LazyLock<Registry> = LazyLock::new(Registry::standard);
+
+/// Returns true for a kind of event that is not a user's own.
+#[doc(hidden)]
+pub fn is_built_in(kind: &str) -> bool {
+    STANDARD.event_kinds().any(|known| known == kind)
+}
 
 /// Returns an event's data as JSON. That of own events is stored as JSON.
 fn data_of<'a>(event: &EventRef<'a>) -> Cow<'a, [u8]> {

@@ -12,6 +12,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+#[doc(hidden)]
+pub use declaration::is_built_in;
 pub use declaration::{DeclaredFold, FoldRule, SliceDeclaration, SliceMergePolicy};
 pub use fold::DeclaredFolding;
 pub use merged::merged_value;

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use policy::filled_section;
 pub use policy::{AtMostRule, OnFailure, OrderRule, OutsideTreatment, ToolPolicy};
 
 use crate::engine::collections::OrdMap;
@@ -146,6 +147,11 @@ impl ToolRules {
             true => OnFailure::Undo,
             false => OnFailure::Keep,
         }
+    }
+
+    /// Returns the text for the model in place of the usual prompt section.
+    pub fn section_text(&self) -> Option<&str> {
+        self.iter().filter_map(|one| one.policy.section_text.as_deref()).last()
     }
 
     /// Returns true if a rule limits the number of a tool's calls.

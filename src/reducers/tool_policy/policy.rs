@@ -39,6 +39,31 @@ pub struct ToolPolicy {
     /// `keep`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<OnFailure>,
+    /// The text for the model in place of the usual prompt section, at most 16,384 bytes. `{tools}`, `{root}`,
+    /// `{commands}` and `{mounts}` stand for these parts of the usual section, `{section}` for all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub section_text: Option<String>,
+}
+
+/// The names of the parts in a section's text.
+const PARTS: [&str; 5] = ["section", "tools", "root", "commands", "mounts"];
+/// Maximum bytes of a section's text.
+const SECTION_BYTES: usize = 16 << 10;
+
+/// Returns a section's text with its parts in place. `part` returns a part by its name, or `None` for a word in braces
+/// that is no part.
+pub fn filled_section(text: &str, mut part: impl FnMut(&str) -> Option<String>) -> String {
+    let mut filled = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('{') {
+        filled.push_str(before);
+        let name = after.split_once('}').filter(|(name, _)| name.bytes().all(|byte| byte.is_ascii_lowercase()));
+        match name.and_then(|(name, after)| Some((part(name)?, after))) {
+            Some((value, after)) => (filled, rest) = (filled + &value, after),
+            None => (filled, rest) = (filled + "{", after),
+        }
+    }
+    filled + rest
 }
 
 /// A tool that must succeed before another.
@@ -112,6 +137,9 @@ impl ToolPolicy {
         for tool in self.tools.iter().flatten() {
             known("tools", tool, &is_tool)?;
         }
+        if let Some(text) = &self.section_text {
+            check_section(text)?;
+        }
         if self.write.is_none() && self.commands_outside.is_some() {
             return Err(ValueError::new("commands_outside has no effect without `write`"));
         }
@@ -168,6 +196,25 @@ impl ToolPolicy {
             }
             _ => Ok(()),
         }
+    }
+}
+
+fn check_section(text: &str) -> Result<(), ValueError> {
+    let wrong = |what: String| Err(ValueError::new(format!("section_text: {what}")));
+    if text.trim().is_empty() || text.len() > SECTION_BYTES {
+        return wrong(format!("it has {} bytes; give 1 to {SECTION_BYTES}", text.len()));
+    }
+    let mut unknown = None;
+    filled_section(text, |name| {
+        unknown = unknown.take().or_else(|| (!name.is_empty() && !PARTS.contains(&name)).then(|| name.to_owned()));
+        None
+    });
+    match unknown {
+        Some(name) => {
+            let name: String = name.chars().take(TOOL_CHARS).collect();
+            wrong(format!("unknown part {{{name}}}; the parts are {{{}}}", PARTS.join("}, {")))
+        }
+        None => Ok(()),
     }
 }
 

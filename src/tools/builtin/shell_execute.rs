@@ -16,6 +16,7 @@ use crate::engine::path::EntryPath;
 use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
 use crate::tools::call::tool::{BESIDE, Effect, Tool};
+use crate::tools::call::tool_call::RanCommand;
 use crate::tools::workspace::processes::Process;
 
 /// The tool `shell_execute`.
@@ -148,6 +149,7 @@ pub(super) async fn run(
 ) -> Result<ShellRun, ToolError> {
     let returned = params.capture_output.then(|| context.command_options().output_bytes);
     let patience = patience(context, params.background_after_seconds)?;
+    let asked = line.clone();
     let (command, elsewhere) = prepared(context, line, params)?;
     context.clock_waits = true;
     let Some(mut shell) = context.shell() else { return Err(no_shell(context, tool)) };
@@ -157,12 +159,26 @@ pub(super) async fn run(
     };
     let mut run = match ran {
         Ok(result) if result.cancelled => return Err(ToolError::Cancelled),
-        Ok(result) => ShellRun::of(&result, returned),
+        Ok(result) => {
+            let directory = elsewhere.clone().unwrap_or_else(|| seen_directory(context, &result.cwd));
+            let (success, signal) = (result.exit_code == 0 && !result.timed_out, result.signal);
+            context.ran = Some(RanCommand { command: asked, directory, success, signal });
+            ShellRun::of(&result, returned)
+        }
         Err(process) => left(&process, returned),
     };
     run.note = context.note.take();
     run.cwd = elsewhere.unwrap_or(run.cwd);
     Ok(run)
+}
+
+/// Returns a directory of the workspace as commands see it.
+fn seen_directory(context: &ToolContext, directory: &EntryPath) -> String {
+    match context.workspace().root() {
+        Some(root) if directory.is_root() => root,
+        Some(root) => format!("{}{}", root.trim_end_matches('/'), directory.rooted()),
+        None => directory.rooted(),
+    }
 }
 
 /// Checks the time after which a command becomes a process.

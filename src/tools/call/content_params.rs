@@ -5,10 +5,18 @@ use serde_json::{Map, Value, json};
 use crate::engine::commit::Content;
 use crate::engine::content_ref::{CONTENT, LITERAL, mark_of};
 use crate::engine::id::Digest;
+use crate::tools::builtin::files::FILE_TEXT_MAX;
 
-pub(crate) const PARAMS_MAX: usize = 1 << 20;
+const PARAMS_MAX: usize = 1 << 20;
+/// Maximum bytes of a character of a text in JSON: `\u0000`.
+const CHAR_BYTES: usize = 6;
 /// Texts above this many bytes are lifted out.
 const INLINE_MAX: usize = 256;
+
+/// Returns the maximum bytes of a call's parameters, with the set limit for the characters of a file's text.
+pub(crate) fn params_max(text_chars: Option<usize>) -> usize {
+    PARAMS_MAX.max(text_chars.unwrap_or_default().min(FILE_TEXT_MAX).saturating_mul(CHAR_BYTES))
+}
 
 /// Replaces each long text in a value with `{"$content": digest, "bytes": n}`.
 ///

@@ -11,6 +11,7 @@ use super::command_hooks::CommandHooks;
 use super::error::ToolError;
 use super::filesystem::Filesystem;
 use super::record_command::RecordAs;
+use super::tool_call::RanCommand;
 use super::work_budget::{BeatWatch, ToolBeat, WorkBudget};
 use crate::backends::{
     CommandInput, CommandOptions, FileChange, MachineNews, OutputStream, ShellError, ShellResult, Workspace,
@@ -64,6 +65,8 @@ pub struct ToolContext {
     pub(crate) running: Option<RunningCommand>,
     /// Advice about the last command, in addition to its output.
     pub(crate) note: Option<String>,
+    /// The command that the call ran.
+    pub(crate) ran: Option<RanCommand>,
 }
 
 /// The root of every workspace, as tools name it.
@@ -118,6 +121,7 @@ impl ToolContext {
             facts: session.commit(),
             running: None,
             note: None,
+            ran: None,
         }
     }
 
@@ -287,6 +291,10 @@ impl ToolContext {
 
     pub(crate) fn has_run(&self) -> bool {
         self.running.is_some() || self.files.has_landed()
+    }
+
+    pub(crate) fn text_chars(&self) -> Option<usize> {
+        self.machine.rules.text_chars
     }
 
     pub(crate) fn python_rules(&self) -> PythonRules {

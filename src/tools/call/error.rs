@@ -1,6 +1,5 @@
 //! Errors of tool calls.
 
-use super::content_params::PARAMS_MAX;
 use crate::backends::{BackendError, ShellError};
 use crate::engine::commit::CommitError;
 use crate::engine::error::{Diagnostic, ErrorKind, ValueError};
@@ -18,8 +17,8 @@ pub enum ToolError {
     #[error("{0}")]
     Missing(String),
     /// The parameters are too large to be recorded.
-    #[error("the parameters have {0} bytes; at most {PARAMS_MAX} are allowed")]
-    TooLarge(usize),
+    #[error("the parameters have {0} bytes; at most {1} are allowed")]
+    TooLarge(usize, usize),
     /// A limit of the session or the agent is used up.
     #[error("{0}")]
     OverLimit(String),
@@ -48,7 +47,7 @@ impl Diagnostic for ToolError {
         match self {
             Self::Refused(_) | Self::OverLimit(_) => ErrorKind::Refused,
             Self::Missing(_) => ErrorKind::NotFound,
-            Self::TooLarge(_) | Self::Invalid(_) => ErrorKind::Invalid,
+            Self::TooLarge(..) | Self::Invalid(_) => ErrorKind::Invalid,
             Self::Session(error) => error.kind(),
             Self::Shell(error) => error.kind(),
             Self::Backend(error) => error.kind(),
@@ -76,7 +75,7 @@ impl ToolError {
 
     pub(crate) fn reason(&self) -> CallReason {
         match self {
-            Self::TooLarge(_) => CallReason::TooLarge,
+            Self::TooLarge(..) => CallReason::TooLarge,
             Self::OverLimit(_) => CallReason::OverLimit,
             other => other.kind().into(),
         }

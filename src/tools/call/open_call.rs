@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::confine::OutsideChanges;
-use super::content_params::{PARAMS_MAX, lift};
+use super::content_params::lift;
 use super::context::ToolContext;
 use super::error::ToolError;
 use super::tool::ToolAnswer;
@@ -43,16 +43,16 @@ pub(crate) struct OpenCall {
 }
 
 impl OpenCall {
-    /// Records the intent. Returns the call, and the state that its limits, its scan, its tool and its outcome use. Holds
+    /// Records the intent, without parameters that are too large. Returns the call, and the state that its limits, its scan, its tool and its outcome use. Holds
     /// the workspace lock in `turn` from then on.
     pub(crate) async fn begin(
         session: &Session,
         call: &ToolCall,
-        size: usize,
+        is_too_large: bool,
         turn: Option<WorkspaceLock>,
     ) -> Result<(Self, Result<State, SessionError>), SessionError> {
         let mut contents = Vec::new();
-        let params = if size > PARAMS_MAX { Value::Null } else { lift(call.params.clone(), &mut contents) };
+        let params = if is_too_large { Value::Null } else { lift(call.params.clone(), &mut contents) };
         let tool: String = call.tool.chars().take(100).collect();
         let mut commit = session.commit().of_call(CallLink::Opens);
         commit.push(&CallStarted { tool: tool.clone(), params })?;
@@ -213,6 +213,7 @@ impl OpenCall {
             text: answer.text,
             micros,
             reason: None,
+            ran: self.context.as_mut().and_then(|context| context.ran.take()),
         })
     }
 
@@ -231,7 +232,7 @@ impl OpenCall {
         let reason = finished.reason;
         let pending = self.record_failure(&finished).inspect_err(|_| self.distrust())?;
         let (call, finished) = (self.call, self.close(pending));
-        Ok(ToolOutcome { call, finished, status, result: Value::Null, text: message, micros, reason })
+        Ok(ToolOutcome { call, finished, status, result: Value::Null, text: message, micros, reason, ran: None })
     }
 
     /// Waits until the outcome is durable.

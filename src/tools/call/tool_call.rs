@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::trace::TraceContext;
 use crate::backends::CommandInput;
-use crate::engine::event::{CallReason, CallStatus};
+use crate::engine::event::{CallReason, CallStatus, CommandLine};
 use crate::engine::id::Seq;
 use crate::reducers::OnFailure;
 
@@ -47,6 +47,21 @@ impl ToolCall {
     }
 }
 
+/// The command of a call that ended, beside its result. It is not part of the record, which has it elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RanCommand {
+    /// The command: a text, a list of arguments, or an object with `interpreter` and `script`.
+    #[schemars(with = "Value")]
+    pub command: CommandLine,
+    /// The directory that it ran in, as commands see it: below the workspace's directory on the host, below
+    /// `/workspace` in a container.
+    pub directory: String,
+    /// True if its exit code is 0.
+    pub success: bool,
+    /// The signal that ended it, else null.
+    pub signal: Option<i32>,
+}
+
 /// Outcome of a call; a tool's own failure is an outcome, too.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "CallOutcome")]
@@ -69,6 +84,9 @@ pub struct ToolOutcome {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub reason: Option<CallReason>,
+    /// The command that a success of `shell_execute` or `execute_script` ran to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran: Option<RanCommand>,
 }
 
 impl ToolOutcome {

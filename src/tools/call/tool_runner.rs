@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use serde_json::Value;
 
 use super::call_clock::CallClock;
-use super::content_params::PARAMS_MAX;
+use super::content_params::params_max;
 use super::context::ToolContext;
 use super::error::ToolError;
 use super::open_call::OpenCall;
@@ -224,19 +224,20 @@ impl ToolRunner {
         call: ToolCall,
         begun: impl FnOnce(Seq) + Send,
     ) -> Result<ToolOutcome, SessionError> {
-        let size = json_bytes(&call.params);
+        let (size, most) = (json_bytes(&call.params), params_max(self.machine.rules.text_chars));
+        let too_large = (size > most).then_some(ToolError::TooLarge(size, most));
         let _closes = ClosesInput(call.input.clone());
         let tool = self.tools.find(&call.tool, Some(self.session.id()));
         // With the lock, one state serves the whole call: no other call changes files after it was read.
         let turn = tool.as_ref().and_then(|tool| self.free_turn(tool.effect()));
-        let (mut open, state) = OpenCall::begin(&self.session, &call, size, turn).await?;
+        let (mut open, state) = OpenCall::begin(&self.session, &call, too_large.is_some(), turn).await?;
         let rules = state.as_ref().map(ToolRules::of).ok().filter(|rules| !rules.is_empty());
         // The end of a process is recorded whatever the policy.
         let rules = rules.filter(|_| call.tool != END_PROCESS).unwrap_or_default();
         open.on_failure = if rules.on_failure().is_keep() { call.on_failure } else { OnFailure::Undo };
         begun(open.call);
         let answer = match state {
-            Ok(state) => self.perform(&mut open, (state, rules), tool, call, size).await,
+            Ok(state) => self.perform(&mut open, (state, rules), tool, call, too_large).await,
             Err(error) => Err(error.into()),
         };
         if let Some(context) = &mut open.context {
@@ -251,15 +252,15 @@ impl ToolRunner {
         (state, rules): (State, ToolRules),
         tool: Option<Arc<dyn ErasedTool>>,
         call: ToolCall,
-        size: usize,
+        too_large: Option<ToolError>,
     ) -> Result<ToolAnswer, ToolError> {
         let time_left = self.admit(open.call, &state, &call.tool).await?;
         if let Some(refusal) = rules.refusal(open.call, &call.tool) {
             return Err(ToolError::new(refusal));
         }
         let path_rules = PathRules::new(&rules, &call.tool)?;
-        if size > PARAMS_MAX {
-            return Err(ToolError::TooLarge(size));
+        if let Some(too_large) = too_large {
+            return Err(too_large);
         }
         let Some(tool) = tool else {
             let known = self.tools.describe_for(Some(self.session.id()));

@@ -16,6 +16,9 @@ pub struct ShellRules {
     pub policy: CommandPolicy,
     /// The approver of commands that need approval. Without an approver, these commands are refused.
     pub asker: Option<Arc<dyn Asker>>,
+    /// The limit for the characters of a text that `write_file` or `edit_file` takes, at most 33,554,432; `None` for
+    /// 48,000.
+    pub text_chars: Option<usize>,
     /// The rules for Python code.
     pub python: PythonRules,
     /// The limits for storing the contents of files that commands write.

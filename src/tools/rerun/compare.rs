@@ -49,6 +49,15 @@ pub enum Divergence {
         /// Now; null if absent.
         is: Value,
     },
+    /// The own events that it recorded differ.
+    Event {
+        /// The place in the list of its events, each with `kind` and `data`, as a JSON pointer.
+        at: String,
+        /// As recorded; null if absent.
+        was: Value,
+        /// Now; null if absent.
+        is: Value,
+    },
     /// The entry at a path differs afterwards.
     File {
         /// The change from the recorded entry to the present one.
@@ -89,6 +98,7 @@ impl<'a> RunComparison<'a> {
         if old.status == new.status {
             self.results(&was.tool, &old.result, &new.result, &mut found);
         }
+        self.events(was, is, &mut found);
         let paths: BTreeSet<EntryPath> = was.paths().chain(is.paths()).collect();
         if !paths.is_empty() {
             let (old, new) = (self.was.files_at(*then)?, self.is.files_at(*now)?);
@@ -179,13 +189,15 @@ impl<'a> RunComparison<'a> {
     /// Reports the deepest places where results differ, for example one stream instead of the whole result.
     fn results(&self, tool: &str, was: &Value, is: &Value, found: &mut Vec<Divergence>) {
         let normal = |side: usize, value: &Value| self.rules.normal_result(tool, value, &|text| self.text(side, text));
-        let (old, new) = (normal(0, was), normal(1, is));
-        let mut places = Vec::new();
-        differing(&old, &new, String::new(), &mut places);
-        for at in places {
-            let part = |whole: &Value| whole.pointer(&at).cloned().unwrap_or_default();
-            found.push(Divergence::Result { was: part(was), is: part(is), at });
-        }
+        let parts = parts((&normal(0, was), &normal(1, is)), (was, is));
+        found.extend(parts.map(|(at, was, is)| Divergence::Result { at, was, is }));
+    }
+
+    fn events(&self, was: &RecordedCall, is: &RecordedCall, found: &mut Vec<Divergence>) {
+        let (was, is) = (self.was.own_events(was), self.is.own_events(is));
+        let normal = |side: usize, events: &Value| normal_texts(events, &|text| self.text(side, text));
+        let parts = parts((&normal(0, &was), &normal(1, &is)), (&was, &is));
+        found.extend(parts.map(|(at, was, is)| Divergence::Event { at, was, is }));
     }
 
     fn entry(&self, path: &EntryPath, was: Option<&Entry>, is: Option<&Entry>) -> Option<Divergence> {
@@ -233,6 +245,17 @@ impl<'a> RunComparison<'a> {
         let names = self.names[side].iter().filter(|(name, _)| !name.is_empty() && name != "/");
         names.fold(text.to_owned(), |text, (name, stands_for)| text.replace(name.as_str(), stands_for))
     }
+}
+
+/// Returns the deepest places where two values differ, each with the parts that are shown for it.
+fn parts<'a>(
+    (old, new): (&Value, &Value),
+    (was, is): (&'a Value, &'a Value),
+) -> impl Iterator<Item = (String, Value, Value)> + use<'a> {
+    let mut places = Vec::new();
+    differing(old, new, String::new(), &mut places);
+    let part = |whole: &Value, at: &str| whole.pointer(at).cloned().unwrap_or_default();
+    places.into_iter().map(move |at| (part(was, &at), part(is, &at), at)).map(|(was, is, at)| (at, was, is))
 }
 
 /// Returns the files that a transcript states after a call. A transcript lacks permission bits.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::RerunReport;
@@ -20,6 +20,7 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::reducers::{Allowances, OnFailure};
 use crate::tools::builtin::execute_script::ScriptTool;
+use crate::tools::builtin::files::TEXT_MAX;
 use crate::tools::builtin::processes::PROCESS_TOOLS;
 use crate::tools::builtin::shell_execute::ShellTool;
 use crate::tools::builtin::unrunnable::unrunnable;
@@ -196,7 +197,11 @@ impl Course<'_> {
             return self.foreign(place, comparison, (call, run), cancel).await;
         }
         place.answers.hold(call.decisions.clone());
-        let tool_runner = place.under(&call.limits)?;
+        let mut tool_runner = place.under(&call.limits)?;
+        if had_long_text(call) {
+            let rules = ShellRules::clone(&tool_runner.machine().rules);
+            tool_runner = tool_runner.with_shell_rules(ShellRules { text_chars: Some(usize::MAX), ..rules });
+        }
         let was_undone = call.outcome.as_ref().is_some_and(|(_, end)| end.result["undone"].is_u64());
         let on_failure = if was_undone { OnFailure::Undo } else { OnFailure::Keep };
         let outcome = make(&tool_runner, (&call.tool, &call.params), &call.agent, on_failure, cancel).await?;
@@ -274,6 +279,13 @@ pub(super) fn check_commands(
         }
     }
     Ok(())
+}
+
+/// Returns true if a text among the parameters was allowed to be longer than usual.
+fn had_long_text(call: &RecordedCall) -> bool {
+    let texts = || call.params.as_object().into_iter().flat_map(Map::values).filter_map(Value::as_str);
+    call.outcome.as_ref().is_some_and(|(_, end)| end.status == CallStatus::Ok)
+        && texts().any(|text| text.len() > TEXT_MAX)
 }
 
 fn skipped_because(call: &RecordedCall) -> Option<&'static str> {

@@ -11,6 +11,8 @@ mod rules;
 mod scratch;
 pub(crate) mod session;
 mod subagents;
+#[cfg(test)]
+mod tests;
 mod what_if;
 
 use serde::Serialize;

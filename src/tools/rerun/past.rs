@@ -5,14 +5,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::foreign::ForeignRun;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{
     CallFinished, CallObserved, CallReason, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided,
     ContainerStarted, DeleteEntry, DriftFound, Event, Isolation, LinkFile, MountHydrated, Node, RunBegan, RunNoted,
-    SessionRewound, SessionStarted, SliceRestored, WriteFile,
+    SessionRewound, SessionStarted, SliceDeclared, SliceRestored, ToolPolicySet, WriteFile,
 };
 use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::path::EntryPath;
@@ -20,13 +20,13 @@ use crate::engine::recorded::{EventRef, Recorded};
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::slice::{EncodedSlice, Slice};
-use crate::reducers::{AgentRun, AgentRuns, Allowances, VirtualFileSystem};
+use crate::reducers::{AgentRun, AgentRuns, Allowances, VirtualFileSystem, is_built_in};
 use crate::tools::bisection::search::first_position;
 use crate::tools::call::content_params::lower;
 use crate::tools::environment::container_in;
 
 /// Events outside of calls that belong to a session's files and state.
-const OUTSIDE: [&str; 7] = [
+const OUTSIDE: [&str; 9] = [
     WriteFile::KIND,
     DeleteEntry::KIND,
     LinkFile::KIND,
@@ -34,6 +34,8 @@ const OUTSIDE: [&str; 7] = [
     MountHydrated::KIND,
     SessionRewound::KIND,
     SliceRestored::KIND,
+    SliceDeclared::KIND,
+    ToolPolicySet::KIND,
 ];
 
 /// A read-only session.
@@ -54,6 +56,8 @@ pub(in crate::tools) struct RecordedCall {
     pub(in crate::tools) outcome: Option<(Seq, CallFinished)>,
     pub(super) decisions: Vec<CommandDecided>,
     pub(super) changes: Vec<Recorded>,
+    /// The own events that it recorded itself.
+    pub(super) own: Vec<Recorded>,
     /// Tools and commands that its agent was limited to.
     pub(super) limits: Arc<ChildLimits>,
     /// The run of another program that made it.
@@ -165,6 +169,13 @@ impl PastRun {
 
     pub(super) fn files_at(&self, seq: Seq) -> Result<VirtualFileSystem, SessionError> {
         Ok(VirtualFileSystem::of(&self.session.state_at(seq)?))
+    }
+
+    /// Returns the own events of a call: a list of `{"kind", "data"}`.
+    pub(super) fn own_events(&self, call: &RecordedCall) -> Value {
+        let read = |digest: &Digest| self.content(digest).ok().map(|bytes| bytes.to_vec());
+        let data = |event: &Recorded| lower(self.session.event_json(&event.view()), &mut read.clone());
+        call.own.iter().map(|event| json!({ "kind": &*event.event.kind, "data": data(event) })).collect()
     }
 
     /// Returns the containers of the calls after `from`, up to `until`, in order.
@@ -325,7 +336,9 @@ impl Reading {
         if event.seq <= self.from {
             return;
         }
-        if let Some(call) = event.call {
+        if !is_built_in(event.kind) {
+            self.take_own(event);
+        } else if let Some(call) = event.call {
             self.outside = None;
             self.take_of_call(call, event);
         } else if OUTSIDE.contains(&event.kind) {
@@ -338,9 +351,9 @@ impl Reading {
         if let Some(Ok(started)) = event.typed::<CallStarted>().filter(|_| call == event.seq && call <= self.until) {
             let Recorded { agent, time: at, event: CallStarted { tool, params }, .. } = started;
             let (limits, decisions, changes) = (self.held.limits_of(&agent), Vec::new(), Vec::new());
-            let (outcome, foreign, id) = (None, None, None);
+            let (own, outcome, foreign, id) = (Vec::new(), None, None, None);
             let begun =
-                RecordedCall { call, at, tool, agent, params, outcome, decisions, changes, limits, foreign, id };
+                RecordedCall { call, at, tool, agent, params, outcome, decisions, changes, own, limits, foreign, id };
             self.steps.insert(place, RerunStep::Recorded(Box::new(begun)));
             self.open.push(call);
             return;
@@ -356,6 +369,16 @@ impl Reading {
         } else if let Some(Ok(finished)) = event.typed::<CallFinished>() {
             known.outcome = Some((event.seq, finished.event));
             self.open.retain(|open| *open != call);
+        }
+    }
+
+    /// Takes an own event: of a call if that is open, else as one from outside.
+    fn take_own(&mut self, event: &EventRef<'_>) {
+        self.outside = None;
+        match event.call.and_then(|call| self.steps.get_mut(&(call, true, call))) {
+            Some(RerunStep::Recorded(call)) if call.outcome.is_none() => call.own.push(event.to_recorded()),
+            _ if event.seq > self.until => {}
+            _ => drop(self.steps.insert((event.seq, false, event.seq), RerunStep::Outside(vec![event.to_recorded()]))),
         }
     }
 
@@ -469,8 +492,7 @@ mod tests {
                 call.limits.tools.as_ref().map(|tools| tools.iter().cloned().collect())
             })
             .collect();
-        let of = |tool: &str| Some(tool.to_owned());
-        assert_eq!(tools, [None, of("ls"), None, of("rm")]);
+        assert_eq!(tools, [None, Some("ls".to_owned()), None, Some("rm".to_owned())]);
         // Also if reading begins later.
         let later = PastRun::of(&child).calls(child.origin().unwrap().at + 1).unwrap();
         assert_eq!((later.len(), later[0].limits.tools.is_some()), (1, true));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::family::ExportedRun;
+use super::family::{ExportedEvent, ExportedRun};
 use crate::engine::clock::Timestamp;
 use crate::engine::event::CallStatus;
 use crate::engine::id::{Digest, Seq};
@@ -17,7 +17,7 @@ const OK: u8 = 1;
 const ERROR: u8 = 2;
 
 /// Returns a session and its children as one trace: an `ExportTraceServiceRequest` in JSON. Each session and each call
-/// is a span. The ids of the spans are deterministic.
+/// is a span, and an own event is an event of the span of its call or session. The ids of the spans are deterministic.
 ///
 /// # Errors
 /// [`SessionError`]: a session can't be read.
@@ -44,14 +44,27 @@ fn add(run: &ExportedRun, trace: &str, parent: Option<String>, spans: &mut Vec<V
     attributes.extend(model.map(|model| text("gen_ai.request.model", model)));
     let name = format!("invoke_agent {agent}");
     spans.push(span((trace, &id), parent, &name, (nanos(first), nanos(last.max(first))), attributes, json!({})));
+    with_events(spans, run.events_of(None));
     for call in &run.calls {
         spans.push(of_call(session, call, trace, &id));
+        with_events(spans, run.events_of(Some(call.call)));
     }
     for (child, call) in &run.children {
         let parent = call.map_or_else(|| id.clone(), |call| span_id(session, call));
         add(child, trace, Some(parent), spans)?;
     }
     Ok(())
+}
+
+/// Adds own events to the last span.
+fn with_events(spans: &mut [Value], events: &[ExportedEvent]) {
+    let event = |event: &ExportedEvent| {
+        let attributes = [text("data", &event.data.to_string()), number("seq", event.seq)];
+        json!({ "timeUnixNano": nanos(event.at).to_string(), "name": event.kind, "attributes": attributes })
+    };
+    if let Some(span) = spans.last_mut().filter(|_| !events.is_empty()) {
+        span["events"] = events.iter().map(event).collect();
+    }
 }
 
 fn of_call(session: &Session, call: &RecordedCall, trace: &str, parent: &str) -> Value {
@@ -63,14 +76,14 @@ fn of_call(session: &Session, call: &RecordedCall, trace: &str, parent: &str) ->
         text("session", &session.id().to_string()),
         text("agent", &call.agent),
         text("tool", &call.tool),
-        number("call", i64::try_from(call.call).unwrap_or(i64::MAX)),
+        number("call", call.call),
     ];
     let begin = nanos(call.at);
     let (end, status) = match &call.outcome {
         None => (begin, json!({})),
         Some((_, end)) => {
             attributes.push(text("status", end.status.word()));
-            attributes.push(number("micros", i64::try_from(end.micros).unwrap_or(i64::MAX)));
+            attributes.push(number("micros", end.micros));
             attributes.extend(end.result["exit_code"].as_i64().map(|code| number("process.exit.code", code)));
             let status = match end.status {
                 CallStatus::Ok => json!({ "code": OK }),
@@ -112,6 +125,6 @@ fn text(key: &str, value: &str) -> Value {
 }
 
 /// Returns a number attribute. OTLP's JSON has 64-bit integers as strings.
-fn number(key: &str, value: i64) -> Value {
+fn number(key: &str, value: impl ToString) -> Value {
     json!({ "key": key, "value": { "intValue": value.to_string() } })
 }

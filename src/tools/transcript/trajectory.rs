@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use serde_json::{Map, Value, json};
 
-use super::family::ExportedRun;
+use super::family::{ExportedEvent, ExportedRun};
 use super::step::{content_text, text};
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{CallFinished, CallStatus, TranscriptRecord};
@@ -38,12 +38,15 @@ fn id_of(run: &ExportedRun) -> String {
 fn document(run: &ExportedRun) -> Result<Value, SessionError> {
     let mut writing = Writing::of(run);
     let own = run.own_from();
-    let mut records = records_of(&run.session, run.from)?.into_iter().peekable();
+    let mut records = records_of(&run.session, run.from)?;
+    records.extend(run.events_of(None).iter().map(|event| (event.seq, event.at, step_of(event))));
+    records.sort_by_key(|(seq, ..)| *seq);
+    let mut records = records.into_iter().peekable();
     for call in &run.calls {
         while let Some((seq, at, record)) = records.next_if(|(seq, ..)| *seq < call.call) {
             writing.record(at, record, seq <= own);
         }
-        writing.call(call, call.call <= own);
+        writing.call(call, run.events_of(Some(call.call)), call.call <= own);
     }
     records.for_each(|(seq, at, record)| writing.record(at, record, seq <= own));
     let (name, model) = run.agent();
@@ -136,7 +139,7 @@ impl<'a> Writing<'a> {
         self.ended = (!takes_calls).then_some(0);
     }
 
-    fn call(&mut self, call: &RecordedCall, is_copied: bool) {
+    fn call(&mut self, call: &RecordedCall, events: &[ExportedEvent], is_copied: bool) {
         // A call that begins after another has ended belongs to a new turn.
         if self.steps.is_empty() || self.ended.is_some_and(|ended| ended < call.call) {
             self.push(json!({ "timestamp": shown(call.at), "source": "agent", "message": "" }), true, is_copied);
@@ -152,6 +155,9 @@ impl<'a> Writing<'a> {
         let Some((seq, end)) = &call.outcome else { return };
         self.ended = Some(self.ended.map_or(*seq, |ended| ended.min(*seq)));
         let mut result = json!({ "source_call_id": id, "content": content_of(end), "extra": extra_of(call, end) });
+        if !events.is_empty() {
+            result["extra"]["events"] = events.iter().map(shown_event).collect();
+        }
         let children = self.children.get(&call.call).into_iter().flatten();
         let children: Vec<Value> = children.map(|child| json!({ "trajectory_id": id_of(child) })).collect();
         if !children.is_empty() {
@@ -178,6 +184,16 @@ impl<'a> Writing<'a> {
         }
         self.steps.into()
     }
+}
+
+fn shown_event(event: &ExportedEvent) -> Value {
+    json!({ "kind": event.kind, "data": event.data })
+}
+
+/// Returns the step of an own event that belongs to no call.
+fn step_of(event: &ExportedEvent) -> Value {
+    let extra = json!({ "event": shown_event(event) });
+    json!({ "step_id": 0, "timestamp": shown(event.at), "source": "system", "message": event.kind, "extra": extra })
 }
 
 fn add(to: &mut Value, list: &str, item: Value) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::backends::Shell;
 use crate::engine::session::error::SessionError;
-use crate::reducers::{ToolRules, VirtualFileSystem};
+use crate::reducers::{ToolRules, VirtualFileSystem, filled_section};
 use crate::tools::builtin::evaluate_python::PythonTool;
 use crate::tools::builtin::execute_script::ScriptTool;
 use crate::tools::builtin::podman_shell::PodmanShellTool;
@@ -61,12 +61,23 @@ impl ToolRunner {
         let tree = VirtualFileSystem::of(&state);
         let shell = self.workspace().unrecorded_shell();
         let mut tools = self.tools().describe_in(self.workspace().as_ref(), self.session().id());
-        let allowed = ToolRules::of(&state).tools();
+        let rules = ToolRules::of(&state);
+        let allowed = rules.tools();
         let may_use = |tool: &str| allowed.as_ref().is_none_or(|names| names.contains(tool));
         tools.retain(|tool| is_offered(&tool.name) && may_use(&tool.name));
-        let mut text = introduction(self, shell.as_deref(), &tools);
+        let (root, names) = (self.workspace().root().unwrap_or_else(|| "/".to_owned()), names(&tools).join(", "));
+        let (commands, mounts) = (commands(self, shell.as_deref(), &tools), previews(&state));
+        let usual = || format!("{}{commands}{mounts}", heading(&tools, &root));
+        let part = |name: &str| match name {
+            "section" => Some(usual()),
+            "tools" => Some(names.clone()),
+            "root" => Some(root.clone()),
+            "commands" => Some(commands.trim_end().to_owned()),
+            "mounts" => Some(mounts.trim_end().to_owned()),
+            _ => None,
+        };
+        let text = rules.section_text().map_or_else(usual, |text| filled_section(text, part));
         let shell = self.shell();
-        text.push_str(&previews(&state));
         Ok(WorkspaceSection {
             text,
             tools,
@@ -76,15 +87,23 @@ impl ToolRunner {
     }
 }
 
-fn introduction(tool_runner: &ToolRunner, shell: Option<&dyn Shell>, tools: &[ToolDescription]) -> String {
-    let workspace = tool_runner.workspace();
-    let names: Vec<_> = tools.iter().map(|tool| &*tool.name).collect();
-    let root = workspace.root().unwrap_or_else(|| "/".to_owned());
-    let mut text = match names[..] {
+fn names(tools: &[ToolDescription]) -> Vec<&str> {
+    tools.iter().map(|tool| &*tool.name).collect()
+}
+
+fn heading(tools: &[ToolDescription], root: &str) -> String {
+    let names = names(tools);
+    match names[..] {
         [] => format!("# Workspace\n\nIts files are below {root}.\n"),
         [name] => format!("# Workspace\n\nTools: {name}. It works on the files below {root}.\n"),
         _ => format!("# Workspace\n\nTools: {}. They all work on the same files, below {root}.\n", names.join(", ")),
-    };
+    }
+}
+
+/// Describes how commands run.
+fn commands(tool_runner: &ToolRunner, shell: Option<&dyn Shell>, tools: &[ToolDescription]) -> String {
+    let (workspace, names, mut text) = (tool_runner.workspace(), names(tools), String::new());
+    let root = workspace.root().unwrap_or_else(|| "/".to_owned());
     let has_python = names.contains(&<PythonTool as Tool>::NAME);
     let usual = shell.map(|shell| shell.properties().sandboxed);
     let rules = tool_runner.machine().rules.python;

@@ -46,6 +46,23 @@ fn run_command_of_any_length_is_refused_at_once_through_an_owner() {
 }
 
 #[test]
+fn run_takes_longer_texts_of_files_if_it_is_set() {
+    let program = with_session();
+    let write = |chars: usize, most: &[&str]| {
+        let params = json!({ "file_path": "f", "content": "é".repeat(chars), "mode": "overwrite" });
+        let script = program.file("call.jsonl", json!({ "tool": "write_file", "params": params }).to_string());
+        program.run(&[&["run", &script, "--session", "work", "--yes"], most].concat())
+    };
+    assert!(write(48_001, &[]).contains("content has 48001 characters; at most 48000 are allowed"));
+    assert!(write(48_001, &["--text-chars", "48001"]).ends_with("[exit 0]"));
+    assert!(write(5_000_000, &["--text-chars", "33554432"]).ends_with("[exit 0]"));
+    assert!(write(48_001, &["--text-chars", "48000"]).contains("at most 48000 are allowed"));
+    assert!(write(1, &["--text-chars", "33554433"]).ends_with("[exit 2]"));
+    let again = program.run(&["rerun", "work"]);
+    assert!(again.contains("none diverged"), "{again}");
+}
+
+#[test]
 fn run_long_command_names_tools_for_it() {
     let program = with_session();
     let command = format!("echo {}", "a".repeat(5_620));

@@ -151,8 +151,8 @@ fn run_checks_script_first() {
     hint: a line is one JSON object: {"tool": ..., "params": {...}}; nothing was run
     [exit 2]
     "#);
-    assert_snapshot!(run(&[b"{\"tool\": \"".as_slice(), &[b'x'; 9 << 20]].concat()), @r#"
-    error: line 1 of [dir]/bad.jsonl: longer than 8.0 MiB
+    assert_snapshot!(run(&[b"{\"tool\": \"".as_slice(), &vec![b'x'; 65 << 20]].concat()), @r#"
+    error: line 1 of [dir]/bad.jsonl: longer than 64.0 MiB
     hint: a line is one JSON object: {"tool": ..., "params": {...}}; nothing was run
     [exit 2]
     "#);

@@ -169,7 +169,7 @@ async fn http_body_that_is_no_json_is_refused() {
         );
     }
     assert_eq!(post(b"{\"tool\": \"ls\"}", "text/plain").await.status, 415);
-    let large = [b"{\"tool\": \"".to_vec(), vec![b'x'; 5 << 20], b"\"}".to_vec()].concat();
+    let large = [b"{\"tool\": \"".to_vec(), vec![b'x'; 65 << 20], b"\"}".to_vec()].concat();
     assert_eq!(post(&large, "application/json").await.status, 413);
     // A tool's own refusal is an outcome, which is recorded.
     let unknown = post(b"{\"tool\": \"none\"}", "application/json").await;

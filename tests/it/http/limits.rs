@@ -153,7 +153,7 @@ async fn body_that_never_comes_times_out() {
 async fn body_too_large_is_answered_while_sending() {
     let served = Server::begin().await;
     served.session("demo").await;
-    let large = format!("{{\"name\": \"{}\"}}", "x".repeat(5 << 20));
+    let large = format!("{{\"name\": \"{}\"}}", "x".repeat(65 << 20));
     for path in TAKE_BODIES {
         let mut stream = UnixStream::connect(&served.socket).unwrap();
         stream.set_read_timeout(Some(WAIT_LIMIT)).unwrap();

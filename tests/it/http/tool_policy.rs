@@ -302,3 +302,38 @@ async fn new_session_has_its_policy_and_a_retry_keeps_a_later_one() {
     assert_eq!(server.ask("POST", "/v1/sessions", Some(&body)).await.status, 201);
     assert_eq!(write(&server, "box", "a").await["status"], "ok");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn section_text_replaces_the_usual_section() {
+    let server = Server::begin().await;
+    begin(&server, "box", "memory", Value::Null).await;
+    let section = async |name: &str| {
+        let (status, section) = ask(&server, "GET", &format!("{name}/section"), Value::Null).await;
+        assert_eq!(status, 200, "{section}");
+        section["text"].as_str().unwrap().to_owned()
+    };
+    assert!(section("box").await.starts_with("# Workspace\n\nTools: "));
+    let text = "Be brief. {commands}\nTools {tools} below {root}; {\"a\": {}} {Other}{mounts}.\n";
+    set(&server, "box", json!({ "section_text": text, "tools": ["ls", "read_file"] })).await;
+    let expected = "Be brief. Commands can't be run here; only files are available.\nTools ls, read_file below /; \
+                    {\"a\": {}} {Other}.\n";
+    assert_eq!(section("box").await, expected);
+    let (status, forked) = ask(&server, "POST", "box/forks", json!({ "name": "child" })).await;
+    assert_eq!(status, 200, "{forked}");
+    assert_eq!(section("child-1").await, expected);
+    set(&server, "child-1", json!({ "section_text": "{section}!" })).await;
+    let whole = section("child-1").await;
+    assert!(
+        whole.starts_with("# Workspace\n\nTools: ls, read_file. They") && whole.ends_with("available.\n!"),
+        "{whole}"
+    );
+    for (wrong, expected) in [
+        (json!("{toools}"), "section_text: unknown part {toools}; the parts are {section}, {tools}, {root}"),
+        (json!(" "), "section_text: it has 1 bytes; give 1 to 16384"),
+        (json!("x".repeat(16_385)), "section_text: it has 16385 bytes"),
+    ] {
+        let (status, problem) = ask(&server, "PUT", "box/policy", json!({ "section_text": wrong })).await;
+        assert!(status == 422 && problem["detail"].as_str().unwrap().contains(expected), "{problem}");
+    }
+    verify(&server, "box").await;
+}

@@ -71,7 +71,7 @@ fn message_over_the_limit_is_refused() {
     client.input = Some(input);
     let answer = client.next();
     assert_eq!(code(&answer).0, -32600);
-    assert!(answer["error"]["message"].as_str().unwrap().contains("the limit is 8388608 bytes"), "{answer}");
+    assert!(answer["error"]["message"].as_str().unwrap().contains("the limit is 67108864 bytes"), "{answer}");
     let big = client.failed("write_file", super::write("a", &"x".repeat(2 << 20)));
     assert!(big.contains("at most 1048576 are allowed"), "{big}");
     let nested = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));

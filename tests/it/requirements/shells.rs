@@ -218,3 +218,27 @@ fn row_26_podman_shell_is_there_for_scripts_and_over_http() {
     let refused = program.run(&["run", &script, "--backend", "host"]);
     assert!(refused.contains("podman_shell needs a container, and the host workspace has none"), "{refused}");
 }
+
+#[test]
+fn row_38_outcome_has_the_command_its_success_signal_and_directory() {
+    for kind in KINDS {
+        let Some(rig) = Rig::new(kind) else { continue };
+        rig.ok("mkdir -p deep/er");
+        let ran = |tool: &str, params: Value| {
+            let outcome = rig.bare(tool, params);
+            let seen = outcome.result["stdout"].as_str().unwrap_or_default().trim_end().to_owned();
+            (serde_json::to_value(outcome.ran).unwrap(), seen)
+        };
+        let (ok, seen) = ran("shell_execute", json!({ "command": ["pwd"], "cwd": "deep/er" }));
+        assert_eq!(ok, json!({ "command": ["pwd"], "directory": seen, "success": true, "signal": null }));
+        let (top, seen) = ran("execute_script", json!({ "script": "pwd; exit 3", "interpreter": "/bin/sh" }));
+        let command = json!({ "interpreter": "/bin/sh", "script": "pwd; exit 3" });
+        assert_eq!(top, json!({ "command": command, "directory": seen, "success": false, "signal": null }));
+        let (killed, _) = ran("shell_execute", json!({ "command": "kill -9 $$" }));
+        assert_eq!((&killed["success"], &killed["signal"]), (&json!(false), &json!(9)));
+        let (outside, seen) = ran("shell_execute", json!({ "command": "pwd", "cwd": "/tmp" }));
+        assert_eq!((outside["directory"].as_str(), seen.as_str()), (Some("/tmp"), "/tmp"));
+        assert_eq!(ran("ls", json!({})).0, Value::Null);
+        rig.verify();
+    }
+}

@@ -35,6 +35,32 @@ fn trajectory_and_traces_of_a_fork_have_its_past() {
     }
 }
 
+#[test]
+fn own_events_are_in_trajectory_and_traces() {
+    let program = Program::with_story();
+    let call = 2;
+    program.printed(&["emit", "story", "plan.step", r#"{"id": 1}"#]);
+    program.printed(&["emit", "story", "score", "0.5", "--call", "2"]);
+    let trajectory = document(&program, &["export", "story", "--atif"]);
+    let steps = trajectory["steps"].as_array().unwrap();
+    let last = &steps[steps.len() - 1];
+    let expected = serde_json::json!({ "kind": "plan.step", "data": { "id": 1 } });
+    assert_eq!((&last["source"], &last["extra"]["event"]), (&"system".into(), &expected));
+    let mut results = steps.iter().flat_map(|step| step["observation"]["results"].as_array().into_iter().flatten());
+    let scored = results.find(|result| !result["extra"]["events"].is_null()).unwrap();
+    assert_eq!(scored["source_call_id"], format!("call-{call}"));
+    assert_eq!(scored["extra"]["events"], serde_json::json!([{ "kind": "score", "data": 0.5 }]));
+
+    let traces = document(&program, &["export", "story", "--otlp"]);
+    let spans = traces["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
+    let named = |span: &Value| span["events"].as_array().map(|events| events[0]["name"].clone());
+    let with: Vec<_> = spans.iter().filter_map(|span| Some((span["parentSpanId"] == "", named(span)?))).collect();
+    assert_eq!(with, [(true, "plan.step".into()), (false, "score".into())]);
+    let event = &spans[0]["events"][0];
+    assert_eq!(event["attributes"][0]["value"]["stringValue"], r#"{"id":1}"#);
+    assert!(event["timeUnixNano"].as_str().unwrap().parse::<u64>().unwrap() > 0);
+}
+
 /// Secrets of each kind, all with a mark.
 fn secrets() -> String {
     let key = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rMARK\n-----END OPENSSH PRIVATE KEY-----";

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{TEXT_MAX, check_chars, counted, text_file, utf8};
+use super::{FILE_TEXT_MAX, check_text, counted, text_file, utf8};
 use crate::engine::path::EntryPath;
 use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
@@ -22,11 +22,11 @@ pub struct EditTool;
 pub struct EditParams {
     /// The file, from the workspace root.
     file_path: String,
-    /// The text to replace, exactly as it is in the file, without line numbers.
-    #[schemars(length(min = 1, max = TEXT_MAX))]
+    /// The text to replace, exactly as it is in the file, without line numbers: 48,000 characters unless more are set.
+    #[schemars(length(min = 1, max = FILE_TEXT_MAX))]
     old_string: String,
     /// The replacement.
-    #[schemars(length(max = TEXT_MAX))]
+    #[schemars(length(max = FILE_TEXT_MAX))]
     new_string: String,
     /// True to replace every occurrence; false to require exactly one.
     #[serde(default)]
@@ -50,7 +50,7 @@ impl Tool for EditTool {
     const NAME: &'static str = "edit_file";
     const DESCRIPTION: &'static str = "Replaces a literal text in an existing UTF-8 text file. old_string must occur \
         exactly once, including spaces and line ends; include more context if it occurs several times, or set \
-        replace_all to replace every occurrence. old_string and new_string have at most 48000 characters each. Create \
+        replace_all to replace every occurrence. old_string and new_string have at most 48000 characters each, unless more are set. Create \
         files with write_file.";
     const EFFECT: Effect = Effect::Destructive;
     type Params = EditParams;
@@ -65,8 +65,8 @@ impl Tool for EditTool {
         if old == new {
             return Err(ToolError::new("new_string is the same as old_string, so nothing would change"));
         }
-        check_chars("old_string", &old)?;
-        check_chars("new_string", &new)?;
+        check_text(context, "old_string", &old)?;
+        check_text(context, "new_string", &new)?;
         let files = context.filesystem();
         let (path, bytes) = text_file(files, &asked)?;
         let text = utf8(&asked, &bytes)?;
@@ -119,6 +119,7 @@ fn size_after(path: &EntryPath, size: usize, (old, new): (usize, usize), count: 
 
 #[cfg(test)]
 mod tests {
+    use crate::tools::builtin::files::TEXT_MAX;
     use serde_json::{Value, json};
 
     use super::*;

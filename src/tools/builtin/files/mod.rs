@@ -15,6 +15,7 @@ use bytes::Bytes;
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 use crate::engine::path_glob::PathGlob;
+use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
 use crate::tools::call::filesystem::Filesystem;
 use crate::tools::words::counted;
@@ -29,7 +30,9 @@ pub use write_file::WriteTool;
 pub(super) use write_file::{TextMode, WriteResult, result_of, write_text};
 
 /// Maximum number of characters of a text parameter.
-pub(super) const TEXT_MAX: usize = 48_000;
+pub(in crate::tools) const TEXT_MAX: usize = 48_000;
+/// Maximum for the setting of that limit, for the texts of files.
+pub(in crate::tools) const FILE_TEXT_MAX: usize = 32 << 20;
 /// Maximum number of characters of a glob.
 const GLOB_MAX: usize = 4_096;
 const RESULTS_MAX: usize = 2_000;
@@ -58,11 +61,21 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
 }
 
 pub(super) fn check_chars(what: &str, text: &str) -> Result<(), ToolError> {
-    let chars = text.chars().count();
-    if chars > TEXT_MAX {
-        return Err(ToolError::new(format!("{what} has {chars} characters; at most {TEXT_MAX} are allowed")));
+    check_most(what, text, TEXT_MAX)
+}
+
+fn check_most(what: &str, text: &str, most: usize) -> Result<(), ToolError> {
+    match text.chars().count() {
+        chars if chars > most => {
+            Err(ToolError::new(format!("{what} has {chars} characters; at most {most} are allowed")))
+        }
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// Checks the text of a file against the limit in the runner's rules.
+fn check_text(context: &ToolContext, what: &str, text: &str) -> Result<(), ToolError> {
+    check_most(what, text, context.text_chars().unwrap_or(TEXT_MAX).min(FILE_TEXT_MAX))
 }
 
 pub(crate) fn missing(asked: &EntryPath, real: &EntryPath) -> ToolError {

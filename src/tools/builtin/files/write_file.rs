@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{TEXT_MAX, check_chars, counted};
+use super::{FILE_TEXT_MAX, check_text, counted};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 use crate::reducers::Entry;
@@ -23,7 +23,7 @@ pub struct WriteParams {
     /// The file, from the workspace root: at most 16 segments of 80 characters, without control characters.
     file_path: String,
     /// Its whole text.
-    #[schemars(length(max = TEXT_MAX))]
+    #[schemars(length(max = FILE_TEXT_MAX))]
     content: String,
     /// Effect on an existing file.
     #[serde(default)]
@@ -56,7 +56,7 @@ pub struct WriteResult {
 
 impl Tool for WriteTool {
     const NAME: &'static str = "write_file";
-    const DESCRIPTION: &'static str = "Creates a file with the given text, at most 48000 characters, and its missing \
+    const DESCRIPTION: &'static str = "Creates a file with the given text, at most 48000 characters unless more are set, and its missing \
         directories. Fails if the path exists, unless it is a file and the mode is overwrite or append. To change a \
         part of a file use edit_file.";
     const EFFECT: Effect = Effect::Destructive;
@@ -81,7 +81,7 @@ pub(in crate::tools::builtin) fn write_text(
     mode: TextMode,
 ) -> Result<WriteResult, ToolError> {
     let asked = EntryPath::for_creation(context.below_root(file_path)?)?;
-    check_chars("content", &content)?;
+    check_text(context, "content", &content)?;
     let files = context.filesystem();
     let path = files.beside_links(&asked)?;
     if let Some(entry) = files.tree().get(&path)
@@ -127,6 +127,7 @@ fn taken(path: &EntryPath, entry: &Entry) -> ToolError {
 
 #[cfg(test)]
 mod tests {
+    use crate::tools::builtin::files::TEXT_MAX;
     use serde_json::json;
 
     use super::*;

@@ -17,11 +17,10 @@ pub use table::runs_commands;
 
 use crate::engine::event::{CallFinished, CallStatus};
 use crate::engine::path::EntryPath;
+use crate::tools::builtin::files::TEXT_MAX;
 
 /// Maximum characters of a command; longer code is passed as standard input.
 const COMMAND_MAX: usize = 4_000;
-/// Maximum characters of a text that one call writes.
-const TEXT_MAX: usize = 48_000;
 /// Time limit of a command: minimum and maximum in seconds, and multiple of its recorded duration.
 const SECONDS: (f64, f64, f64) = (60.0, 600.0, 10.0);
 /// Names of a parameter in different agents' tools.
