@@ -1,5 +1,5 @@
 //! SQL over 1,000,000 events, beside SQLite on a table with the same rows:
-//! `cargo run --profile dist -p foldspace-benches --bin sql`.
+//! `cargo run --profile dist -p foldspace-benches --bin sql [SESSIONS]`, with 100 sessions by default.
 
 #![expect(clippy::print_stdout, reason = "it is what the program is for")]
 
@@ -12,14 +12,15 @@ use foldspace::store::Content;
 use foldspace::{EntryPath, NewSession, Registry, Sessions};
 use rusqlite::{Connection, params};
 
-const SESSIONS: u64 = 100;
-const COMMITS: u64 = 100;
+/// Commits of all sessions.
+const COMMITS: u64 = 10_000;
+/// Events of a commit.
 const EVENTS: u64 = 100;
 const PATHS: u64 = 500;
 
 const QUERIES: [(&str, &str); 4] = [
-    ("session and path", "SELECT count(*), max(seq) FROM events WHERE session = 's42' AND path = 'src/f7.rs'"),
-    ("session and position", "SELECT kind FROM events WHERE session = 's42' AND seq = 5000"),
+    ("session and path", "SELECT count(*), max(seq) FROM events WHERE session = 's0' AND path = 'src/f7.rs'"),
+    ("session and position", "SELECT kind FROM events WHERE session = 's0' AND seq = 5000"),
     ("full scan", "SELECT count(*), sum(seq) FROM events"),
     ("full scan by kind and agent", "SELECT kind, agent, count(*) FROM events GROUP BY kind, agent"),
 ];
@@ -33,10 +34,11 @@ fn main() -> Result<()> {
     )?;
     let rows = table.transaction()?;
     let node = Node::file(b"text", false);
-    for number in 0..SESSIONS {
+    let count: u64 = std::env::args().nth(1).map_or(Ok(100), |given| given.parse())?;
+    for number in 0..count {
         let name = format!("s{number}");
         let session = sessions.create(NewSession::named(name.as_str()))?.as_agent("coder");
-        for commit_number in 0..COMMITS {
+        for commit_number in 0..COMMITS / count {
             let mut commit = session.commit();
             commit.keep(Content::of("text"));
             for at in 0..EVENTS {
