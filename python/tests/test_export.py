@@ -158,3 +158,11 @@ def test_run_of_each_format_is_a_trajectory(program: Program, name: str) -> None
     assert len(calls(trajectory.steps)) == run["calls"]
     assert any(step.message for step in trajectory.steps)
     assert len(program.spans(run["name"])) == run["calls"] + 1
+
+
+def test_own_events_are_a_step_and_an_event_of_the_span(program: Program) -> None:
+    own(program)
+    program.run("emit", "own", "score", "0.5")
+    step = program.trajectory("own").steps[-1]
+    assert (step.source, step.extra) == ("system", {"event": {"kind": "score", "data": 0.5}})
+    assert [event.name for event in program.spans("own")[0].events] == ["score"]
