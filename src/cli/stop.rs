@@ -41,7 +41,7 @@ pub(super) async fn stop(directory: &Path) -> Result<Option<u32>, Failure> {
             client.post::<()>("/v1/server/stop", &serde_json::json!({})).await?;
             stopped = Some(status.process);
         }
-        // An owner that begins or ends has the store's lock, but answers no request.
+        // An owner that is starting or shutting down holds the store's lock, but answers no requests.
         let is_left = |owner: &StoreOwner| stopped.map_or(is_background(owner), |process| owner.process == process);
         let Some(owner) = StoreOwner::of(directory)?.filter(is_left) else { return Ok(stopped) };
         if Instant::now() >= until {

@@ -20,6 +20,9 @@ pub(super) const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=86_400.0;
 /// The most bytes that a call may ask to keep: they are in memory together.
 pub(super) const KEPT_MAX: u64 = 4 << 30;
 
+/// The most characters that `text_chars` may allow.
+const TEXT_CHARS_MAX: usize = 32 << 20;
+
 /// Makes a tool call and waits for its outcome. With `Accept: text/event-stream` it comes as server-sent events:
 /// `progress` `{text}` while its workspace is prepared, `begun` `{call}`, `output` `{stream, text | base64}`, `missed`
 /// `{bytes}` (with `all_output` only for a cancelled call), `question` `{call, command, programs, ...}` (answer it with
@@ -70,7 +73,7 @@ pub struct CallRequest {
     pub python_chars: Option<usize>,
     /// The most characters of a text that `write_file` or `edit_file` takes; 48,000 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = 33_554_432))]
+    #[schemars(range(max = TEXT_CHARS_MAX))]
     pub text_chars: Option<usize>,
     /// The most characters of its command, all arguments together; 1,048,576 by default. Linux accepts 131,071 bytes in
     /// one argument or script.
@@ -111,6 +114,9 @@ impl CallRequest {
             if let Some(bytes) = kept.filter(|bytes| *bytes > KEPT_MAX) {
                 return unusable(format!("{name} is {bytes}; at most {KEPT_MAX} are allowed"));
             }
+        }
+        if let Some(chars) = self.text_chars.filter(|chars| *chars > TEXT_CHARS_MAX) {
+            return unusable(format!("text_chars is {chars}; at most {TEXT_CHARS_MAX} are allowed"));
         }
         self.deny()?;
         self.time(CommandTime::default())?;

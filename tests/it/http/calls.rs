@@ -218,6 +218,9 @@ async fn call_reports_capture_budget() {
     assert_eq!(refused.status, 422);
     let detail = refused.json()["detail"].as_str().unwrap().to_owned();
     assert_eq!(detail, "keep_step_bytes is 5368709120; at most 4294967296 are allowed");
+    let request = CallRequest { text_chars: Some((32 << 20) + 1), ..write("f") };
+    let refused = served.ask("POST", "/v1/sessions/demo/calls", Some(&serde_json::to_value(request).unwrap())).await;
+    assert_eq!(refused.json()["detail"], "text_chars is 33554433; at most 33554432 are allowed");
 }
 
 async fn is_interrupted(served: &Server, call: u64) {

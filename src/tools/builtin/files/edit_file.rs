@@ -22,7 +22,8 @@ pub struct EditTool;
 pub struct EditParams {
     /// The file, from the workspace root.
     file_path: String,
-    /// The text to replace, exactly as it is in the file, without line numbers: 48,000 characters unless more are set.
+    /// The text to replace, exactly as it is in the file, without line numbers: at most 48,000 characters,
+    /// unless the limit is raised.
     #[schemars(length(min = 1, max = FILE_TEXT_MAX))]
     old_string: String,
     /// The replacement.
@@ -50,7 +51,7 @@ impl Tool for EditTool {
     const NAME: &'static str = "edit_file";
     const DESCRIPTION: &'static str = "Replaces a literal text in an existing UTF-8 text file. old_string must occur \
         exactly once, including spaces and line ends; include more context if it occurs several times, or set \
-        replace_all to replace every occurrence. old_string and new_string have at most 48000 characters each, unless more are set. Create \
+        replace_all to replace every occurrence. old_string and new_string have at most 48000 characters each, unless the limit is raised. Create \
         files with write_file.";
     const EFFECT: Effect = Effect::Destructive;
     type Params = EditParams;

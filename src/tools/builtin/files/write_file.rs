@@ -56,7 +56,7 @@ pub struct WriteResult {
 
 impl Tool for WriteTool {
     const NAME: &'static str = "write_file";
-    const DESCRIPTION: &'static str = "Creates a file with the given text, at most 48000 characters unless more are set, and its missing \
+    const DESCRIPTION: &'static str = "Creates a file with the given text, at most 48000 characters unless the limit is raised, and its missing \
         directories. Fails if the path exists, unless it is a file and the mode is overwrite or append. To change a \
         part of a file use edit_file.";
     const EFFECT: Effect = Effect::Destructive;
