@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 
 use foldspace::backends::{HostOptions, HostPath};
 use foldspace::hub::operations::{CreateSession, NewMount, SessionDocument};
+use foldspace::reducers::ToolPolicy;
 use foldspace::session::name_of;
 use foldspace::store::Durability;
 use foldspace::{Session, VirtualFileSystem, WorkspaceSpec};
 
+use super::policy::NewPolicy;
 use super::run::mounts::{Chosen, MountArgs};
 use super::run::naming;
 use super::{BOLD, Exit, Failure, Globals, Out, OwnerClient, WorkspaceArgs, open, output, text, workspace};
@@ -31,6 +33,8 @@ pub(super) struct NewArgs {
     mounts: MountArgs,
     #[command(flatten)]
     workspace: WorkspaceArgs,
+    #[command(flatten)]
+    policy: NewPolicy,
 }
 
 /// Creates a missing session, on this machine
@@ -46,10 +50,10 @@ pub(super) struct IfMissing {
 
 impl NewArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
-        let (spec, mounts) = (self.workspace.spec_or_host()?, self.mounts.chosen()?);
+        let (spec, mounts, policy) = (self.workspace.spec_or_host()?, self.mounts.chosen()?, self.policy.chosen()?);
         super::block_on(async {
             let owner = OwnerClient::of(globals, Durability::default()).await?;
-            let made = self.make(&owner, &spec, &mounts).await;
+            let made = self.make(&owner, &spec, &mounts, policy).await;
             let shown = match made {
                 Ok(made) => show(&owner, &made, &spec, globals, out),
                 Err(failure) => Err(failure),
@@ -64,6 +68,7 @@ impl NewArgs {
         owner: &OwnerClient,
         spec: &WorkspaceSpec,
         mounts: &Chosen,
+        policy: Option<ToolPolicy>,
     ) -> Result<SessionDocument, Failure> {
         let name = match &self.name {
             Some(name) => name.clone(),
@@ -72,7 +77,7 @@ impl NewArgs {
                 naming::free_name(&usual_name(spec), &taken)
             }
         };
-        create(owner, name, spec, mounts).await
+        create(owner, name, spec, mounts, policy).await
     }
 }
 
@@ -97,7 +102,7 @@ impl IfMissing {
                 let directory =
                     self.dir.as_deref().map(|dir| workspace::existing_directory("--dir", dir)).transpose()?;
                 let spec = WorkspaceSpec::Host(HostOptions { directory, ..HostOptions::default() });
-                let made = create(&owner, session.to_owned(), &spec, &Chosen::default()).await?;
+                let made = create(&owner, session.to_owned(), &spec, &Chosen::default(), None).await?;
                 output::note(&format!("session {} is new: {}", made.name, place(&spec)));
                 Ok(owner)
             }
@@ -123,6 +128,7 @@ pub(super) async fn create(
     name: String,
     spec: &WorkspaceSpec,
     mounts: &Chosen,
+    policy: Option<ToolPolicy>,
 ) -> Result<SessionDocument, Failure> {
     let mut allow_roots = mounts.named_roots();
     if let Some(directory) = spec.named_directory() {
@@ -134,7 +140,7 @@ pub(super) async fn create(
         options: spec.options_with_values().as_object().cloned().unwrap_or_default(),
         mounts: mounts.specs.iter().map(NewMount::from).collect(),
         allow_roots,
-        policy: None,
+        policy,
         create_id: None,
     };
     Ok(owner.client.work("/v1/sessions", &asked, output::progress).await?)

@@ -40,6 +40,27 @@ pub(super) struct PolicyArgs {
     remove: bool,
 }
 
+/// The policy for the tools of a new session
+#[derive(Debug, clap::Args)]
+pub(super) struct NewPolicy {
+    /// The policy for tools of new sessions (with `serve`: those of MCP clients), a JSON file as for `foldspace policy`
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    policy: Option<PathBuf>,
+    /// The text for the model in place of the usual section, in that policy
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    section_text: Option<PathBuf>,
+}
+
+impl NewPolicy {
+    pub(super) fn chosen(&self) -> Result<Option<ToolPolicy>, Failure> {
+        let wrong = |error| Failure::usage(format!("the policy is invalid: {error}"));
+        let read = |file| serde_json::from_value::<ToolPolicy>(emit::json_file(file)?).map_err(wrong);
+        let policy = self.policy.as_deref().map(read).transpose()?;
+        let Some(file) = &self.section_text else { return Ok(policy) };
+        Ok(Some(ToolPolicy { section_text: Some(emit::text_file(file)?), ..policy.unwrap_or_default() }))
+    }
+}
+
 impl PolicyArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         if self.remove {

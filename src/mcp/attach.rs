@@ -7,7 +7,8 @@ use super::{McpOptions, McpServer, ToolGroup};
 use crate::backends::{HostCaller, HostPath, WorkspaceSpec};
 use crate::engine::event::Isolation;
 use crate::hub::Hub;
-use crate::hub::operations::{NewMount, OperationError, check_sandbox};
+use crate::hub::operations::{NewMount, OperationError, check_sandbox, policy_of_new};
+use crate::reducers::ToolPolicy;
 use crate::tools::{
     AllowedRoots, CommandPolicy, CommandTime, DenyRule, MAX_COMMAND_CHARS, MountSpec, PythonPlace, PythonRules,
     ShellRules,
@@ -25,6 +26,7 @@ pub struct AttachRequest {
     /// A backend and its options.
     pub workspace: Option<(String, Value)>,
     pub mounts: Vec<NewMount>,
+    pub policy: Option<ToolPolicy>,
     pub allow_roots: Vec<HostPath>,
     pub groups: Vec<String>,
     pub allow: Vec<String>,
@@ -54,6 +56,7 @@ impl AttachRequest {
                 .as_ref()
                 .map(|spec| (spec.backend_name().to_owned(), spec.options_with_values())),
             mounts: options.mounts.iter().map(NewMount::from).collect(),
+            policy: options.policy.clone(),
             allow_roots: allow_roots.paths().iter().cloned().map(HostPath).collect(),
             groups: options.groups.iter().map(|group| group.name().to_owned()).collect(),
             allow: policy.allow.clone(),
@@ -75,23 +78,24 @@ impl AttachRequest {
             self.workspace.map(|(backend, options)| WorkspaceSpec::parse(&backend, &options)).transpose()?;
         let mounts = self.mounts.into_iter().map(NewMount::spec).collect::<Result<Vec<MountSpec>, _>>()?;
         let groups = self.groups.iter().map(|group| group.parse::<ToolGroup>()).collect::<Result<_, _>>()?;
-        let mut policy = CommandPolicy {
+        let mut commands = CommandPolicy {
             max_chars: self.command_chars.min(MAX_COMMAND_CHARS),
             allow: self.allow,
             auto_confirm: self.auto_confirm,
             ..CommandPolicy::default()
         };
         for words in &self.deny {
-            policy.deny.push(DenyRule::words(words)?);
+            commands.deny.push(DenyRule::words(words)?);
         }
         let time = CommandTime::up_to(self.max_timeout_seconds)?;
         let python = PythonRules { place: self.python, code_chars: self.python_chars };
         let start_docker = self.start_docker.map(Into::into);
         let text_chars = self.text_chars;
-        let mut rules = ShellRules { policy, caller, time, start_docker, python, text_chars, ..ShellRules::default() };
+        let mut rules =
+            ShellRules { policy: commands, caller, time, start_docker, python, text_chars, ..ShellRules::default() };
         (rules.budget.file_bytes, rules.budget.step_bytes) = (self.keep_file_bytes, self.keep_step_bytes);
-        let Self { session, isolation, agent, usual_name, .. } = self;
-        Ok(McpOptions { session, isolation, agent, usual_name, workspace, mounts, groups, rules })
+        let Self { session, isolation, agent, usual_name, policy, .. } = self;
+        Ok(McpOptions { session, isolation, agent, usual_name, workspace, mounts, policy, groups, rules })
     }
 }
 
@@ -104,6 +108,7 @@ impl McpServer {
         let roots = AllowedRoots::new(asked.allow_roots.iter().map(|root| &root.0))?;
         let names_one = !asked.allow_roots.is_empty() || !asked.mounts.is_empty();
         let options = asked.options(caller)?;
+        policy_of_new(hub, options.policy.as_ref())?;
         let works_in_one = options.workspace.as_ref().is_some_and(|spec| spec.named_directory().is_some());
         if names_one || works_in_one {
             check_sandbox(&options.rules.caller)?;

@@ -21,7 +21,7 @@ use crate::engine::session::children::ForkOptions;
 use crate::engine::session::error::SessionError;
 use crate::engine::session::name_index::name_of;
 use crate::engine::session::sessions::Sessions;
-use crate::hub::operations::OperationError;
+use crate::hub::operations::{OperationError, begin_policy};
 use crate::hub::{Hub, HubError, OpenSession};
 
 /// The name that SDKs use for all of their clients.
@@ -178,7 +178,7 @@ impl McpClient {
             match self.create(name).await {
                 // Another client took the name first.
                 Err(HubError::Session(SessionError::NameTaken { .. })) => {}
-                other => return Ok(other?),
+                other => return self.with_policy(other?),
             }
         }
         Err(HubError::Ending.into())
@@ -190,8 +190,13 @@ impl McpClient {
                 let id = self.read(|sessions| sessions.find(name))?.id;
                 Ok(self.hub().open(id).await?)
             }
-            other => Ok(other?),
+            other => self.with_policy(other?),
         }
+    }
+
+    fn with_policy(&self, open: OpenSession) -> Result<OpenSession, OperationError> {
+        begin_policy(open.session(), self.options().policy.as_ref())?;
+        Ok(open)
     }
 
     async fn create(&self, name: String) -> Result<OpenSession, HubError> {

@@ -7,6 +7,7 @@ use crate::backends::WorkspaceSpec;
 use crate::engine::error::ValueError;
 use crate::engine::event::Isolation;
 use crate::engine::nearest::nearest;
+use crate::reducers::ToolPolicy;
 use crate::tools::{MountSpec, ShellRules};
 
 /// A group of tools that are offered together.
@@ -83,6 +84,8 @@ pub struct McpOptions {
     pub workspace: Option<WorkspaceSpec>,
     /// The mounts of a new session.
     pub mounts: Vec<MountSpec>,
+    /// The policy for the tools of a new session.
+    pub policy: Option<ToolPolicy>,
     /// The offered groups of tools.
     pub groups: BTreeSet<ToolGroup>,
     /// The rules for commands. `asker` serves only clients that can't ask their person.
@@ -99,6 +102,7 @@ impl Default for McpOptions {
             usual_name: None,
             workspace: None,
             mounts: Vec::new(),
+            policy: None,
             groups: BTreeSet::from([ToolGroup::Files, ToolGroup::Shell, ToolGroup::Python]),
             rules: ShellRules::default(),
         }

@@ -13,6 +13,7 @@ use foldspace::tools::MountSpec;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
+use super::policy::NewPolicy;
 use super::run::mounts::MountArgs;
 use super::{Exit, Failure, Globals, Out, OwnerClient, RuleArgs, Signals, WorkspaceArgs, workspace};
 pub(super) use attach_route::attach_route;
@@ -61,6 +62,8 @@ pub(super) struct OfferArgs {
     tools: Vec<Vec<ToolGroup>>,
     #[command(flatten)]
     workspace: WorkspaceArgs,
+    #[command(flatten)]
+    policy: NewPolicy,
     #[command(flatten)]
     rules: RuleArgs,
 }
@@ -112,6 +115,7 @@ impl OfferArgs {
             usual_name: None,
             workspace: self.workspace.spec()?,
             mounts,
+            policy: self.policy.chosen()?,
             groups: self.tools.iter().flatten().copied().collect(),
             rules: self.rules.unasked()?,
         })

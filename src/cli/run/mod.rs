@@ -170,7 +170,7 @@ impl ScriptRun<'_> {
         let is_new = matches!(chosen, ChosenSession::New(..));
         let (session, copied) = match chosen {
             ChosenSession::New(name, spec) => {
-                let begun = new::create(self.owner, name, &spec, self.mounts).await?;
+                let begun = new::create(self.owner, name, &spec, self.mounts, None).await?;
                 let session = sessions.session(begun.session)?;
                 let mounts = session.state()?.slice().map(|mounts: &Mounts| mounts.iter().cloned().collect());
                 (session, mounts.unwrap_or_default())

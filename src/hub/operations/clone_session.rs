@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong};
-use super::{check_agent, moved, reading, tool_policy};
+use super::{check_agent, moved, policy_of_new, reading};
 use crate::backends::HostPath;
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::event::{ChildLimits, Isolation};
@@ -85,7 +85,7 @@ impl Operation for CloneSession {
         let parent = context.session().await?;
         let (looked, at, isolation) = (parent.clone(), self.at.take(), self.isolation);
         let (at, asked) = reading(move || Ok(landing(at.as_ref(), &looked)?)).await?;
-        let policy = tool_policy::of_new(context.hub, self.policy.as_ref())?;
+        let policy = policy_of_new(context.hub, self.policy.as_ref())?;
         let new = ForkOptions { policy, ..self.options(at) };
         let (child, is_open) = match hub.start_child(parent.id(), new.clone()).await {
             Ok(open) => (open.session().clone(), true),

@@ -5,12 +5,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::show_session::shown;
-use super::{Operation, OperationContext, OperationError, OperationRoute, SessionDocument, reading, tool_policy};
+use super::{Operation, OperationContext, OperationError, OperationRoute, SessionDocument};
+use super::{begin_policy, policy_of_new, reading};
 use crate::backends::{HostPath, WorkspaceSpec};
 use crate::engine::path::EntryPath;
 use crate::hub::begin_once::chosen_id;
-use crate::reducers::{ToolPolicy, ToolRules};
-use crate::tools::{AllowedRoots, MountSpec, set_tool_policy};
+use crate::reducers::ToolPolicy;
+use crate::tools::{AllowedRoots, MountSpec};
 
 const CREATE_ID_MAX: usize = 200;
 
@@ -74,7 +75,7 @@ impl Operation for CreateSession {
     type Output = SessionDocument;
 
     async fn run(self, context: &OperationContext<'_>) -> Result<SessionDocument, OperationError> {
-        tool_policy::of_new(context.hub, self.policy.as_ref())?;
+        policy_of_new(context.hub, self.policy.as_ref())?;
         let hub = context.hub_within(self.allow_roots).await?;
         let (backend, options, roots) = (self.backend, Value::Object(self.options), hub.options().roots.clone());
         let spec = reading(move || spec(backend.as_deref(), options, &roots)).await?;
@@ -88,12 +89,7 @@ impl Operation for CreateSession {
         };
         if let Some(policy) = self.policy {
             let session = open.session().clone();
-            // A retry must not replace a later policy.
-            reading(move || match ToolRules::of(&session.state()?).changed {
-                0 => set_tool_policy(&session, Some(&policy), |_| true).map(drop).map_err(Into::into),
-                _ => Ok(()),
-            })
-            .await?;
+            reading(move || begin_policy(&session, Some(&policy))).await?;
         }
         shown(context.hub, open.session().id()).await
     }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::clone_session::{ChildDocument, child, landing};
 use super::create_session::check_create_id;
-use super::{Operation, OperationContext, OperationError, OperationRoute, check_agent, reading, tool_policy};
+use super::{Operation, OperationContext, OperationError, OperationRoute, check_agent, policy_of_new, reading};
 use crate::engine::event::{ChildLimits, Isolation};
 use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
@@ -64,7 +64,7 @@ impl Operation for ForkSession {
         }
         check_agent(self.agent.as_deref().unwrap_or_default())?;
         self.create_id.as_deref().map_or(Ok(()), check_create_id)?;
-        let policy = tool_policy::of_new(context.hub, self.policy.as_ref())?;
+        let policy = policy_of_new(context.hub, self.policy.as_ref())?;
         let parent = context.session().await?;
         let (looked, at) = (parent.clone(), self.at.clone());
         let (at, asked) = reading(move || Ok(landing(at.as_ref(), &looked)?)).await?;

@@ -121,7 +121,7 @@ pub use sql::RunSql;
 pub use stat_entry::StatEntry;
 pub use strangers::{admit, check_sandbox};
 pub use timeline::{ShowTimeline, TimelineBucket, TimelineDocument};
-pub use tool_policy::{PolicyDocument, RemovePolicy, ShowPolicy};
+pub use tool_policy::{PolicyDocument, RemovePolicy, ShowPolicy, begin_policy, policy_of_new};
 pub use undo::{ExternalChange, PassedCall, Undo, UndoDocument, UndoneCall};
 pub use verify::{Verification, Verify};
 

@@ -4,8 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Operation, OperationContext, OperationError, OperationRoute, operations, reading};
+
 use crate::engine::event::ToolPolicySet;
 use crate::engine::id::SessionId;
+use crate::engine::session::Session;
 use crate::hub::Hub;
 use crate::reducers::{ToolPolicy, ToolRules};
 use crate::tools::{FileWork, set_tool_policy, tool_policy_event};
@@ -82,9 +84,21 @@ impl Operation for RemovePolicy {
 const PATH: &str = "/v1/sessions/{session}/policy";
 
 /// Checks the policy of a new session, and returns the event that sets it.
-pub(super) fn of_new(hub: &Hub, policy: Option<&ToolPolicy>) -> Result<Option<ToolPolicySet>, OperationError> {
+#[doc(hidden)]
+pub fn policy_of_new(hub: &Hub, policy: Option<&ToolPolicy>) -> Result<Option<ToolPolicySet>, OperationError> {
     let event = policy.map(|policy| tool_policy_event(policy, |tool| is_tool(hub, None, tool)));
     Ok(event.transpose()?)
+}
+
+/// Sets the policy of a session that was just created; a retry replaces no later policy.
+#[doc(hidden)]
+pub fn begin_policy(session: &Session, policy: Option<&ToolPolicy>) -> Result<(), OperationError> {
+    match policy {
+        Some(policy) if ToolRules::of(&session.state()?).changed == 0 => {
+            Ok(set_tool_policy(session, Some(policy), |_| true).map(drop)?)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns true for the name of a tool, or of a call that only clients or models make.

@@ -26,9 +26,19 @@ pub(super) enum ValueShape {
 
 #[derive(Debug, Clone)]
 pub(super) enum DeclaredValue {
-    List { items: Vector<Arc<str>>, bytes: usize },
-    Map { items: OrdMap<Arc<str>, Arc<str>>, bytes: usize },
-    Any(Arc<Value>),
+    List {
+        items: Vector<Arc<str>>,
+        bytes: usize,
+    },
+    Map {
+        items: OrdMap<Arc<str>, Arc<str>>,
+        bytes: usize,
+    },
+    /// `bytes` is at least the length of the value as JSON.
+    Any {
+        value: Arc<Value>,
+        bytes: usize,
+    },
 }
 
 impl DeclaredValue {
@@ -36,8 +46,12 @@ impl DeclaredValue {
         match shape {
             ValueShape::List => Self::List { items: Vector::new(), bytes: 0 },
             ValueShape::Map => Self::Map { items: OrdMap::new(), bytes: 0 },
-            ValueShape::Any => Self::Any(Arc::default()),
+            ValueShape::Any => Self::any(Value::Null),
         }
+    }
+
+    fn any(value: Value) -> Self {
+        Self::Any { bytes: json_len(&value), value: Arc::new(value) }
     }
 
     /// Reads the JSON form. Fails with [`ValueError`] for another shape, and over the limit.
@@ -64,7 +78,7 @@ impl DeclaredValue {
             Self::Map { items, .. } => {
                 Value::Object(items.iter().map(|(key, item)| (key.to_string(), parsed(item))).collect::<Map<_, _>>())
             }
-            Self::Any(value) => value.as_ref().clone(),
+            Self::Any { value, .. } => value.as_ref().clone(),
         }
     }
 
@@ -76,7 +90,7 @@ impl DeclaredValue {
             Self::Map { items, .. } => {
                 items.iter().map(|(key, item)| format!("[{},{item}]", Value::from(key.as_ref()))).collect()
             }
-            Self::Any(value) => vec![value.to_string()],
+            Self::Any { value, .. } => vec![value.to_string()],
         };
         items.chunks(BLOCK).map(joined).collect()
     }
@@ -97,9 +111,7 @@ impl DeclaredValue {
                         items.insert(key.into(), item.get().into());
                     }
                 }
-                Self::Any(any) => {
-                    *any = Arc::new(serde_json::from_slice::<Vec<Value>>(block)?.pop().unwrap_or_default());
-                }
+                any => *any = Self::any(serde_json::from_slice::<Vec<Value>>(block)?.pop().unwrap_or_default()),
             }
         }
         Ok(value)
@@ -162,16 +174,24 @@ impl DeclaredValue {
 
     /// Replaces the value; `None` if it is too large.
     pub(super) fn replace(&mut self, new: Value) -> Option<bool> {
-        let Self::Any(value) = self else { return None };
-        if json_len(&new) > DECLARED_BYTES_MAX {
+        let Self::Any { value, bytes } = self else { return None };
+        let len = json_len(&new);
+        if len > DECLARED_BYTES_MAX {
             return None;
         }
-        *value = Arc::new(new);
+        (*value, *bytes) = (Arc::new(new), len);
         Some(true)
     }
 
     pub(super) fn merge_patch(&mut self, patch: &Value) -> Option<bool> {
-        let Self::Any(value) = self else { return None };
+        let Self::Any { value, bytes } = self else { return None };
+        // A merge adds at most what the patch has.
+        let most = *bytes + json_len(patch);
+        if most <= DECLARED_BYTES_MAX {
+            json_patch::merge(Arc::make_mut(value), patch);
+            *bytes = most;
+            return Some(true);
+        }
         let mut new = value.as_ref().clone();
         json_patch::merge(&mut new, patch);
         self.replace(new)
@@ -179,7 +199,7 @@ impl DeclaredValue {
 
     /// Applies a patch whole or not at all; `None` if it can't be applied.
     pub(super) fn json_patch(&mut self, patch: &Value) -> Option<bool> {
-        let Self::Any(value) = self else { return None };
+        let Self::Any { value, .. } = self else { return None };
         let patch: json_patch::Patch = serde_json::from_value(patch.clone()).ok()?;
         if patch.len() > PATCHES_MAX {
             return None;

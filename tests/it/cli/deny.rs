@@ -50,3 +50,24 @@ fn auto_confirm_by_the_environment_is_yes() {
     let refused = run("maybe");
     assert!(refused.contains("FOLDSPACE_AUTO_CONFIRM is \"maybe\"") && refused.ends_with("[exit 2]"), "{refused}");
 }
+
+#[test]
+fn new_session_has_a_policy_from_a_file() {
+    let program = Program::new();
+    let policy = program.file("policy.json", r#"{"tools": ["read_file", "write_file"], "write": ["src/"]}"#);
+    let section = program.file("section.md", "You have {tools}.");
+    program.printed(&["new", "demo", "--policy", &policy, "--section-text", &section]);
+    let shown = program.json(&["policy", "demo"]);
+    assert_eq!(shown["policy"]["write"], serde_json::json!(["src/"]));
+    assert_eq!(shown["policy"]["section_text"], "You have {tools}.");
+    for (name, text, message) in [
+        ("other", r#"{"toools": []}"#, "the policy is invalid: unknown field `toools`"),
+        ("list", "[1]", "the policy is invalid: invalid type"),
+        ("tool", r#"{"tools": ["reed_file"]}"#, "reed_file"),
+    ] {
+        let wrong = program.file("wrong.json", text);
+        let refused = program.run(&["new", name, "--policy", &wrong]);
+        assert!(refused.contains(message) && !refused.ends_with("[exit 0]"), "{refused}");
+    }
+    assert_eq!(program.json_lines(&["sessions"]).len(), 1);
+}

@@ -159,3 +159,15 @@ fn process_that_is_not_allowed_is_not_started() {
     assert_eq!(client.done("process_list", json!({}))["processes"], json!([]));
     client.leave();
 }
+
+#[test]
+fn policy_binds_the_sessions_that_a_client_begins() {
+    let program = Program::with_files();
+    let policy = program.file("policy.json", r#"{"write": ["src/"], "section_text": "{tools}!"}"#);
+    let mut client = program.client(&["--policy", &policy]);
+    client.done("write_file", write("src/a.txt", "one"));
+    assert!(client.failed("write_file", write("b.txt", "two")).contains("src/"));
+    client.leave();
+    let section = program.json(&["policy", "test-client"])["policy"]["section_text"].clone();
+    assert_eq!(section, "{tools}!");
+}
