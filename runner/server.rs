@@ -281,6 +281,9 @@ impl RunnerServer {
             Ok(StartOutcome::Running(mut command)) => {
                 command.peer = Some(id);
                 connection.runs = true;
+                if run.is_fed {
+                    RunnerReply::Started { pid: command.leader.cast_unsigned() }.encode(connection.out());
+                }
                 self.population.add(command.leader);
                 self.commands.push(command);
             }

@@ -9,7 +9,7 @@ mod request;
 pub(crate) use reply::{Ended, OutputStreamKind, RunFailure, RunnerReply};
 pub(crate) use request::{CallerSurroundings, RunRequest, RunnerRequest, TerminalWindow};
 
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 pub(crate) const MAGIC: &[u8; 8] = b"foldrun\n";
 /// The feature of a runner that can create only AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK sockets.
 pub(crate) const FEW_SOCKETS: u32 = 1;

@@ -3,17 +3,38 @@
 use super::bytes::{Rest, put_bytes, put_list};
 use super::{MAX_FRAME, Malformed, OUTPUT, frame};
 
-/// An answer of the runner. All except `Output` and `Taken` end a request.
+/// An answer of the runner. All except `Started`, `Output` and `Taken` end a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RunnerReply<'a> {
-    Welcome { version: u16, pid: u32, features: u32 },
-    Output { stream: OutputStreamKind, bytes: &'a [u8] },
-    Taken { bytes: u32 },
+    Welcome {
+        version: u16,
+        pid: u32,
+        features: u32,
+    },
+    /// The process of a command with more input, as the runner sees it.
+    Started {
+        pid: u32,
+    },
+    Output {
+        stream: OutputStreamKind,
+        bytes: &'a [u8],
+    },
+    Taken {
+        bytes: u32,
+    },
     Ended(Ended),
     Done,
-    Found { path: Option<&'a [u8]> },
-    Env { variables: Vec<&'a [u8]> },
-    Failed { kind: RunFailure, errno: i32, message: &'a [u8] },
+    Found {
+        path: Option<&'a [u8]>,
+    },
+    Env {
+        variables: Vec<&'a [u8]>,
+    },
+    Failed {
+        kind: RunFailure,
+        errno: i32,
+        message: &'a [u8],
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,6 +104,10 @@ impl RunnerReply<'_> {
                 out.push(134);
                 out.extend_from_slice(&bytes.to_le_bytes());
             }
+            Self::Started { pid } => {
+                out.push(135);
+                out.extend_from_slice(&pid.to_le_bytes());
+            }
             Self::Failed { kind, errno, message } => {
                 out.extend_from_slice(&[255, *kind as u8]);
                 out.extend_from_slice(&errno.to_le_bytes());
@@ -113,6 +138,7 @@ impl<'a> RunnerReply<'a> {
             }
             133 => Self::Env { variables: rest.list(MAX_FRAME)? },
             134 => Self::Taken { bytes: rest.u32()? },
+            135 => Self::Started { pid: rest.u32()? },
             255 => {
                 let kind = RunFailure::decode(rest.u8()?)?;
                 Self::Failed { kind, errno: rest.u32()?.cast_signed(), message: rest.bytes()? }

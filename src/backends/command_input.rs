@@ -68,6 +68,7 @@ struct InputState {
     waiting: VecDeque<u8>,
     has_ended: bool,
     is_end_passed: bool,
+    pid: Option<u32>,
     /// True if the command has ended.
     is_closed: bool,
     window: Option<WindowSize>,
@@ -141,6 +142,34 @@ impl CommandInput {
         }
         drop(state);
         self.wake();
+    }
+
+    /// Returns the number of the command's first process, as its workspace sees it; `None` before it starts.
+    #[doc(hidden)]
+    pub fn pid(&self) -> Option<u32> {
+        lock(&self.0.state).pid
+    }
+
+    /// Waits until the command starts, and returns the number of its first process; `None` if it can't start.
+    #[doc(hidden)]
+    pub async fn started(&self) -> Option<u32> {
+        loop {
+            let news = self.0.room.notified();
+            let (pid, is_closed) = {
+                let state = lock(&self.0.state);
+                (state.pid, state.is_closed)
+            };
+            if pid.is_some() || is_closed {
+                return pid;
+            }
+            news.await;
+        }
+    }
+
+    /// Records that the command has started.
+    pub(super) fn begin(&self, pid: u32) {
+        lock(&self.0.state).pid = Some(pid);
+        self.0.room.notify_waiters();
     }
 
     /// Returns the last size that was set.

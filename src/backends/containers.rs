@@ -76,7 +76,8 @@ pub struct PodmanOptions {
     /// Bytes that stay free on the disk of the files: a command that leaves less is ended. If less than twice that is
     /// free when it starts, it may use half.
     pub reserve_bytes: u64,
-    /// A second path in the container for the workspace, such as `/app`. It hides the image's files there.
+    /// A second path in the container for the workspace, such as `/app`, which commands start in. It hides the image's
+    /// files there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub also_at: Option<String>,
     /// True to run commands as root of the container's own user namespace, with its whole root file system writable.
@@ -126,7 +127,8 @@ pub enum OverlayUse {
 
 impl PodmanOptions {
     /// Returns the directory if it is the workspace itself, not a copy.
-    pub(crate) fn own_directory(&self) -> Option<&Path> {
+    #[doc(hidden)]
+    pub fn own_directory(&self) -> Option<&Path> {
         self.directory.as_deref().filter(|_| !self.copy_on_write)
     }
 

@@ -39,7 +39,7 @@ pub(super) struct RequestHead {
 }
 
 /// The most bytes of an upload: a file or an archive.
-const UPLOAD_MAX: usize = 1 << 30;
+pub(super) const UPLOAD_MAX: usize = 1 << 30;
 /// Uploads larger than this are collected one at a time: they are held in memory.
 const UPLOAD_LARGE: usize = 64 << 20;
 /// Time that an uploading client may send nothing.

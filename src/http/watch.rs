@@ -12,7 +12,7 @@ use super::problem::HttpProblem;
 use super::request::RequestHead;
 use super::verb::{Headers, HttpVerb, Media};
 use super::{HttpFace, blocking};
-use crate::engine::event::{DeleteEntry, WriteFile, WriteMode};
+use crate::engine::event::{DeleteEntry, Node, WriteFile, WriteMode};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Recorded;
@@ -94,6 +94,8 @@ pub(super) struct WatchedChange {
     pub(super) path: EntryPath,
     /// `create`, `write` or `remove`.
     pub(super) kind: &'static str,
+    #[serde(skip)]
+    pub(super) is_file: bool,
     pub(super) seq: Seq,
 }
 
@@ -149,10 +151,11 @@ impl FileWatch {
 }
 
 fn change(event: &Recorded) -> Option<WatchedChange> {
-    let (path, kind) = if let Some(Ok(written)) = event.typed::<WriteFile>() {
-        (written.event.path, if written.event.mode == WriteMode::Create { "create" } else { "write" })
+    let (path, kind, is_file) = if let Some(Ok(written)) = event.typed::<WriteFile>() {
+        let kind = if written.event.mode == WriteMode::Create { "create" } else { "write" };
+        (written.event.path, kind, matches!(written.event.node, Node::File { .. }))
     } else {
-        (event.typed::<DeleteEntry>()?.ok()?.event.path, "remove")
+        (event.typed::<DeleteEntry>()?.ok()?.event.path, "remove", false)
     };
-    Some(WatchedChange { path, kind, seq: event.seq })
+    Some(WatchedChange { path, kind, is_file, seq: event.seq })
 }

@@ -42,6 +42,11 @@ pub(crate) struct ContainerPlan<'a> {
     pub(crate) workspace: &'a Path,
 }
 
+/// Returns the path of the workspace that commands start in.
+pub(super) fn workspace_of(options: &PodmanOptions) -> &str {
+    options.also_at.as_deref().unwrap_or(WORKSPACE)
+}
+
 /// Returns the paths of the workspace in a container.
 pub(super) fn places(options: &PodmanOptions) -> impl Iterator<Item = &str> {
     [WORKSPACE].into_iter().chain(options.also_at.as_deref())
@@ -51,7 +56,7 @@ impl ContainerPlan<'_> {
     /// Returns the command of the container's first process.
     pub(super) fn runner(&self) -> Vec<String> {
         let socket = format!("{RUN}/{DOOR}/{SOCKET}");
-        vec![format!("{RUN}/runner"), "serve".to_owned(), socket, WORKSPACE.to_owned()]
+        vec![format!("{RUN}/runner"), "serve".to_owned(), socket, workspace_of(self.options).to_owned()]
     }
 
     /// Returns the processor time per [`CPU_PERIOD`], in microseconds.
@@ -60,11 +65,11 @@ impl ContainerPlan<'_> {
     }
 
     /// Returns the home directory of commands: files that programs put there must not mix with the user's own files.
-    pub(super) fn home(&self) -> &'static str {
+    pub(super) fn home(&self) -> &str {
         match self.options.own_directory() {
             _ if self.options.writable_root => "/root",
             Some(_) => "/tmp",
-            None => WORKSPACE,
+            None => workspace_of(self.options),
         }
     }
 

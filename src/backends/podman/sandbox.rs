@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::container::SessionContainer;
-use super::container_plan::WORKSPACE;
+use super::container_plan::{WORKSPACE, workspace_of};
 use super::engine::Engine;
 use super::files;
 use super::launch;
@@ -164,7 +164,7 @@ impl Workspace for PodmanSandbox {
     }
 
     fn root(&self) -> Option<String> {
-        Some(WORKSPACE.to_owned())
+        Some(workspace_of(&self.container.options).to_owned())
     }
 
     fn description(&self) -> String {
@@ -174,7 +174,7 @@ impl Workspace for PodmanSandbox {
             false => "Commands have no privileges",
         };
         let also = self.container.options.also_at.as_ref();
-        let also = also.map(|place| format!(" The workspace is also at {place}.")).unwrap_or_default();
+        let also = also.map(|_| format!(" The workspace is also at {WORKSPACE}.")).unwrap_or_default();
         format!("Commands run in an isolated Linux container. {network}. {rights}.{also}")
     }
 

@@ -100,6 +100,7 @@ fn follow(
             Waited::Frame => {}
         }
         match connection.take()? {
+            RunnerReply::Started { pid } => input.into_iter().for_each(|input| input.begin(pid)),
             RunnerReply::Output { stream, bytes } => clock.pause(|| output(stream, bytes)),
             RunnerReply::Taken { bytes } => {
                 room = MAX_INPUT.min(room.saturating_add(bytes as usize));

@@ -24,7 +24,7 @@ pub enum Keep {
 
 impl Default for SnapshotPolicy {
     fn default() -> Self {
-        Self { every: 1536, keep: Keep::All }
+        Self { every: 1024, keep: Keep::All }
     }
 }
 

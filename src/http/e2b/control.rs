@@ -108,7 +108,7 @@ pub(super) async fn list(State(api): Api, Query(asked): Query<List>) -> E2bAnswe
         let state = if record.state == SandboxState::Paused { "paused" } else { "running" };
         states.as_ref().is_none_or(|states| states.contains(&state))
             && asked.template.as_ref().is_none_or(|template| *template == record.template)
-            && asked.started_after.is_none_or(|after| record.started > after)
+            && asked.started_after.is_none_or(|after| record.started >= after)
             && wanted.iter().all(|(name, value)| record.metadata.get(name) == Some(value))
     };
     let mut all: Vec<Sandbox> = api.table.all().into_iter().filter(is_wanted).collect();

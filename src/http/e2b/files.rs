@@ -1,5 +1,7 @@
 //! Whole files of a sandbox over plain HTTP.
 
+use std::io::Read;
+
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
@@ -9,14 +11,16 @@ use serde_json::{Value, json};
 
 use super::connect::Wrong;
 use super::filesystem::done;
-use super::place::SandboxPlace;
+use super::metadata;
+use super::outside::OutsideFiles;
+use super::place::{HOME, SandboxPath, SandboxPlace};
 use super::query::parameter;
 use super::upload::{Upload, boundary, parts};
 use super::{Api, E2bAnswer, Within};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::http::request::upload as arrived;
+use crate::http::request::{UPLOAD_MAX, upload as arrived};
 use crate::hub::{HubError, blocking};
 use crate::reducers::VirtualFileSystem;
 use crate::tools::FileWork;
@@ -26,42 +30,68 @@ const LINKS_MAX: usize = 40;
 
 pub(super) async fn download(State(api): Api, Extension(sandbox): Within, RawQuery(text): RawQuery) -> E2bAnswer {
     let asked = parameter(text.as_deref(), "path").unwrap_or_default();
-    let place = SandboxPlace::of(&asked)?;
-    let session = api.face.session(sandbox.name()).await?;
-    api.face.hub().refresh(session.id()).await?;
-    let bytes = blocking(move || contents(&session, place.path, &asked)).await??;
+    let found = match SandboxPath::of(&asked)? {
+        SandboxPath::Outside(path) => FileFound::Outside(path),
+        SandboxPath::Workspace(place) => {
+            let session = api.face.session(sandbox.name()).await?;
+            api.face.hub().refresh(session.id()).await?;
+            blocking(move || contents(&session, &place.path, &asked)).await??
+        }
+    };
+    let body = match found {
+        FileFound::Contents(bytes) => Body::from(bytes),
+        FileFound::Outside(path) => OutsideFiles::of(&api, &sandbox, &path)?.read(&path).await?,
+    };
     let headers = [
         (header::CONTENT_TYPE, "application/octet-stream"),
         // Files that an agent wrote must not run in a browser.
         (header::CONTENT_DISPOSITION, "attachment"),
     ];
-    Ok((headers, bytes).into_response())
+    Ok((headers, body).into_response())
 }
 
-fn contents(session: &Session, path: EntryPath, asked: &str) -> Result<bytes::Bytes, Wrong> {
+enum FileFound {
+    Contents(bytes::Bytes),
+    /// A path outside of the workspace.
+    Outside(String),
+}
+
+fn contents(session: &Session, path: &EntryPath, asked: &str) -> Result<FileFound, Wrong> {
     let state = session.state()?;
     let files = VirtualFileSystem::of(&state);
-    let mut path = path;
+    let place = match followed(&files, path)? {
+        SandboxPath::Workspace(place) => place,
+        SandboxPath::Outside(path) => return Ok(FileFound::Outside(path)),
+    };
+    match files.get(&place.path).map(|entry| &entry.node) {
+        Some(Node::File { content, incomplete: false, .. }) => Ok(FileFound::Contents(session.content(content)?)),
+        Some(Node::File { .. }) => {
+            Err(Wrong::invalid(format!("the contents of {asked:.200} were not stored: it is too large")))
+        }
+        Some(Node::Directory { .. }) => Err(Wrong::invalid(format!("path is a directory: {asked:.200}"))),
+        Some(_) => Err(Wrong::invalid(format!("{asked:.200} is not a regular file"))),
+        None if place.path.is_root() => Err(Wrong::invalid(format!("path is a directory: {asked:.200}"))),
+        None => Err(Wrong::not_found(format!("path not found: {asked:.200}"))),
+    }
+}
+
+/// Follows links from a path to another entry, which need not exist.
+pub(super) fn followed(files: &VirtualFileSystem, path: &EntryPath) -> Result<SandboxPath, Wrong> {
+    let mut path = path.clone();
     for _ in 0..LINKS_MAX {
-        match files.get(&path).map(|entry| &entry.node) {
-            Some(Node::File { content, incomplete: false, .. }) => return Ok(session.content(content)?),
-            Some(Node::File { .. }) => {
-                return Err(Wrong::invalid(format!("the contents of {asked:.200} were not stored: it is too large")));
-            }
-            Some(Node::Symlink { target }) => {
-                let target = String::from_utf8_lossy(target).into_owned();
-                let above = path.parent().unwrap_or_else(EntryPath::root);
-                let full = if target.starts_with('/') { target } else { format!("{}/{target}", above.rooted()) };
-                let full = if full.starts_with("/workspace") { full } else { format!("/workspace{full}") };
-                path = SandboxPlace::of(&full)?.path;
-            }
-            Some(Node::Directory { .. }) => return Err(Wrong::invalid(format!("path is a directory: {asked:.200}"))),
-            Some(Node::Special { .. }) => return Err(Wrong::invalid(format!("{asked:.200} is not a regular file"))),
-            None if path.is_root() => return Err(Wrong::invalid(format!("path is a directory: {asked:.200}"))),
-            None => return Err(Wrong::not_found(format!("path not found: {asked:.200}"))),
+        let Some(Node::Symlink { target }) = files.get(&path).map(|entry| &entry.node) else {
+            return Ok(SandboxPath::Workspace(SandboxPlace::at_home(path)));
+        };
+        let target = String::from_utf8_lossy(target);
+        let above = path.parent().unwrap_or_else(EntryPath::root);
+        let full =
+            if target.starts_with('/') { target.into_owned() } else { format!("{HOME}{}/{target}", above.rooted()) };
+        match SandboxPath::of(&full)? {
+            SandboxPath::Workspace(place) => path = place.path,
+            outside => return Ok(outside),
         }
     }
-    Err(Wrong::invalid(format!("{asked:.200} leads through too many links")))
+    Err(Wrong::invalid(format!("{path:.200} leads through too many links")))
 }
 
 pub(super) async fn upload(
@@ -72,43 +102,80 @@ pub(super) async fn upload(
     body: Body,
 ) -> E2bAnswer {
     let said = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if !matches!(said(header::CONTENT_ENCODING), "" | "identity") {
-        return Err(Wrong::missing("compressed uploads"));
+    let metadata = metadata::of_headers(&headers)?;
+    // The whole body is read before any answer: some clients report a connection that closes early as lost.
+    let mut bytes = arrived(body).await?;
+    match said(header::CONTENT_ENCODING) {
+        "" | "identity" => {}
+        "gzip" => bytes = blocking(move || unzipped(&bytes)).await??,
+        _ => return Err(Wrong::missing("uploads with another compression than gzip")),
     }
-    let media = said(header::CONTENT_TYPE);
-    let path = parameter(text.as_deref(), "path");
-    let uploads = match boundary(media) {
-        Some(boundary) => {
-            let mut uploads = parts(&arrived(body).await?, &boundary)?;
-            // A URL may be signed only for this path.
-            if let Some(path) = &path {
-                if uploads.len() > 1 {
-                    return Err(Wrong::invalid("`path` names one file, and the body has several"));
-                }
-                uploads.iter_mut().for_each(|upload| upload.path.clone_from(path));
-            }
-            uploads
-        }
-        None if media.starts_with("application/octet-stream") => {
-            let path = path.ok_or_else(|| Wrong::invalid("name the file in `path`"))?;
-            vec![Upload { path, bytes: arrived(body).await? }]
-        }
-        None => {
-            let what = "send files as multipart/form-data or application/octet-stream";
-            return Err(Wrong::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
-        }
-    };
+    let uploads = uploads(said(header::CONTENT_TYPE), parameter(text.as_deref(), "path"), bytes)?;
     // Check all names first: one invalid name writes nothing.
-    let places = uploads.iter().map(|upload| SandboxPlace::of(&upload.path)).collect::<Result<Vec<_>, _>>()?;
-    let open = api.face.open(sandbox.name()).await?;
-    let (mut files, mut written): (Vec<_>, Vec<Value>) = (Vec::new(), Vec::new());
-    for (place, Upload { bytes, .. }) in places.into_iter().zip(uploads) {
-        let full = place.name_of(&place.path);
-        written.push(json!({ "name": full.rsplit('/').next(), "type": "file", "path": full }));
-        files.push((place.rooted(), bytes));
+    let (mut files, mut outside, mut paths, mut written) = (Vec::new(), Vec::new(), Vec::new(), Vec::<Value>::new());
+    for Upload { path, bytes } in uploads {
+        let place = SandboxPath::of(&path)?;
+        let full = place.name();
+        let mut entry = json!({ "name": full.rsplit('/').next(), "type": "file", "path": full });
+        match place {
+            SandboxPath::Workspace(place) => {
+                if !metadata.is_empty() {
+                    entry["metadata"] = json!(metadata);
+                }
+                files.push((place.rooted(), bytes));
+                paths.push(place.path);
+            }
+            SandboxPath::Outside(path) if metadata.is_empty() => outside.push((path, bytes)),
+            SandboxPath::Outside(_) => return Err(Wrong::missing("metadata of files outside of the workspace")),
+        }
+        written.push(entry);
     }
-    // A task: one call writes all files or none, even if the client disconnects.
-    let writing = tokio::spawn(async move { done(open.change_files(FileWork::WriteAll { files }).await?) });
-    writing.await.map_err(|_| HubError::Panicked)??;
+    for (path, bytes) in outside {
+        OutsideFiles::of(&api, &sandbox, &path)?.write(&path, bytes).await?;
+    }
+    if !files.is_empty() {
+        let open = api.face.open(sandbox.name()).await?;
+        // A task: one call writes all files or none, even if the client disconnects.
+        let writing = tokio::spawn(async move {
+            done(open.change_files(FileWork::WriteAll { files }).await?)?;
+            api.set_metadata(sandbox.name(), paths, metadata).await
+        });
+        writing.await.map_err(|_| HubError::Panicked)??;
+    }
     Ok(axum::Json(written).into_response())
+}
+
+/// Returns the files of a body: those of a form, or the body itself.
+fn uploads(media: &str, path: Option<String>, bytes: bytes::Bytes) -> Result<Vec<Upload>, Wrong> {
+    let Some(boundary) = boundary(media) else {
+        if media.starts_with("application/octet-stream") {
+            let path = path.ok_or_else(|| Wrong::invalid("name the file in `path`"))?;
+            return Ok(vec![Upload { path, bytes }]);
+        }
+        let what = "send files as multipart/form-data or application/octet-stream";
+        return Err(Wrong::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
+    };
+    let mut uploads = parts(&bytes, &boundary)?;
+    // A URL may be signed only for this path.
+    if let Some(path) = &path {
+        if uploads.len() > 1 {
+            return Err(Wrong::invalid("`path` names one file, and the body has several"));
+        }
+        uploads.iter_mut().for_each(|upload| upload.path.clone_from(path));
+    }
+    match uploads.iter().all(|upload| !upload.path.is_empty()) {
+        _ if uploads.is_empty() => Err(Wrong::invalid("the form has no part with the name `file`, and no file name")),
+        true => Ok(uploads),
+        false => Err(Wrong::invalid("name the file in `path`, or in the part of the form")),
+    }
+}
+
+fn unzipped(bytes: &[u8]) -> Result<bytes::Bytes, Wrong> {
+    let mut all = Vec::new();
+    let mut reader = flate2::read::MultiGzDecoder::new(bytes).take(UPLOAD_MAX as u64 + 1);
+    reader.read_to_end(&mut all).map_err(|error| Wrong::invalid(format!("the body is not gzip: {error}")))?;
+    match all.len() {
+        0..=UPLOAD_MAX => Ok(all.into()),
+        _ => Err(Wrong::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the upload has more than {UPLOAD_MAX} bytes"))),
+    }
 }

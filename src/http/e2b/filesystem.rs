@@ -13,17 +13,22 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
 use super::connect::{self, Wrong, answered, streamed, unary};
-use super::place::SandboxPlace;
+use super::files::followed;
+use super::metadata::MetadataOfFiles;
+use super::outside::OutsideFiles;
+use super::place::{SandboxPath, SandboxPlace};
 use super::sandbox::Sandbox;
 use super::{Api, DirectoryWatcher, E2bAnswer, E2bApi, Within};
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{CallReason, Node};
 use crate::engine::lock::lock;
+use crate::engine::path::EntryPath;
 use crate::http::file_changes::problem_of;
 use crate::http::frames::{self, ALIVE, EventFrames};
 use crate::http::watch::{FileWatch, WatchedChange};
-use crate::hub::HubError;
 use crate::hub::operations::{ListFiles, Operation, StatEntry};
+use crate::hub::{HubError, blocking};
+use crate::reducers::{Entry, VirtualFileSystem};
 use crate::tools::{FileWork, ToolOutcome};
 use crate::view::EntryDocument;
 
@@ -79,38 +84,68 @@ struct FileCall {
 }
 
 impl FileCall {
-    async fn entry(&self, place: &SandboxPlace) -> Result<Value, Wrong> {
+    fn outside(&self, path: &str) -> Result<OutsideFiles<'_>, Wrong> {
+        OutsideFiles::of(&self.api, &self.sandbox, path)
+    }
+
+    async fn entry(&self, path: &SandboxPath) -> Result<Value, Wrong> {
+        let place = match path {
+            SandboxPath::Workspace(place) => place.clone(),
+            SandboxPath::Outside(path) => return self.outside(path)?.entry(path).await,
+        };
         // The root is not an entry.
         if place.path.is_root() {
-            let begun = self.sandbox.record.started;
-            return Ok(shown(place, &place.path, &Node::DIRECTORY, begun));
+            return Ok(described(
+                &place.name_of(&place.path),
+                EntryFacts::directory(0o755, self.sandbox.record.started),
+            ));
         }
         let asked = StatEntry { path: place.rooted(), at: None, live: false };
         let found = asked.run(&self.api.context(self.sandbox.name())).await?;
-        Ok(shown(place, &found.path, &found.entry.node, found.entry.updated_at))
+        self.shown(place, vec![(found.path, found.entry)])
+            .await?
+            .pop()
+            .ok_or_else(|| Wrong::not_found("path not found"))
+    }
+
+    /// Describes entries of the workspace.
+    async fn shown(&self, place: SandboxPlace, entries: Vec<(EntryPath, Entry)>) -> Result<Vec<Value>, Wrong> {
+        let session = self.api.face.session(self.sandbox.name()).await?;
+        let describe = move || {
+            let state = session.state()?;
+            let (files, metadata) = (VirtualFileSystem::of(&state), MetadataOfFiles::of(&state));
+            let one = |(path, entry): &(EntryPath, Entry)| {
+                let mut shown = shown(&place, path, entry, &files);
+                if let Some(metadata) = metadata.get(path) {
+                    shown["metadata"] = metadata.clone();
+                }
+                shown
+            };
+            Ok(entries.iter().map(one).collect())
+        };
+        blocking(describe).await?
     }
 
     async fn stat(&self, asked: FileMessage) -> E2bAnswer {
-        answered(json!({ "entry": self.entry(&SandboxPlace::of(&asked.path)?).await? }))
+        answered(json!({ "entry": self.entry(&SandboxPath::of(&asked.path)?).await? }))
     }
 
     async fn list(&self, asked: FileMessage) -> E2bAnswer {
-        let place = SandboxPlace::of(&asked.path)?;
-        let entry = self.entry(&place).await?;
-        if entry["type"] != DIRECTORY {
+        let (path, depth) = (SandboxPath::of(&asked.path)?, asked.depth.max(1));
+        let place = match &path {
+            SandboxPath::Workspace(place) => place.clone(),
+            SandboxPath::Outside(path) => {
+                return answered(json!({ "entries": self.outside(path)?.list(path, depth).await? }));
+            }
+        };
+        if self.entry(&path).await?["type"] != DIRECTORY {
             return Err(Wrong::invalid(format!("path is not a directory: {:.200}", asked.path)));
         }
-        let list = ListFiles {
-            below: Some(place.rooted()),
-            recursive: true,
-            depth: Some(asked.depth.max(1)),
-            at: None,
-            live: false,
-        };
+        let below = Some(place.rooted());
+        let list = ListFiles { below, recursive: true, depth: Some(depth), at: None, live: false };
         let found = list.run(&self.api.context(self.sandbox.name())).await?;
-        let one =
-            |EntryDocument { path, entry, .. }: &EntryDocument| shown(&place, path, &entry.node, entry.updated_at);
-        answered(json!({ "entries": found.iter().map(one).collect::<Vec<_>>() }))
+        let found = found.iter().map(|EntryDocument { path, entry, .. }| (path.clone(), entry.clone())).collect();
+        answered(json!({ "entries": self.shown(place, found).await? }))
     }
 
     async fn change(&self, work: FileWork) -> Result<ToolOutcome, Wrong> {
@@ -118,36 +153,49 @@ impl FileCall {
     }
 
     async fn make(&self, asked: FileMessage) -> E2bAnswer {
-        let place = SandboxPlace::of(&asked.path)?;
-        let made = done(self.change(FileWork::MakeDirectory { path: place.rooted() }).await?)?;
-        if made.result["created"] != true {
-            return Err(Wrong::new(StatusCode::CONFLICT, format!("directory already exists: {:.200}", asked.path)));
+        let path = SandboxPath::of(&asked.path)?;
+        match &path {
+            SandboxPath::Outside(path) => self.outside(path)?.make(path).await?,
+            SandboxPath::Workspace(place) => {
+                let made = done(self.change(FileWork::MakeDirectory { path: place.rooted() }).await?)?;
+                if made.result["created"] != true {
+                    let what = format!("directory already exists: {:.200}", asked.path);
+                    return Err(Wrong::new(StatusCode::CONFLICT, what));
+                }
+            }
         }
-        answered(json!({ "entry": self.entry(&place).await? }))
+        answered(json!({ "entry": self.entry(&path).await? }))
     }
 
     async fn rename(&self, asked: FileMessage) -> E2bAnswer {
-        let (from, to) = (SandboxPlace::of(&asked.source)?, SandboxPlace::of(&asked.destination)?);
-        done(self.change(FileWork::Move { from: from.rooted(), to: to.rooted(), replace: true }).await?)?;
+        let (from, to) = (SandboxPath::of(&asked.source)?, SandboxPath::of(&asked.destination)?);
+        if let (SandboxPath::Workspace(from), SandboxPath::Workspace(to)) = (&from, &to) {
+            let metadata = self.api.metadata_moved(self.sandbox.name(), &from.path, &to.path).await?;
+            done(self.change(FileWork::Move { from: from.rooted(), to: to.rooted(), replace: true }).await?)?;
+            self.api.record_metadata(self.sandbox.name(), metadata).await?;
+        } else {
+            self.outside(&from.name())?.rename(&from, &to).await?;
+        }
         answered(json!({ "entry": self.entry(&to).await? }))
     }
 
     /// Removes an entry with all below it. A missing entry is not an error, as in `envd`.
     async fn remove(&self, asked: FileMessage) -> E2bAnswer {
-        let place = SandboxPlace::of(&asked.path)?;
-        let outcome = self.change(FileWork::Remove { path: place.rooted(), recursive: true }).await?;
-        if outcome.reason != Some(CallReason::NotFound) {
-            done(outcome)?;
+        match SandboxPath::of(&asked.path)? {
+            SandboxPath::Outside(path) => self.outside(&path)?.remove(&path).await?,
+            SandboxPath::Workspace(place) => {
+                let outcome = self.change(FileWork::Remove { path: place.rooted(), recursive: true }).await?;
+                if outcome.reason != Some(CallReason::NotFound) {
+                    done(outcome)?;
+                }
+            }
         }
         answered(json!({}))
     }
 
     async fn begin_watch(&self, asked: &FileMessage) -> Result<(SandboxPlace, FileWatch), Wrong> {
-        if asked.include_entry {
-            return Err(Wrong::missing("entries in the events of a watched directory"));
-        }
         let place = SandboxPlace::of(&asked.path)?;
-        if self.entry(&place).await?["type"] != DIRECTORY {
+        if self.entry(&SandboxPath::Workspace(place.clone())).await?["type"] != DIRECTORY {
             return Err(Wrong::invalid(format!("path is not a directory: {:.200}", asked.path)));
         }
         let which = (place.path.clone(), asked.recursive);
@@ -160,10 +208,11 @@ impl FileCall {
         let (place, watch) = self.begin_watch(&asked).await?;
         let (frames, response) = frames::open_as(connect::STREAM, false);
         let (late, keepalive) = (connect::over_limit(headers), connect::keepalive(headers, ALIVE));
+        let told = asked.include_entry;
         tokio::spawn(async move {
             let gone = Wrong::new(StatusCode::BAD_GATEWAY, "the sandbox was not found: it has been paused or is over");
             let end = tokio::select! {
-                wrong = stream(&self.api, (&place, watch), &frames, keepalive) => wrong.end_of_stream(),
+                wrong = self.stream((&place, watch, told), &frames, keepalive) => wrong.end_of_stream(),
                 () = late => Wrong::late().end_of_stream(),
                 () = self.sandbox.over.cancelled() => gone.end_of_stream(),
                 () = self.api.face.shared.ending.cancelled() => connect::end_of_stream(),
@@ -173,6 +222,46 @@ impl FileCall {
             let _ = frames.send(end).await;
         });
         Ok(response)
+    }
+
+    async fn stream(
+        &self,
+        (place, mut watch, include_entry): (&SandboxPlace, FileWatch, bool),
+        frames: &EventFrames,
+        keepalive: std::time::Duration,
+    ) -> Wrong {
+        let gone = |_| Wrong::new(StatusCode::SERVICE_UNAVAILABLE, "the client is gone");
+        let followed = async {
+            frames.send(connect::message(&json!({ "start": {} }))).await.map_err(gone)?;
+            let mut spoken = Instant::now();
+            loop {
+                let (next, changes) = watch.changes(&self.api.face).await?;
+                watch = next;
+                for event in self.events(place, &changes, include_entry).await {
+                    spoken = Instant::now();
+                    frames.send(connect::message(&json!({ "filesystem": event }))).await.map_err(gone)?;
+                }
+                if spoken.elapsed() > keepalive {
+                    spoken = Instant::now();
+                    frames.send(connect::message(&json!({ "keepalive": {} }))).await.map_err(gone)?;
+                }
+                watch.more().await;
+            }
+        };
+        let ended: Result<std::convert::Infallible, Wrong> = followed.await;
+        let Err(wrong) = ended;
+        wrong
+    }
+
+    /// Returns the events of changes, with the present entries if they are wanted and still exist.
+    async fn events(&self, place: &SandboxPlace, changes: &[WatchedChange], include_entry: bool) -> Vec<Value> {
+        let mut all = Vec::new();
+        for change in changes {
+            let path = SandboxPath::Workspace(place.with(change.path.clone()));
+            let entry = if include_entry { self.entry(&path).await.ok() } else { None };
+            all.extend(events(place, change, entry.as_ref()));
+        }
+        all
     }
 
     async fn create_watcher(&self, asked: FileMessage) -> E2bAnswer {
@@ -187,7 +276,15 @@ impl FileCall {
                 "too many watched directories; remove some watchers",
             ));
         }
-        watchers.insert(id.clone(), DirectoryWatcher { sandbox: self.sandbox.name().to_owned(), place, watch });
+        watchers.insert(
+            id.clone(),
+            DirectoryWatcher {
+                sandbox: self.sandbox.name().to_owned(),
+                place,
+                include_entry: asked.include_entry,
+                watch,
+            },
+        );
         answered(json!({ "watcherId": id }))
     }
 
@@ -199,8 +296,8 @@ impl FileCall {
         let found = lock(&self.api.watchers)
             .get(&asked.watcher_id)
             .filter(|watcher| watcher.sandbox == self.sandbox.name())
-            .map(|watcher| (watcher.place.clone(), Arc::clone(&watcher.watch)));
-        let (place, watch) = found.ok_or_else(|| Self::no_watcher(&asked))?;
+            .map(|watcher| (watcher.place.clone(), watcher.include_entry, Arc::clone(&watcher.watch)));
+        let (place, include_entry, watch) = found.ok_or_else(|| Self::no_watcher(&asked))?;
         let face = self.api.face.clone();
         // A task: the watch returns to its place even if the client disconnects.
         let polled = tokio::spawn(async move {
@@ -213,7 +310,7 @@ impl FileCall {
             Ok::<_, Wrong>(Some(changes))
         });
         let changes = polled.await.map_err(|_| HubError::Panicked)??.ok_or_else(|| Self::no_watcher(&asked))?;
-        answered(json!({ "events": changes.iter().map(|change| event(&place, change)).collect::<Vec<_>>() }))
+        answered(json!({ "events": self.events(&place, &changes, include_entry).await }))
     }
 
     fn remove_watcher(&self, asked: &FileMessage) -> E2bAnswer {
@@ -236,74 +333,105 @@ pub(super) fn done(outcome: ToolOutcome) -> Result<ToolOutcome, Wrong> {
     Err(if reason == Some(CallReason::Refused) { Wrong::invalid(wrong.message) } else { wrong })
 }
 
-async fn stream(
-    api: &E2bApi,
-    (place, mut watch): (&SandboxPlace, FileWatch),
-    frames: &EventFrames,
-    keepalive: std::time::Duration,
-) -> Wrong {
-    let gone = |_| Wrong::new(StatusCode::SERVICE_UNAVAILABLE, "the client is gone");
-    let followed = async {
-        frames.send(connect::message(&json!({ "start": {} }))).await.map_err(gone)?;
-        let mut spoken = Instant::now();
-        loop {
-            let (next, changes) = watch.changes(&api.face).await?;
-            watch = next;
-            for change in &changes {
-                spoken = Instant::now();
-                let message = json!({ "filesystem": event(place, change) });
-                frames.send(connect::message(&message)).await.map_err(gone)?;
-            }
-            if spoken.elapsed() > keepalive {
-                spoken = Instant::now();
-                frames.send(connect::message(&json!({ "keepalive": {} }))).await.map_err(gone)?;
-            }
-            watch.more().await;
-        }
-    };
-    let ended: Result<std::convert::Infallible, Wrong> = followed.await;
-    let Err(wrong) = ended;
-    wrong
-}
-
-fn event(place: &SandboxPlace, change: &WatchedChange) -> Value {
-    let kind = match change.kind {
-        "create" => "EVENT_TYPE_CREATE",
-        "write" => "EVENT_TYPE_WRITE",
-        _ => "EVENT_TYPE_REMOVE",
+/// Returns the events of a change. `envd` reports a new file as created, then with its mode, then as written.
+fn events(place: &SandboxPlace, change: &WatchedChange, entry: Option<&Value>) -> Vec<Value> {
+    let kinds: &[&str] = match change.kind {
+        "create" if change.is_file => &["CREATE", "CHMOD", "WRITE"],
+        "create" => &["CREATE"],
+        "write" => &["WRITE"],
+        _ => &["REMOVE"],
     };
     let below = change.path.relative_to(&place.path);
     let name = below.map(|name| String::from_utf8_lossy(name).into_owned()).unwrap_or_default();
-    json!({ "name": name, "type": kind })
+    let one = |kind: &&str| {
+        let mut event = json!({ "name": name, "type": format!("EVENT_TYPE_{kind}") });
+        if let Some(entry) = entry {
+            event["entry"] = entry.clone();
+        }
+        event
+    };
+    kinds.iter().map(one).collect()
 }
 
 const DIRECTORY: &str = "FILE_TYPE_DIRECTORY";
+/// The size that directories have on ext4.
+const DIRECTORY_SIZE: u64 = 4096;
 
-fn shown(place: &SandboxPlace, path: &crate::engine::path::EntryPath, node: &Node, changed: Timestamp) -> Value {
-    let (kind, mode, letter) = match node {
-        Node::Directory { mode } => (DIRECTORY, mode.bits(), 'd'),
-        Node::File { mode, .. } => ("FILE_TYPE_FILE", mode.bits(), '-'),
-        Node::Symlink { .. } => ("FILE_TYPE_SYMLINK", 0o777, 'L'),
-        Node::Special { .. } => ("FILE_TYPE_UNSPECIFIED", 0o644, '-'),
+/// An entry as `envd` describes it.
+pub(super) struct EntryFacts<'a> {
+    /// The type in a mode; of a link, that of its target.
+    pub(super) kind: u32,
+    pub(super) mode: u32,
+    pub(super) is_link: bool,
+    pub(super) size: u64,
+    pub(super) target: Option<&'a str>,
+    pub(super) owner: &'a str,
+    pub(super) group: &'a str,
+    pub(super) changed: Timestamp,
+}
+
+/// The types of entries in a mode.
+const OF_DIRECTORY: u32 = 0o4;
+const OF_FILE: u32 = 0o10;
+const OF_LINK: u32 = 0o12;
+
+impl EntryFacts<'_> {
+    fn directory(mode: u32, changed: Timestamp) -> Self {
+        let (size, target) = (DIRECTORY_SIZE, None);
+        Self { kind: OF_DIRECTORY, mode, is_link: false, size, target, owner: "user", group: "user", changed }
+    }
+}
+
+/// Describes an entry of the workspace. A link has the type of its target.
+fn shown(place: &SandboxPlace, path: &EntryPath, entry: &Entry, files: &VirtualFileSystem) -> Value {
+    let kind = |node: &Node| match node {
+        Node::Directory { .. } => OF_DIRECTORY,
+        Node::File { .. } => OF_FILE,
+        Node::Symlink { .. } => OF_LINK,
+        Node::Special { .. } => 0,
     };
-    let may = |at: usize| mode >> (8 - at) & 1 == 1;
+    let facts = EntryFacts { kind: kind(&entry.node), ..EntryFacts::directory(0o644, entry.updated_at) };
+    let name = place.name_of(path);
+    match &entry.node {
+        Node::Directory { mode } => described(&name, EntryFacts { mode: mode.bits(), ..facts }),
+        Node::File { mode, size, .. } => described(&name, EntryFacts { mode: mode.bits(), size: *size, ..facts }),
+        Node::Special { .. } => described(&name, EntryFacts { size: 0, ..facts }),
+        Node::Symlink { target } => {
+            let end = followed(files, path).ok();
+            let kind = match &end {
+                Some(SandboxPath::Workspace(end)) => files.get(&end.path).map_or(OF_LINK, |entry| kind(&entry.node)),
+                _ => OF_LINK,
+            };
+            let end = end.map_or_else(|| String::from_utf8_lossy(target).into_owned(), |end| end.name());
+            described(&name, EntryFacts { kind, mode: 0o777, is_link: true, size: 0, target: Some(&end), ..facts })
+        }
+    }
+}
+
+pub(super) fn described(path: &str, facts: EntryFacts<'_>) -> Value {
+    let (kind, letter) = match facts.kind {
+        OF_DIRECTORY => (DIRECTORY, 'd'),
+        OF_FILE => ("FILE_TYPE_FILE", '-'),
+        OF_LINK => ("FILE_TYPE_SYMLINK", 'L'),
+        _ => ("FILE_TYPE_UNSPECIFIED", '-'),
+    };
+    let letter = if facts.is_link { 'L' } else { letter };
+    let may = |at: usize| facts.mode >> (8 - at) & 1 == 1;
     let letters = std::iter::once(letter).chain((0..9).map(|at| if may(at) { ['r', 'w', 'x'][at % 3] } else { '-' }));
-    let full = place.name_of(path);
-    let size = if let Node::File { size, .. } = node { *size } else { 0 };
     let mut entry = json!({
-        "name": full.rsplit('/').next(),
+        "name": path.rsplit('/').next(),
         "type": kind,
-        "path": full,
-        "size": size.to_string(),
-        "mode": mode,
+        "path": path,
+        "size": facts.size.to_string(),
+        "mode": facts.mode,
         "permissions": letters.collect::<String>(),
-        "owner": "user",
-        "group": "user",
-        "modifiedTime": changed,
+        "owner": facts.owner,
+        "group": facts.group,
+        "modifiedTime": facts.changed,
     });
-    if let Node::Symlink { target } = node {
-        entry["symlinkTarget"] = String::from_utf8_lossy(target).into();
+    if facts.is_link {
         entry["isSymlink"] = true.into();
+        entry["symlinkTarget"] = facts.target.into();
     }
     entry
 }

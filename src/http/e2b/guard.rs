@@ -10,8 +10,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::connect::{Wrong, is_rpc};
+use super::query::parameter;
 use super::sandbox::Sandbox;
-use super::signature::is_signed;
+use super::signature::{UrlSignature, signature};
 use super::{DEBUG_SANDBOX, E2bAnswer, E2bApi};
 use crate::http::HttpOptions;
 use crate::http::guard::{check_head, check_host, note_known, run, seal};
@@ -81,8 +82,18 @@ async fn check(api: &E2bApi, request: &mut Request) -> Result<(), Wrong> {
 
 /// Finds the sandbox of a signed URL, which does not name it.
 fn signed(api: &E2bApi, uri: &Uri, is_read: bool) -> Result<Sandbox, Wrong> {
-    let found = api.table.all().into_iter().find(|sandbox| is_signed(api, sandbox, uri.query(), is_read));
-    found.ok_or_else(|| unauthorized("the request has neither a sandbox nor a valid signature", "request a new URL"))
+    for sandbox in api.table.all() {
+        match signature(api, &sandbox, uri.query(), is_read) {
+            UrlSignature::Valid => return Ok(sandbox),
+            // Programs compare E2B's texts.
+            UrlSignature::Expired => return Err(Wrong::new(StatusCode::UNAUTHORIZED, "signature is already expired")),
+            UrlSignature::Wrong => {}
+        }
+    }
+    Err(match parameter(uri.query(), "signature") {
+        Some(_) => Wrong::new(StatusCode::UNAUTHORIZED, "invalid signature"),
+        None => unauthorized("the request has neither a sandbox nor a signature", "request a signed URL"),
+    })
 }
 
 fn unauthorized(what: &str, hint: &str) -> Wrong {

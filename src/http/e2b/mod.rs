@@ -5,6 +5,8 @@ mod control;
 mod files;
 mod filesystem;
 mod guard;
+mod metadata;
+mod outside;
 mod place;
 mod process;
 mod query;
@@ -34,8 +36,8 @@ use connect::Wrong;
 use sandbox::Sandbox;
 use sandboxes::Table;
 
-/// The latest version of `envd` with only the features here: no attributes of files, no entries in events.
-const ENVD_VERSION: &str = "0.6.1";
+/// The version of `envd` whose features are here.
+const ENVD_VERSION: &str = "0.6.4";
 /// The sandbox of clients with `E2B_DEBUG`.
 const DEBUG_SANDBOX: &str = "debug_sandbox_id";
 
@@ -83,6 +85,8 @@ pub struct E2bApi {
 struct DirectoryWatcher {
     sandbox: String,
     place: place::SandboxPlace,
+    /// True to send the entries of changes.
+    include_entry: bool,
     watch: Arc<AsyncMutex<Option<FileWatch>>>,
 }
 

@@ -16,7 +16,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::connect::{self, Messages, Wrong, answered, streamed, unary};
-use super::place::SandboxPlace;
+use super::outside::OutsideFiles;
+use super::place::SandboxPath;
 use super::sandbox::Sandbox;
 use super::{Api, E2bAnswer, E2bApi, Within};
 use crate::backends::{OutputStream, WindowSize};
@@ -147,13 +148,13 @@ impl EnvdInput {
 impl ProcessCall {
     async fn start(self, body: Body) -> E2bAnswer {
         let asked: StartMessage = streamed(&self.headers, body).await?;
-        let (cwd, words) = begun_in(asked.process.cwd.unwrap_or_default(), asked.process.cmd, asked.process.args)?;
-        self.check_there(&cwd).await?;
+        let cwd = SandboxPath::of(asked.process.cwd.as_deref().unwrap_or_default())?;
+        let (cwd, words) = self.begun_in(&cwd, asked.process.cmd, asked.process.args).await?;
         let mut env = self.sandbox.envs.clone();
         env.extend(asked.process.envs);
         let params = json!({
             "command": words,
-            "cwd": if cwd.path.is_root() { String::new() } else { cwd.rooted() },
+            "cwd": cwd,
             "env": env,
             "input": asked.stdin != Some(false),
             "window": asked.pty.as_ref().map(Pty::window),
@@ -171,19 +172,33 @@ impl ProcessCall {
             });
         }
         let reader = process.read_from(0);
-        Ok(self.follow(process, reader, asked.pty.is_some()))
+        Ok(self.follow(process, reader))
     }
 
-    async fn check_there(&self, cwd: &SandboxPlace) -> Result<(), Wrong> {
-        if cwd.path.is_root() {
-            return Ok(());
-        }
-        let asked = StatEntry { path: cwd.rooted(), at: None, live: false };
-        match asked.run(&self.api.context(self.sandbox.name())).await.map_err(Wrong::from) {
-            Err(wrong) if wrong.status == StatusCode::NOT_FOUND => {
-                Err(Wrong::invalid(format!("cwd '{:.200}' does not exist", cwd.name_of(&cwd.path))))
+    /// Returns the directory of a command, and its arguments. A shell changes to a directory outside of the workspace.
+    async fn begun_in(
+        &self,
+        cwd: &SandboxPath,
+        cmd: String,
+        mut args: Vec<String>,
+    ) -> Result<(String, Vec<String>), Wrong> {
+        args.insert(0, cmd);
+        let missing = || Wrong::invalid(format!("cwd '{:.200}' does not exist", cwd.name()));
+        match cwd {
+            SandboxPath::Workspace(place) if place.path.is_root() => Ok((String::new(), args)),
+            SandboxPath::Workspace(place) => {
+                let asked = StatEntry { path: place.rooted(), at: None, live: false };
+                match asked.run(&self.api.context(self.sandbox.name())).await.map_err(Wrong::from) {
+                    Err(wrong) if wrong.status == StatusCode::NOT_FOUND => Err(missing()),
+                    other => other.map(|_| (place.rooted(), args)),
+                }
             }
-            other => other.map(drop),
+            SandboxPath::Outside(path) => {
+                let found = OutsideFiles::of(&self.api, &self.sandbox, path)?.entry(path).await;
+                found.map_err(|wrong| if wrong.status == StatusCode::NOT_FOUND { missing() } else { wrong })?;
+                let enter = ["/bin/sh", "-c", r#"cd -- "$0" && exec "$@""#, path].map(str::to_owned);
+                Ok((String::new(), [enter.to_vec(), args].concat()))
+            }
         }
     }
 
@@ -191,17 +206,20 @@ impl ProcessCall {
     async fn connect(self, body: Body) -> E2bAnswer {
         let asked: Selected = streamed(&self.headers, body).await?;
         let process = self.process(&asked.process)?;
-        let (reader, has_terminal) = (process.read_from(u64::MAX), process.input.window().is_some());
-        Ok(self.follow(process, reader, has_terminal))
+        let reader = process.read_from(u64::MAX);
+        Ok(self.follow(process, reader))
     }
 
-    fn follow(self, process: Arc<Process>, reader: ProcessReader, has_terminal: bool) -> Response {
+    fn follow(self, process: Arc<Process>, reader: ProcessReader) -> Response {
         let (frames, response) = frames::open_as(connect::STREAM, false);
         let keepalive = connect::keepalive(&self.headers, ALIVE);
         let late = connect::over_limit(&self.headers);
         tokio::spawn(async move {
             tokio::select! {
-                _ = follow(&process, reader, &frames, (has_terminal, keepalive)) => {}
+                biased;
+                // The SDKs report a lost connection to an ended sandbox as such.
+                () = self.sandbox.over.cancelled() => frames.cut().await,
+                _ = follow(&process, reader, &frames, keepalive) => {}
                 // The client may be gone.
                 () = late => drop(frames.send(Wrong::late().end_of_stream()).await),
                 () = frames.gone() => {}
@@ -212,17 +230,18 @@ impl ProcessCall {
 
     fn process(&self, selector: &Selector) -> Result<Arc<Process>, Wrong> {
         let Some(pid) = selector.pid else { return Err(Wrong::missing("selection of processes other than by pid")) };
-        let process = self.api.face.hub().process(self.sandbox.session, pid);
-        let running = process.filter(|process| process.document().running);
-        running.ok_or_else(|| Wrong::not_found(format!("process with pid {pid} not found")))
+        let all = self.api.face.hub().processes(self.sandbox.session);
+        let is_meant = |process: &Arc<Process>| process.input.pid().map(u64::from) == Some(pid) && process.is_running();
+        all.into_iter().find(is_meant).ok_or_else(|| Wrong::not_found(format!("process with pid {pid} not found")))
     }
 
     async fn list(self, body: Body) -> E2bAnswer {
         let _: Value = unary(&self.headers, body).await?;
         let all = self.api.face.hub().processes(self.sandbox.session);
-        let running = all.iter().map(|process| process.document()).filter(|process| process.running);
+        let running = all.iter().filter(|process| process.is_running());
         let shown: Vec<Value> = running
-            .map(|process| {
+            .filter_map(|process| Some((process.input.pid()?, process.document())))
+            .map(|(pid, process)| {
                 let mut words = match process.command {
                     CommandLine::Args(words) => words,
                     other => vec!["/bin/sh".to_owned(), "-c".to_owned(), other.to_string()],
@@ -230,7 +249,7 @@ impl ProcessCall {
                 .into_iter();
                 let cmd = words.next().unwrap_or_default();
                 let args: Vec<String> = words.collect();
-                json!({ "pid": process.process, "config": { "cmd": cmd, "args": args, "cwd": process.cwd } })
+                json!({ "pid": pid, "config": { "cmd": cmd, "args": args, "cwd": process.cwd } })
             })
             .collect();
         answered(json!({ "processes": shown }))
@@ -277,19 +296,6 @@ fn number_of(signal: &Value) -> Result<u8, Wrong> {
     }
 }
 
-/// Returns the directory of a command, and its arguments. The shell itself changes to a directory outside.
-fn begun_in(cwd: String, cmd: String, mut args: Vec<String>) -> Result<(SandboxPlace, Vec<String>), Wrong> {
-    let place = match (SandboxPlace::of(&cwd), args.as_mut_slice()) {
-        (Err(_), [.., option, text]) if cwd.starts_with('/') && option == "-c" => {
-            *text = format!("cd -- '{}' || exit 1\n{text}", cwd.replace('\'', r"'\''"));
-            SandboxPlace::of("")?
-        }
-        (place, _) => place?,
-    };
-    args.insert(0, cmd);
-    Ok((place, args))
-}
-
 async fn send(process: &Process, bytes: &[u8]) -> Result<(), Wrong> {
     let sent = tokio::select! {
         sent = async { bytes.is_empty() || process.input.send(bytes).await } => sent,
@@ -302,9 +308,12 @@ async fn follow(
     process: &Process,
     mut reader: ProcessReader,
     frames: &EventFrames,
-    (has_terminal, keepalive): (bool, Duration),
+    keepalive: Duration,
 ) -> Result<(), Gone> {
-    frames.send(event(json!({ "start": { "pid": process.document().process } }))).await?;
+    let has_terminal = process.input.window().is_some();
+    // Without a number it could not be started.
+    let pid = process.input.started().await.unwrap_or_default();
+    frames.send(event(json!({ "start": { "pid": pid } }))).await?;
     loop {
         let part = tokio::select! {
             part = reader.next() => part,

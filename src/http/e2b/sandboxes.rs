@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use super::connect::Wrong;
+use super::place::HOME;
 use super::sandbox::{Sandbox, SandboxRecord, SandboxState};
 use super::snapshots::{SNAPSHOT, SnapshotRecord};
 use super::{DEBUG_SANDBOX, E2bApi};
@@ -180,6 +181,10 @@ impl E2bApi {
         }
         if let WorkspaceSpec::Podman(options) = &mut spec {
             options.network &= network;
+            // A directory of the server's user can't be at a second place.
+            if options.also_at.is_none() && options.own_directory().is_none() {
+                options.also_at = Some(HOME.to_owned());
+            }
         }
         if let Some(commands) = spec.commands_mut() {
             commands.environment.extend(envs.into_iter().map(|(name, value)| (name, VariableValue::Text(value))));

@@ -56,7 +56,8 @@ fn quoted_text(text: &str) -> (String, &str) {
     (value, "")
 }
 
-/// Returns the files of a body. Fields without a file name are left out.
+/// Returns the files of a body: parts with a file name, and those that are called `file`, whose path may be empty.
+/// Other fields are left out.
 pub(super) fn parts(body: &Bytes, boundary: &str) -> Result<Vec<Upload>, Wrong> {
     let wrong = || Wrong::invalid("the body is not multipart/form-data with the boundary in its header");
     let delimiter = format!("\r\n--{boundary}");
@@ -80,7 +81,9 @@ pub(super) fn parts(body: &Bytes, boundary: &str) -> Result<Vec<Upload>, Wrong> 
             let (name, value) = line.split_once(':')?;
             name.trim().eq_ignore_ascii_case("content-disposition").then_some(value)
         });
-        let named = disposition.and_then(|value| parameter(value.split_once(';')?.1, "filename"));
+        let field = |name| disposition.and_then(|value| parameter(value.split_once(';')?.1, name));
+        let unnamed = || field("name").filter(|name| name == "file").map(|_| String::new());
+        let named = field("filename").or_else(unnamed);
         if let Some(path) = named {
             uploads.push(Upload { path, bytes: body.slice(head_end.end..end.start.max(head_end.end)) });
         }

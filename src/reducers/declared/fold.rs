@@ -9,28 +9,29 @@ use crate::engine::reducer::Folding;
 
 /// A fold in progress. It finds the slices of an event by its kind.
 pub struct DeclaredFolding {
-    all: DeclaredSlices,
-    /// The names of the slices by the kinds that they take.
-    takers: BTreeMap<String, Vec<String>>,
+    slices: Vec<DeclaredSlice>,
+    /// The places of the slices by the kinds that they take.
+    takers: BTreeMap<String, Vec<usize>>,
 }
 
 impl DeclaredFolding {
     /// Begins a fold from these slices.
     pub fn new(all: DeclaredSlices) -> Self {
-        let mut fold = Self { all, takers: BTreeMap::new() };
-        fold.find_takers();
-        fold
-    }
-
-    fn find_takers(&mut self) {
-        self.takers.clear();
-        for slice in self.all.iter() {
+        let slices: Vec<DeclaredSlice> = all.slices.into_iter().map(|(_, slice)| slice).collect();
+        let mut takers = BTreeMap::<String, Vec<usize>>::new();
+        for (at, slice) in slices.iter().enumerate() {
             for kind in slice.plan.kinds() {
-                let takers = self.takers.entry(kind.to_owned()).or_default();
-                takers.push(slice.declaration().name.clone());
+                let takers = takers.entry(kind.to_owned()).or_default();
+                takers.push(at);
                 takers.dedup();
             }
         }
+        Self { slices, takers }
+    }
+
+    fn slices(&mut self) -> DeclaredSlices {
+        let named = self.slices.drain(..).map(|slice| (slice.declaration().name.clone(), slice));
+        DeclaredSlices { slices: named.collect() }
     }
 }
 
@@ -41,18 +42,18 @@ pub(super) fn open(all: DeclaredSlices, _: usize) -> Box<dyn Folding<DeclaredSli
 impl Folding<DeclaredSlices> for DeclaredFolding {
     fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError> {
         if event.kind == SliceDeclared::KIND {
-            self.all.declare(event)?;
-            self.find_takers();
-            return Ok(());
+            let mut all = self.slices();
+            let declared = all.declare(event);
+            *self = Self::new(all);
+            return declared;
         }
-        let Some(takers) = self.takers.get(event.kind) else { return Ok(()) };
-        for name in takers {
-            self.all.slices.get_mut(name).map(|slice: &mut DeclaredSlice| slice.apply(event));
+        for at in self.takers.get(event.kind).into_iter().flatten() {
+            self.slices.get_mut(*at).map(|slice| slice.apply(event));
         }
         Ok(())
     }
 
-    fn finish(self: Box<Self>) -> DeclaredSlices {
-        self.all
+    fn finish(mut self: Box<Self>) -> DeclaredSlices {
+        self.slices()
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use state::ContainerState;
 
 use super::container_figures;
-use super::container_plan::{ContainerPlan, RUN, WORKSPACE, places};
+use super::container_plan::{ContainerPlan, RUN, places, workspace_of};
 use super::engine::{Engine, EngineError};
 use super::launch::{self, LiveContainer};
 use super::paths::{self, Paths};
@@ -210,7 +210,11 @@ impl SessionContainer {
             rootless: live.engine.rootless,
             limits_enforced,
             overlay: self.files.is_overlay(),
-            workdir: format!("{WORKSPACE}{}", self.options.commands.workdir.rooted().trim_end_matches('/')),
+            workdir: format!(
+                "{}{}",
+                workspace_of(&self.options),
+                self.options.commands.workdir.rooted().trim_end_matches('/')
+            ),
             environment: self.options.commands.recorded_environment(),
             overlay_path: match self.files.is_overlay() {
                 true => self.paths.layers.to_string_lossy().into_owned(),
@@ -412,7 +416,7 @@ impl CommandHost for SessionContainer {
     }
 
     fn root(&self) -> String {
-        WORKSPACE.to_owned()
+        workspace_of(&self.options).to_owned()
     }
 
     fn scripts(&self) -> Result<(PathBuf, PathBuf), ShellError> {

@@ -19,7 +19,7 @@ use super::{
     PULL, Progress, Refusal, pass_on,
 };
 use crate::backends::podman::container_plan::{
-    CGROUPS, CPU_PERIOD, ContainerPlan, LABEL, OWNER, RUN, STOP_SECONDS, WORKSPACE, most, places,
+    CGROUPS, CPU_PERIOD, ContainerPlan, LABEL, OWNER, RUN, STOP_SECONDS, WORKSPACE, most, places, workspace_of,
 };
 use crate::backends::podman::paths::{DOOR, SECCOMP};
 use crate::backends::podman::process_label::owner_of_this_process;
@@ -258,7 +258,7 @@ fn creation(plan: &ContainerPlan<'_>, place: &ContainerPlace, volumes: &[String]
         entrypoint: Some(plan.runner()),
         cmd: Some(Vec::new()),
         user: Some(format!("{user}:{group}")),
-        working_dir: Some(WORKSPACE.to_owned()),
+        working_dir: Some(workspace_of(plan.options).to_owned()),
         env: Some(vec![format!("HOME={}", plan.home()), "LANG=C.UTF-8".to_owned()]),
         // Disables the image's health check, which would run commands in the container.
         healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }),

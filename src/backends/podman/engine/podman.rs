@@ -22,7 +22,7 @@ use super::{
 };
 use crate::backends::containers::PodmanOptions;
 use crate::backends::podman::container_plan::{
-    CGROUPS, CPU_PERIOD, ContainerPlan, LABEL, OF_ROOT, OWNER, RUN, STOP_SECONDS, WORKSPACE, most, places,
+    CGROUPS, CPU_PERIOD, ContainerPlan, LABEL, OF_ROOT, OWNER, RUN, STOP_SECONDS, most, places, workspace_of,
 };
 use crate::backends::podman::paths::{DOOR, OWN_IDS};
 use crate::backends::podman::process_label::owner_of_this_process;
@@ -206,7 +206,7 @@ fn creation(plan: &ContainerPlan<'_>, place: &ContainerPlace) -> Value {
         "command": plan.runner(),
         "entrypoint": [],
         "user": format!("{user}:{group}"),
-        "work_dir": WORKSPACE,
+        "work_dir": workspace_of(options),
         "env": { "HOME": plan.home(), "LANG": "C.UTF-8" },
         "cap_drop": ["all"],
         "no_new_privileges": true,

@@ -63,6 +63,7 @@ fn replies() -> Vec<RunnerReply<'static>> {
     };
     vec![
         RunnerReply::Welcome { version: 1, pid: 2, features: 3 },
+        RunnerReply::Started { pid: 7 },
         RunnerReply::Output { stream: OutputStreamKind::Stderr, bytes: b"text" },
         RunnerReply::Taken { bytes: 5 },
         RunnerReply::Ended(ended),

@@ -48,6 +48,17 @@ fn greeted(world: &World) -> UnixStream {
     stream
 }
 
+/// Receives a frame after those that a command's start and its input add.
+fn receive_further(stream: &mut UnixStream) -> Vec<u8> {
+    loop {
+        let body = receive(stream);
+        match RunnerReply::decode(&body) {
+            Ok(RunnerReply::Started { .. } | RunnerReply::Taken { .. }) => {}
+            _ => return body,
+        }
+    }
+}
+
 fn running<'a>(script: &'a [u8]) -> RunnerRequest<'a> {
     RunnerRequest::Run(RunRequest {
         cwd: b"",
@@ -74,10 +85,7 @@ fn runner_refuses_more_input_than_may_wait() {
         send(&mut stream, &RunnerRequest::Input(&[b'x'; MAX_INPUT]));
     }
     send(&mut stream, &RunnerRequest::Input(b"x"));
-    let mut answer = receive(&mut stream);
-    while matches!(RunnerReply::decode(&answer), Ok(RunnerReply::Taken { .. })) {
-        answer = receive(&mut stream);
-    }
+    let answer = receive_further(&mut stream);
     let refused = RunnerReply::decode(&answer);
     assert!(matches!(refused, Ok(RunnerReply::Failed { kind: RunFailure::Protocol, .. })), "{refused:?}");
 }
@@ -117,7 +125,7 @@ fn runner_request_out_of_turn_ends_connection() {
     let world = World::new();
     let mut stream = greeted(&world);
     send(&mut stream, &running(b"echo $$; exec sleep 1000"));
-    let body = receive(&mut stream);
+    let body = receive_further(&mut stream);
     let Ok(RunnerReply::Output { bytes, .. }) = RunnerReply::decode(&body) else { panic!("{body:?}") };
     let pid = std::str::from_utf8(bytes).unwrap().trim().parse().unwrap();
     assert!(lives(pid));
@@ -151,7 +159,7 @@ fn runner_cancel_of_ended_command_does_nothing() {
     eventually("the command has ended", || !Path::new("/proc").join(pid.trim()).exists());
     send(&mut stream, &RunnerRequest::Cancel);
     let ended = loop {
-        let body = receive(&mut stream);
+        let body = receive_further(&mut stream);
         match RunnerReply::decode(&body) {
             Ok(RunnerReply::Output { .. }) => {}
             Ok(RunnerReply::Ended(ended)) => break ended,
@@ -166,7 +174,7 @@ fn runner_peer_gone_kills_its_command() {
     let world = World::new();
     let mut stream = greeted(&world);
     send(&mut stream, &running(b"trap '' TERM; setsid sleep 1000 & echo $! $$; wait; wait; sleep 1000"));
-    let body = receive(&mut stream);
+    let body = receive_further(&mut stream);
     let Ok(RunnerReply::Output { bytes, .. }) = RunnerReply::decode(&body) else { panic!("{body:?}") };
     let pids: Vec<u32> =
         std::str::from_utf8(bytes).unwrap().split_whitespace().map(|pid| pid.parse().unwrap()).collect();
