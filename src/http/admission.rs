@@ -22,13 +22,28 @@ pub(super) struct ConnectionShare {
 #[derive(Debug)]
 pub(super) struct Admission {
     is_known: AtomicBool,
+    is_reset: AtomicBool,
     /// Closes the connection when cancelled.
     pub(super) over: CancellationToken,
 }
 
 impl Admission {
     pub(super) fn known() -> Self {
-        Self { is_known: true.into(), over: CancellationToken::new() }
+        Self::new(true)
+    }
+
+    fn new(is_known: bool) -> Self {
+        Self { is_known: is_known.into(), is_reset: false.into(), over: CancellationToken::new() }
+    }
+
+    /// Closes the connection at once, as if its other end had crashed.
+    pub(super) fn reset(&self) {
+        self.is_reset.store(true, Ordering::Relaxed);
+        self.over.cancel();
+    }
+
+    pub(super) fn is_reset(&self) -> bool {
+        self.is_reset.load(Ordering::Relaxed)
     }
 
     pub(super) fn note_known(&self) {
@@ -44,7 +59,7 @@ impl ConnectionShare {
 
     /// Waits for room for a client, which is known or has yet to show the token.
     pub(super) async fn admit(&self, is_known: bool) -> (Arc<Admission>, Option<OwnedSemaphorePermit>) {
-        let admission = Arc::new(Admission { is_known: is_known.into(), over: CancellationToken::new() });
+        let admission = Arc::new(Admission::new(is_known));
         if !is_known {
             self.make_room(Arc::downgrade(&admission));
         }

@@ -1,17 +1,23 @@
 //! A connection with timeouts: for the client's first byte, and for stalled writes.
 
+use std::any::Any;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
+use super::admission::Admission;
+
 /// A stream that fails if the client's first byte does not arrive in time, or a write stalls for too long.
-pub(super) struct Impatient<S> {
+pub(super) struct Impatient<S: 'static> {
     stream: S,
+    admission: Arc<Admission>,
     /// Runs until the first byte.
     silent: Option<Pin<Box<Sleep>>>,
     patience: Option<Duration>,
@@ -19,10 +25,15 @@ pub(super) struct Impatient<S> {
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Impatient<S> {
-    pub(super) fn new(stream: S, first: Option<Duration>, patience: Option<Duration>) -> Self {
+impl<S: 'static> Impatient<S> {
+    pub(super) fn new(
+        stream: S,
+        admission: Arc<Admission>,
+        first: Option<Duration>,
+        patience: Option<Duration>,
+    ) -> Self {
         let silent = first.map(|first| Box::pin(tokio::time::sleep(first)));
-        Self { stream, silent, patience, stalled: None }
+        Self { stream, admission, silent, patience, stalled: None }
     }
 
     fn judge<T>(&mut self, context: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -38,7 +49,19 @@ impl<S> Impatient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
+/// With no time to linger, closing a TCP socket resets the connection.
+impl<S: 'static> Drop for Impatient<S> {
+    fn drop(&mut self) {
+        if let Some(stream) = (&self.stream as &dyn Any).downcast_ref::<TcpStream>()
+            && self.admission.is_reset()
+            && let Err(error) = rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO))
+        {
+            tracing::debug!(%error, "failed to reset a connection");
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin + 'static> AsyncRead for Impatient<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -55,7 +78,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
+impl<S: AsyncWrite + Unpin + 'static> AsyncWrite for Impatient<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let done = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.judge(context, done)

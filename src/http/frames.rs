@@ -21,7 +21,7 @@ pub(super) const ALIVE: Duration = Duration::from_secs(15);
 /// Time that a TCP client may take to make room.
 pub(super) const CLIENT_STALL_LIMIT: Duration = Duration::from_secs(30);
 
-type FramePiece = Result<Bytes, std::io::Error>;
+type FramePiece = Result<Bytes, std::convert::Infallible>;
 
 pub(super) struct EventFrames {
     pieces: mpsc::Sender<FramePiece>,
@@ -68,13 +68,6 @@ impl EventFrames {
         let mut text = Vec::new();
         write(&mut text, Some(name), None, value);
         self.send(text).await
-    }
-
-    /// Breaks the stream: the client sees a lost connection.
-    pub(super) async fn cut(&self) {
-        let lost = std::io::Error::other("the stream's source is gone");
-        // The client may be gone already.
-        let _ = tokio::time::timeout(CLIENT_STALL_LIMIT, self.pieces.send(Err(lost))).await;
     }
 
     pub(super) async fn gone(&self) {

@@ -100,7 +100,8 @@ impl HttpServer {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (stream, admission) = (Impatient::new(stream, None, None), Arc::new(Admission::known()));
+        let admission = Arc::new(Admission::known());
+        let stream = Impatient::new(stream, Arc::clone(&admission), None, None);
         let caller = HostCaller::of(std::process::id(), None);
         self.connections.spawn(self.clone().connection(stream, router, admission, Some(caller)));
     }
@@ -131,7 +132,8 @@ impl HttpServer {
             };
             match accepted {
                 Ok((stream, caller, admission, place)) => {
-                    let stream = Impatient::new(stream, first, caller.is_none().then_some(self.limits.stall));
+                    let patience = caller.is_none().then_some(self.limits.stall);
+                    let stream = Impatient::new(stream, Arc::clone(&admission), first, patience);
                     let connection = self.clone().connection(stream, router.clone(), admission, caller);
                     self.connections.spawn(async move {
                         connection.await;

@@ -22,6 +22,7 @@ use super::sandbox::Sandbox;
 use super::{Api, E2bAnswer, E2bApi, Within};
 use crate::backends::{OutputStream, WindowSize};
 use crate::engine::event::CommandLine;
+use crate::http::admission::Admission;
 use crate::http::calls::CallRequest;
 use crate::http::frames::{self, ALIVE, EventFrames, Gone};
 use crate::http::processes::launch;
@@ -36,11 +37,12 @@ const INPUT_PAUSE: Duration = Duration::from_secs(180);
 pub(super) async fn serve(
     State(api): Api,
     Extension(sandbox): Within,
+    admission: Option<Extension<Arc<Admission>>>,
     Path(method): Path<String>,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    let call = ProcessCall { api, sandbox, headers };
+    let call = ProcessCall { api, sandbox, admission, headers };
     let path = format!("/process.Process/{method}");
     let answer = match method.as_str() {
         "Start" => return call.start(body).await.unwrap_or_else(|wrong| wrong.streamed()),
@@ -56,6 +58,8 @@ pub(super) async fn serve(
 struct ProcessCall {
     api: E2bApi,
     sandbox: Sandbox,
+    /// That of the client's connection, if this package serves it.
+    admission: Option<Extension<Arc<Admission>>>,
     headers: HeaderMap,
 }
 
@@ -218,7 +222,11 @@ impl ProcessCall {
             tokio::select! {
                 biased;
                 // The SDKs report a lost connection to an ended sandbox as such.
-                () = self.sandbox.over.cancelled() => frames.cut().await,
+                () = self.sandbox.over.cancelled() => if let Some(admission) = &self.admission {
+                    admission.reset();
+                    // The end of the stream must not arrive before.
+                    frames.gone().await;
+                },
                 _ = follow(&process, reader, &frames, keepalive) => {}
                 // The client may be gone.
                 () = late => drop(frames.send(Wrong::late().end_of_stream()).await),
