@@ -264,6 +264,10 @@ pub(super) fn unasked(arg: Arg) -> Arg {
 }
 
 impl WorkspaceArgs {
+    pub(super) fn names_image(&self) -> bool {
+        self.image.is_some()
+    }
+
     pub(super) fn spec(&self) -> Result<Option<WorkspaceSpec>, Failure> {
         let can_be_given =
             matches!(self.backend.map(BackendArg::family), Some(BackendArg::Host | BackendArg::Container));

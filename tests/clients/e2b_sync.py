@@ -23,7 +23,7 @@ from servers import check, eventually, leave, raises
 
 def files(sandbox: Sandbox) -> None:
     made = sandbox.files.write("notes/a.txt", "hé\n")
-    check((made.path, made.name) == ("/workspace/notes/a.txt", "a.txt"), f"written was {made}")
+    check((made.path, made.name) == ("/home/user/notes/a.txt", "a.txt"), f"written was {made}")
     check(sandbox.files.read("notes/a.txt") == "hé\n", "a text is read back")
     check(sandbox.files.read("/home/user/notes/a.txt") == "hé\n", "/home/user is the workspace")
     raw = bytes(range(256)) * 4096
@@ -38,12 +38,12 @@ def files(sandbox: Sandbox) -> None:
     check([made.name for made in sandbox.files.write_files(many)] == list("01234"), "many files are written")
     listed = {entry.path: entry for entry in sandbox.files.list("/workspace", depth=2)}
     check(listed["/workspace/many/3"].size == 1 and listed["/workspace/many"].type.value == "dir", f"listed: {listed}")
-    check("/workspace/many/3" not in [entry.path for entry in sandbox.files.list(".")], "one level is listed")
+    check("/home/user/many/3" not in [entry.path for entry in sandbox.files.list(".")], "one level is listed")
     check(sandbox.files.exists("raw.bin") and not sandbox.files.exists("nothing"), "what is there exists")
     about = sandbox.files.get_info("/home/user/raw.bin")
     check((about.size, about.path, about.type.value) == (len(raw), "/home/user/raw.bin", "file"), f"told: {about}")
     check(abs(about.modified_time.timestamp() - time.time()) < 600, f"changed at {about.modified_time}")
-    check(sandbox.files.rename("raw.bin", "below/moved.bin").path == "/workspace/below/moved.bin", "it is renamed")
+    check(sandbox.files.rename("raw.bin", "below/moved.bin").path == "/home/user/below/moved.bin", "it is renamed")
     sandbox.files.remove("many")
     sandbox.files.remove("many")
     check(not sandbox.files.exists("many/1") and not sandbox.files.exists("raw.bin"), "what is removed is gone")
@@ -53,14 +53,28 @@ def files(sandbox: Sandbox) -> None:
     raises(FileNotFoundException, lambda: sandbox.files.list("nothing"))
     raises(FileNotFoundException, lambda: sandbox.files.rename("nothing", "else"))
     raises(InvalidArgumentException, lambda: sandbox.files.read("new"))
-    raises(InvalidArgumentException, lambda: sandbox.files.read("/etc/passwd"))
     raises(InvalidArgumentException, lambda: sandbox.files.list("stream.bin"))
-    raises(SandboxException, lambda: sandbox.files.write("x", "x", gzip=True))
+    made = sandbox.files.write("zipped", "text " * 100, gzip=True, metadata={"made": "by hand"})
+    check(sandbox.files.read("zipped") == "text " * 100, "a compressed upload is unpacked")
+    renamed = sandbox.files.rename("zipped", "unzipped")
+    check(made.metadata == renamed.metadata == {"made": "by hand"}, f"metadata: {made} {renamed}")
     with urllib.request.urlopen(sandbox.download_url("notes/a.txt", use_signature_expiration=60)) as answer:
         check(answer.read() == "hé\n".encode(), "a signed URL gives the file")
     forged = sandbox.download_url("notes/a.txt").replace("notes%2Fa.txt", "stream.bin").replace("notes/a", "stream")
     raises(urllib.error.HTTPError, lambda: urllib.request.urlopen(forged))
     print("  files: text, bytes, streams, many, list, info, rename, remove, directories, signed URLs")
+
+
+def outside(sandbox: Sandbox, has_container: bool) -> None:
+    if not has_container:
+        raises(InvalidArgumentException, lambda: sandbox.files.read("/etc/passwd"))
+        return
+    sandbox.files.write("/tmp/below/a.txt", "outside")
+    check(sandbox.commands.run("cat /tmp/below/a.txt").stdout == "outside", "commands see it")
+    check([entry.path for entry in sandbox.files.list("/tmp/below")] == ["/tmp/below/a.txt"], "it is listed")
+    check("root" in sandbox.files.read("/etc/passwd"), "files of the image are read")
+    raises(FileNotFoundException, lambda: sandbox.files.get_info("/tmp/nothing"))
+    print("  files outside of the workspace")
 
 
 def watching(sandbox: Sandbox) -> None:
@@ -71,7 +85,8 @@ def watching(sandbox: Sandbox) -> None:
     sandbox.files.remove("watched/one")
     seen = []
     eventually(lambda: seen.extend(handle.get_new_events()) or ("one", "remove") in told(seen), "a removal is seen")
-    check(told(seen) == [("one", "create"), ("one", "remove")], f"seen were {seen}")
+    new = [("one", "create"), ("one", "chmod"), ("one", "write")]
+    check(told(seen) == [*new, ("one", "remove")], f"seen were {seen}")
     handle.stop()
     raises(SandboxException, handle.get_new_events)
     raises(FileNotFoundException, lambda: sandbox.files.watch_dir("nothing"))
@@ -233,6 +248,7 @@ def main() -> None:
     with Sandbox.create(timeout=600, metadata={"kind": "main & more"}, envs={"ALWAYS": "always"}) as sandbox:
         sandbox.has_commands = backend != "memory"
         files(sandbox)
+        outside(sandbox, backend == "container")
         watching(sandbox)
         if sandbox.has_commands:
             commands(sandbox)

@@ -19,8 +19,7 @@ mod warm;
 
 pub use container_figures::{ContainerFigures, container_figures};
 pub(crate) use diagnosis::diagnose;
-pub use images::build_image;
-pub(crate) use images::built_image;
+pub use images::{BuiltImage, build_image};
 pub use orphans::{find_engine, remove_leftovers};
 pub use owners::sweep_sandboxes;
 pub(crate) use paths::remove_files;

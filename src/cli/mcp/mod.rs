@@ -104,6 +104,10 @@ impl Mcp {
 }
 
 impl OfferArgs {
+    pub(super) fn names_image(&self) -> bool {
+        self.workspace.names_image()
+    }
+
     pub(super) fn options(&self, mounts: Vec<MountSpec>) -> Result<McpOptions, Failure> {
         if let Some(name) = &self.session {
             NewSession::named(name).check()?;

@@ -50,14 +50,18 @@ impl E2bArgs {
         &self,
         server: &HttpServer,
         face: &HttpFace,
-        (workspace, token, names): (Option<WorkspaceSpec>, Token, &[String]),
+        (workspace, names_image): (Option<WorkspaceSpec>, bool),
+        (token, names): (Token, &[String]),
         out: &mut Out,
     ) -> Result<(), Failure> {
         let Some(address) = self.address else { return Ok(()) };
-        let workspace = match workspace {
+        let mut workspace = match workspace {
             Some(workspace) => workspace,
             None => WorkspaceSpec::Podman(PodmanOptions::usual(find_engine(None)?, None)),
         };
+        if let (WorkspaceSpec::Podman(options), false) = (&mut workspace, names_image) {
+            options.prefer_e2b_image();
+        }
         let options =
             E2bOptions { token, names: names.to_vec(), workspace, remove_ended: self.remove_ended, debug: self.debug };
         let api = E2bApi::open(face, options).await?;

@@ -317,7 +317,8 @@ impl Serve {
             let server = server.clone();
             tokio::spawn(async move { server.serve_tcp(listener, router).await });
         }
-        self.e2b.serve(server, face, (workspace, token, &self.host_name), out).await?;
+        let workspace = (workspace, self.offer.names_image());
+        self.e2b.serve(server, face, workspace, (token, &self.host_name), out).await?;
         told.map_or(Ok(()), |told| out.line(told))
     }
 

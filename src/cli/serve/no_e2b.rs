@@ -21,7 +21,8 @@ impl NoE2bArgs {
         &self,
         _: &HttpServer,
         _: &HttpFace,
-        _: (Option<WorkspaceSpec>, Token, &[String]),
+        _: (Option<WorkspaceSpec>, bool),
+        _: (Token, &[String]),
         _: &mut Out,
     ) -> Result<(), Failure> {
         Ok(())

@@ -59,9 +59,19 @@ fn development_image_is_built_and_used_when_none_is_named() {
     let run = ["--json", "run", &script, "--session", "look", "--backend", engine, "--yes"];
     let ran = program.command(&run).output().unwrap();
     let state = program.printed(&["state", "look", "PodmanWorkspace"]);
-    for removed in [&image, &base] {
+    let build = ["--json", "image", "build", "--e2b", "--backend", engine, "--base", &image, "--network", "host"];
+    let like_e2b = program.command(&build).output().unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&like_e2b.stdout).unwrap_or_default();
+    let like_e2b = document["image"].as_str().unwrap_or_else(|| panic!("{}", crate::rig::told(&like_e2b))).to_owned();
+    let new = ["new", "box", "--backend", engine, "--image", &like_e2b, "--also-at", "/home/user"];
+    program.printed(&new);
+    let programs = "command -v sudo python tput curl ps >/dev/null && whoami && pwd";
+    let at_home = program.run(&["exec", "box", "--yes", "--sh", "--", programs]);
+    program.printed(&["remove", "box", "--yes"]);
+    for removed in [&like_e2b, &image, &base] {
         engine_cli(&["rmi", "--force", removed]).unwrap();
     }
     assert!(String::from_utf8_lossy(&ran.stdout).contains("\"all\\n\""), "{}", crate::rig::told(&ran));
     assert!(state.contains(&image), "{state}");
+    assert_eq!(at_home, "user\n/home/user\n[exit 0]");
 }

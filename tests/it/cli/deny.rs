@@ -69,5 +69,5 @@ fn new_session_has_a_policy_from_a_file() {
         let refused = program.run(&["new", name, "--policy", &wrong]);
         assert!(refused.contains(message) && !refused.ends_with("[exit 0]"), "{refused}");
     }
-    assert_eq!(program.json_lines(&["sessions"]).len(), 1);
+    assert_eq!(program.json(&["sessions"]).as_array().unwrap().len(), 1);
 }

@@ -15,13 +15,13 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::rig::{Answer, Server, TOKEN, eventually_async, sent, taken};
 
-struct E2b {
-    server: Server,
-    address: std::net::SocketAddr,
+pub(super) struct E2b {
+    pub(super) server: Server,
+    pub(super) address: std::net::SocketAddr,
 }
 
 impl E2b {
-    async fn begin(workspace: WorkspaceSpec, remove_ended: bool, debug: bool) -> Self {
+    pub(super) async fn begin(workspace: WorkspaceSpec, remove_ended: bool, debug: bool) -> Self {
         let server = Server::begin().await;
         let names = vec!["box.example".to_owned()];
         let options = E2bOptions { token: Token::new(TOKEN).unwrap(), names, workspace, remove_ended, debug };
@@ -33,52 +33,64 @@ impl E2b {
         Self { server, address }
     }
 
-    async fn raw(&self, method: &str, path: &str, body: impl Into<Bytes>, headers: &[(&str, &str)]) -> Answer {
+    pub(super) async fn raw(
+        &self,
+        method: &str,
+        path: &str,
+        body: impl Into<Bytes>,
+        headers: &[(&str, &str)],
+    ) -> Answer {
         let stream = TcpStream::connect(self.address).await.unwrap();
         taken(sent(TokioIo::new(stream), method, path, body.into(), headers).await).await
     }
 
-    async fn control(&self, method: &str, path: &str, body: Value) -> Answer {
+    pub(super) async fn control(&self, method: &str, path: &str, body: Value) -> Answer {
         let headers = [("host", "localhost"), ("x-api-key", TOKEN), ("content-type", "application/json")];
         self.raw(method, path, body.to_string(), &headers).await
     }
 
-    async fn create(&self) -> (String, String) {
+    pub(super) async fn create(&self) -> (String, String) {
         let made = self.control("POST", "/sandboxes", json!({ "templateID": "base", "timeout": 600 })).await;
         assert_eq!(made.status, 201, "{made:?}");
         let text = |name: &str| made.json()[name].as_str().unwrap().to_owned();
         (text("sandboxID"), text("envdAccessToken"))
     }
 
-    async fn envd(&self, (id, token): &(String, String), path: &str, media: &str, body: impl Into<Bytes>) -> Answer {
+    pub(super) async fn envd(
+        &self,
+        (id, token): &(String, String),
+        path: &str,
+        media: &str,
+        body: impl Into<Bytes>,
+    ) -> Answer {
         let headers =
             [("host", "localhost"), ("e2b-sandbox-id", id), ("x-access-token", token), ("content-type", media)];
         self.raw("POST", path, body, &headers).await
     }
 
-    async fn call(&self, sandbox: &(String, String), path: &str, body: Value) -> Answer {
+    pub(super) async fn call(&self, sandbox: &(String, String), path: &str, body: Value) -> Answer {
         self.envd(sandbox, path, "application/json", body.to_string()).await
     }
 }
 
 /// The signature of a URL for a file, as the SDKs make it.
-fn signature(path: &str, operation: &str, user: &str, (_, token): &(String, String)) -> String {
+pub(super) fn signature(path: &str, operation: &str, user: &str, (_, token): &(String, String)) -> String {
     let digest = sha2::Sha256::digest(format!("{path}:{operation}:{user}:{token}"));
     let text = format!("v1_{}", STANDARD_NO_PAD.encode(digest));
     text.replace('+', "%2B").replace('/', "%2F")
 }
 
 /// A part of a form with a file of this name; the name is its contents, too.
-fn part(name: &str) -> String {
+pub(super) fn part(name: &str) -> String {
     format!("--x\r\ncontent-disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\n{name}\r\n")
 }
 
-fn enveloped(message: &str) -> Vec<u8> {
+pub(super) fn enveloped(message: &str) -> Vec<u8> {
     [&[0][..], &u32::try_from(message.len()).unwrap().to_be_bytes(), message.as_bytes()].concat()
 }
 
 /// The messages of a stream, with the flags of each.
-fn messages(mut bytes: &[u8]) -> Vec<(u8, Value)> {
+pub(super) fn messages(mut bytes: &[u8]) -> Vec<(u8, Value)> {
     let mut messages = Vec::new();
     while let Some((&[flags, a, b, c, d], rest)) = bytes.split_first_chunk::<5>() {
         let (message, rest) = rest.split_at(u32::from_be_bytes([a, b, c, d]) as usize);
@@ -219,7 +231,6 @@ async fn envd_refuses_messages_that_are_wrong() {
         ("/process.Process/Start", b"\x01\x00\x00\x00\x02{}".to_vec(), "invalid_argument"),
         ("/process.Process/Start", enveloped("{}"), "invalid_argument"),
         ("/process.Process/Start", enveloped(r#"{"process":{"cmd":"ls","cwd":"none"}}"#), "invalid_argument"),
-        ("/process.Process/Start", enveloped(r#"{"process":{"cmd":"ls","cwd":"/etc"}}"#), "invalid_argument"),
         (
             "/process.Process/Start",
             enveloped(r#"{"process":{"cmd":"a"},"pty":{"size":{"cols":70000}}}"#),
@@ -354,7 +365,7 @@ async fn upload_to_a_signed_url_writes_the_signed_file_only() {
     assert_eq!(several.status, 400, "{several:?}");
     for (media, body) in [(form, format!("{}--x--", part("../b3"))), ("application/octet-stream", "whole".to_owned())] {
         let written = send(media, body).await;
-        assert_eq!((written.status, &written.json()[0]["path"]), (200, &json!("/workspace/a.txt")), "{written:?}");
+        assert_eq!((written.status, &written.json()[0]["path"]), (200, &json!("/home/user/a.txt")), "{written:?}");
     }
     let listed = e2b.call(&sandbox, "/filesystem.Filesystem/ListDir", json!({ "path": "" })).await.json();
     let names: Vec<_> = listed["entries"].as_array().unwrap().iter().map(|entry| &entry["name"]).collect();

@@ -8,6 +8,7 @@ mod compare;
 mod description;
 mod dispatch;
 mod e2b;
+mod e2b_places;
 mod file_changes;
 mod follow;
 mod guard;
