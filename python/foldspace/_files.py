@@ -90,7 +90,14 @@ class ReadFiles:
 
 
 class Files(ReadFiles):
-    """The present files of a session. Each change is a call in its log."""
+    """The present files of a session. Each change is a call in its log. Paths are relative to the workspace.
+
+        await session.files.write("src/a.txt", "one")
+        assert await session.files.read_text("src/a.txt") == "one"
+        assert [entry["path"] for entry in await session.files.list("src")] == ["src/a.txt"]
+
+    Methods raise ``NotFoundError`` for a missing entry, ``IsDirectoryError`` for a directory in place of a file.
+    """
 
     def __init__(self, connection: Connection, session: str, agent: str | None = None) -> None:
         super().__init__(connection, session)

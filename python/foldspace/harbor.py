@@ -12,7 +12,7 @@ import shlex
 import shutil
 import tarfile
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, cast
 
 from harbor.environments.base import BaseEnvironment, ExecResult
 from harbor.environments.capabilities import EnvironmentCapabilities, EnvironmentResourceCapabilities
@@ -27,6 +27,7 @@ from harbor.models.trial.config import ResourceMode
 
 import foldspace
 from foldspace import RefusedError
+from foldspace.types import ContainerOptions
 
 _ROOT = "/workspace"
 _REPOSITORY = "localhost/foldspace-harbor"
@@ -127,7 +128,7 @@ class FoldspaceEnvironment(BaseEnvironment):
             self.session_id,
             backend="podman",
             image=image,
-            options=chosen | self._options,
+            options=cast(ContainerOptions, chosen | self._options),
             auto_confirm=True,
             agent="harbor",
         )
