@@ -84,8 +84,10 @@ class FoldspaceEnvironment(BaseEnvironment):
         return EnvironmentResourceCapabilities(cpu_limit=True, memory_limit=True, fractional_cpus=True)
 
     @classmethod
-    def preflight(cls) -> None:
+    def preflight(cls, kwargs: dict[str, Any] | None = None) -> None:
         """Ends the program if Podman is missing."""
+        # Harbor 0.25 passes no options. Without an options_model the base class of later releases checks none.
+        del kwargs
         if not shutil.which("podman"):
             raise SystemExit("foldspace.harbor needs the program podman to build and inspect images: install it")
 
