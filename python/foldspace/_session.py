@@ -439,7 +439,9 @@ class Session(SessionPast):
         session unchanged, with ``outcome`` ``conflicted``.
 
         Generated files don't conflict: the session's version stays. They are ``__pycache__`` and other caches of tools,
-        files that ``.gitignore`` files ignore, and files that match the globs of ``generated``.
+        files that ``.gitignore`` files ignore, and files that match the globs of ``generated``. ``dry_run`` only reports.
+
+        Raises ``NotFoundError`` if there is no such child, ``UnusableError`` for a path or glob without a match.
         """
         name = child if isinstance(child, str) else child.id
         body = {"child": name, "theirs": list(theirs), "ours": list(ours), "dry_run": dry_run, "agent": self._rules.agent}
@@ -495,7 +497,17 @@ class Session(SessionPast):
     async def rewind(
         self, to: PositionLike, *, force: bool = False, keep_earlier: bool = False, git: bool = False, dry_run: bool = False
     ) -> Rewind:
-        """Rewinds log and files to a position. The rewind is an event, and can be undone."""
+        """Rewinds state and files to a position. The rewind is an event, and can be undone.
+
+        - ``force``: true to proceed where it would refuse: external changes are recorded first, entries that can't be
+          restored stay, and files that were in a directory of yours before the session began are removed.
+        - ``keep_earlier``: true to protect the latter, even with ``force``.
+        - ``git``: true to also rewind the ``.git`` of a directory of yours, with the commits made since.
+        - ``dry_run``: true to only report what would happen.
+
+        Raises ``NotFoundError`` if there is no such position, ``RefusedError`` if it would lose files: ``problem`` of the
+        error has these entries in ``rewind``.
+        """
         body = {"to": to, "force": force, "keep_earlier": keep_earlier, "git": git, "dry_run": dry_run}
         return await self._connection.document("POST", _SESSION + "/rewind", body=body, what="rewind", session=self.id)
 
@@ -512,8 +524,10 @@ class Session(SessionPast):
         dry_run: bool = False,
     ) -> _models.Undone:
         """Takes back changes that calls made to files, and keeps all other changes: one call, the calls of an agent's
-        run, or all calls after a position; by default the latest call that is not undone. `external` takes back changes
-        made outside of any call, `redo` the latest undo. `left` lists changes that stay, with a reason for each path.
+        run, or all calls after a position; by default the latest call that is not undone. ``external`` takes back changes
+        made outside of any call, ``redo`` the latest undo. ``overwrite`` restores entries even if others have changed them
+        since, ``force`` removes entries that can't be restored later, ``dry_run`` only reports. ``left`` of the result
+        lists changes that stay, with a reason for each path.
         """
         subject = {"call": call, "run": run, "to": to, "external": external, "redo": redo}
         body = {**subject, "overwrite": overwrite, "force": force, "dry_run": dry_run}

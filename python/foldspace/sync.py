@@ -337,7 +337,9 @@ class Session(SessionPast):
         session unchanged, with ``outcome`` ``conflicted``.
 
         Generated files don't conflict: the session's version stays. They are ``__pycache__`` and other caches of tools,
-        files that ``.gitignore`` files ignore, and files that match the globs of ``generated``.
+        files that ``.gitignore`` files ignore, and files that match the globs of ``generated``. ``dry_run`` only reports.
+
+        Raises ``NotFoundError`` if there is no such child, ``UnusableError`` for a path or glob without a match.
         """
         return LOOP.wait(self._own.merge(child, theirs=theirs, ours=ours, generated=generated, dry_run=dry_run))
 
@@ -362,13 +364,25 @@ class Session(SessionPast):
         return LOOP.wait(self._own.apply(to, take=take, keep=keep, generated=generated, dry_run=dry_run))
 
     def rewind(self, to: PositionLike, *, force: bool=False, keep_earlier: bool=False, git: bool=False, dry_run: bool=False) -> Rewind:
-        """Rewinds log and files to a position. The rewind is an event, and can be undone."""
+        """Rewinds state and files to a position. The rewind is an event, and can be undone.
+
+        - ``force``: true to proceed where it would refuse: external changes are recorded first, entries that can't be
+          restored stay, and files that were in a directory of yours before the session began are removed.
+        - ``keep_earlier``: true to protect the latter, even with ``force``.
+        - ``git``: true to also rewind the ``.git`` of a directory of yours, with the commits made since.
+        - ``dry_run``: true to only report what would happen.
+
+        Raises ``NotFoundError`` if there is no such position, ``RefusedError`` if it would lose files: ``problem`` of the
+        error has these entries in ``rewind``.
+        """
         return LOOP.wait(self._own.rewind(to, force=force, keep_earlier=keep_earlier, git=git, dry_run=dry_run))
 
     def undo(self, *, call: int | None=None, run: str | None=None, to: PositionLike | None=None, external: bool | int | None=None, redo: bool=False, overwrite: bool=False, force: bool=False, dry_run: bool=False) -> _models.Undone:
         """Takes back changes that calls made to files, and keeps all other changes: one call, the calls of an agent's
-        run, or all calls after a position; by default the latest call that is not undone. `external` takes back changes
-        made outside of any call, `redo` the latest undo. `left` lists changes that stay, with a reason for each path.
+        run, or all calls after a position; by default the latest call that is not undone. ``external`` takes back changes
+        made outside of any call, ``redo`` the latest undo. ``overwrite`` restores entries even if others have changed them
+        since, ``force`` removes entries that can't be restored later, ``dry_run`` only reports. ``left`` of the result
+        lists changes that stay, with a reason for each path.
         """
         return LOOP.wait(self._own.undo(call=call, run=run, to=to, external=external, redo=redo, overwrite=overwrite, force=force, dry_run=dry_run))
 
@@ -556,7 +570,8 @@ class Files(ReadFiles):
         assert session.files.read_text("src/a.txt") == "one"
         assert [entry["path"] for entry in session.files.list("src")] == ["src/a.txt"]
 
-    Methods raise ``NotFoundError`` for a missing entry, ``IsDirectoryError`` for a directory in place of a file.
+    Methods raise ``NotFoundError`` for a missing entry, and ``RefusedError`` if an entry of the wrong kind is there, such as
+    a directory in place of a file.
     """
 
     def __init__(self, core: _files.Files) -> None:
@@ -572,7 +587,7 @@ class Files(ReadFiles):
         return LOOP.wait(self._own.remove(path, recursive=recursive))
 
     def move(self, source: str, target: str, *, replace: bool=False) -> CallOutcome:
-        """Moves an entry."""
+        """Moves an entry. ``replace`` allows it to replace a file at ``target``."""
         return LOOP.wait(self._own.move(source, target, replace=replace))
 
     def mkdir(self, path: str) -> CallOutcome:
