@@ -56,12 +56,16 @@ def union(types: Any) -> str:
     return " | ".join(sorted(unique, key=lambda each: each == "None"))
 
 
+# Objects without a schema in the description, which foldspace/types.py describes.
+TYPED = {("limits", "dict[str, Any]"): "Limits"}
+
+
 def models() -> str:
     """Returns the text of the models: a TypedDict for each schema."""
     schemas = json.loads(OPENAPI.read_text())["components"]["schemas"]
     out = ['"""The documents of the API. Made by generate.py from docs/openapi.json."""', ""]
     out += ["# ruff: noqa: E501", "from __future__ import annotations", "", "from typing import Any, Literal, TypedDict, Union", ""]
-    out += ["from typing_extensions import NotRequired", ""]
+    out += ["from typing_extensions import NotRequired", "", "from foldspace.types import Limits", ""]
     aliases: list[str] = []
     for name, schema in schemas.items():
         properties = schema.get("properties")
@@ -72,7 +76,7 @@ def models() -> str:
             continue
         fields = {}
         for field, of in properties.items():
-            kind = type_of(of)
+            kind = TYPED.get((field, type_of(of)), type_of(of))
             fields[field] = kind if field in schema.get("required", []) else f"NotRequired[{kind}]"
         doc = first_sentence(schema.get("description", ""))
         out.append("")
@@ -115,7 +119,7 @@ from foldspace import _absolute, _client, _files, _models, _past, _process, _ses
 from foldspace._background import LOOP
 from foldspace._models import Annotation, Bisect, CallOutcome, DeclaredSlice, EntryAtPath, Event, Merge, Rerun, Rewind
 from foldspace.results import CommandResult, Diff, Entries, Log, Tree
-from foldspace.types import Ask, Command, Data, Identified, Output, PositionLike
+from foldspace.types import Ask, Command, Data, Identified, Limits, Options, Output, PositionLike
 
 T = TypeVar("T")
 '''
@@ -150,7 +154,7 @@ def one_class(module: str, node: ast.ClassDef, classes: dict[str, str]) -> str:
     own = f"{module}.{node.name}" + ("[T]" if generic else "")
     core = "_own" if bases else "_core"
     out = [f"class {node.name}({', '.join(bases + generic)}):" if bases or generic else f"class {node.name}:"]
-    out += [f'    """{ast.get_docstring(node, clean=False)}"""', ""]
+    out += [f'    """{doc_of(node)}"""', ""]
     if node.name == "Client":
         # The one that users make.
         made = next(item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "__init__")
@@ -178,6 +182,13 @@ def arguments(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     return ", ".join(given)
 
 
+def doc_of(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
+    """Returns the documentation, with examples without asyncio."""
+    doc = ast.get_docstring(node, clean=False)
+    doc = doc and re.sub(r"\b(await|async) ", "", doc).replace("foldspace.Client(", "foldspace.sync.Client(")
+    return doc and doc.replace("\\", "\\\\")
+
+
 def plain(text: str) -> str:
     return text.replace("AsyncIterator[", "Iterator[").replace("AsyncGenerator[", "Generator[")
 
@@ -193,7 +204,7 @@ def one_method(node: ast.FunctionDef | ast.AsyncFunctionDef, classes: dict[str, 
         call = f"LOOP.wait({call})"
     lines = ["    @property"] if is_property else []
     lines.append(f"    def {name}({plain(ast.unparse(node.args))}) -> {returns}:")
-    if doc := ast.get_docstring(node, clean=False):
+    if doc := doc_of(node):
         lines.append(f'        """{doc}"""')
     if name == "__enter__":
         lines += [f"        {call}", "        return self"]
@@ -218,7 +229,7 @@ def one_context(module: str, node: ast.AsyncFunctionDef, classes: dict[str, str]
     inner = returns.removeprefix("Generator[").removesuffix(", None]")
     lines = ["@contextmanager"]
     lines.append(f"def {node.name}({plain(ast.unparse(node.args))}) -> Generator[{inner}, None, None]:")
-    lines.append(f'    """{ast.get_docstring(node, clean=False)}"""')
+    lines.append(f'    """{doc_of(node)}"""')
     lines.append(f"    with LOOP.enter({module}.{node.name}({arguments(node)})) as core:")
     lines.append(f"        yield {wrapped('core', inner, classes)}")
     return "\n".join(lines) + "\n"

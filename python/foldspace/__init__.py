@@ -8,6 +8,7 @@
 
 from foldspace._binary import find_foldspace_bin
 from foldspace._client import Client, attach, session
+from foldspace._models import NewSubagent, SubagentCall, ToolPolicy
 from foldspace.errors import (
     BackendError,
     CallCancelledError,
@@ -19,7 +20,9 @@ from foldspace.errors import (
     FoldspaceError,
     ForbiddenError,
     InfrastructureError,
+    InvalidCallError,
     NotFoundError,
+    OverLimitError,
     RefusedError,
     StartError,
     UnusableError,
@@ -29,7 +32,7 @@ from foldspace._process import Process
 from foldspace.results import CommandResult, Diff, Log, Tree
 from foldspace._session import Session, Snapshot
 from foldspace._slices import TypedSlice
-from foldspace.types import Question
+from foldspace.types import ContainerOptions, HostOptions, Limits, MockOptions, Question
 
 __all__ = [
     "BackendError",
@@ -41,13 +44,20 @@ __all__ = [
     "CommandResult",
     "ConflictError",
     "ConnectionLostError",
+    "ContainerOptions",
     "Diff",
     "Files",
     "FoldspaceError",
     "ForbiddenError",
+    "HostOptions",
     "InfrastructureError",
+    "InvalidCallError",
+    "Limits",
     "Log",
+    "MockOptions",
+    "NewSubagent",
     "NotFoundError",
+    "OverLimitError",
     "Process",
     "Question",
     "ReadFiles",
@@ -55,6 +65,8 @@ __all__ = [
     "Session",
     "Snapshot",
     "StartError",
+    "SubagentCall",
+    "ToolPolicy",
     "Tree",
     "TypedSlice",
     "UnusableError",

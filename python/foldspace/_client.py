@@ -11,8 +11,8 @@ from typing import Any
 
 from foldspace import _models
 from foldspace._http import Connection
-from foldspace._session import Rules, Session, mount_of
-from foldspace.types import Ask, Identified
+from foldspace._session import Rules, Session, all_sessions, mount_of
+from foldspace.types import Ask, Identified, Options
 
 
 class Client:
@@ -20,6 +20,15 @@ class Client:
 
     ``data`` is the data directory, by default ``FOLDSPACE_DATA``, else the command line's. ``progress=False`` hides the
     progress of long work. A client belongs to one event loop.
+
+        async with foldspace.Client() as client:
+            made = await client.create("work", backend="host", auto_confirm=True)
+            await made.run("echo hello", check=True)
+            again = await client.open("work")
+            assert [call["tool"] for call in await again.calls()] == ["shell_execute"]
+
+    Methods raise ``StartError`` if the server can't be started, ``ConnectionLostError`` if it ends during a request, and
+    ``ClientClosedError`` after ``close``.
     """
 
     def __init__(self, data: str | os.PathLike[str] | None = None, *, progress: bool | None = None) -> None:
@@ -53,7 +62,7 @@ class Client:
         exclude: Sequence[str] = (),
         directory: str | os.PathLike[str] | None = None,
         image: str | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: Options | None = None,
         env: Mapping[str, str] | None = None,
         workdir: str | None = None,
         create_id: str | None = None,
@@ -66,11 +75,23 @@ class Client:
     ) -> Session:
         """Starts a session.
 
-        ``backend``: ``memory`` (the default, which runs no commands), ``host``, ``podman``, ``docker``, ``mock`` or
-        ``container``. ``mount`` copies a directory of this machine into it, ``mounts`` several ({place: directory}),
-        except for entries that match ``exclude``; ``directory`` works in a directory itself. ``allow``,
-        ``auto_confirm`` and ``on_question`` allow commands that the policy does not. The same ``create_id`` again
-        returns the session that was started with it.
+        - ``name``: 1 to 80 letters, digits, dots, underscores or hyphens; the beginning of its id by default.
+        - ``backend``: ``memory`` (the default, which runs no commands), ``host``, ``podman``, ``docker``, ``mock`` or
+          ``container``, which is the engine that works.
+        - ``mount``: a directory of this machine to copy into it; ``mounts`` several ({place: directory}), except for
+          entries that match the globs of ``exclude``.
+        - ``directory``: a directory of this machine to work in, without a copy.
+        - ``image``, ``env``, ``workdir``: the container's image, variables of all commands, and their directory.
+        - ``options``: other options of the backend (``ContainerOptions``, ``HostOptions``, ``MockOptions``), such as
+          ``{"memory_bytes": 1 << 30}``.
+        - ``create_id``: a key for retries. The same key again returns the session that was started with it.
+        - ``policy``: the policy for its tools.
+        - ``allow``, ``deny``: programs, or programs with their first words, that commands may run without a question, or
+          not at all. ``auto_confirm`` answers every question with yes, ``on_question`` is a function that answers.
+        - ``agent``: the agent that calls of this object name.
+
+        Raises ``ConflictError`` if the name is taken, ``UnusableError`` for invalid options, ``BackendError`` if the
+        backend can't be used.
         """
         copied = [(os.path.abspath(each), place) for place, each in (mounts or {}).items()]
         copied += [(os.path.abspath(mount), None)] if mount is not None else []
@@ -103,13 +124,7 @@ class Client:
 
     async def sessions(self) -> list[_models.Session]:
         """Lists all sessions, oldest first."""
-        found: list[_models.Session] = []
-        while True:
-            query = {"limit": _PAGE, "after": found[-1]["session"] if found else None}
-            page = await self._connection.document("GET", "/v1/sessions", query=query)
-            found += page
-            if len(page) < _PAGE:
-                return found
+        return await all_sessions(self._connection)
 
     async def sql(
         self, query: str, *, limit: int | None = None, timeout: int | None = None
@@ -153,9 +168,6 @@ class Client:
         self._connection.leave()
 
 
-_PAGE = 500
-
-
 @asynccontextmanager
 async def session(
     name: str | None = None,
@@ -166,7 +178,7 @@ async def session(
     exclude: Sequence[str] = (),
     directory: str | os.PathLike[str] | None = None,
     image: str | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: Options | None = None,
     env: Mapping[str, str] | None = None,
     workdir: str | None = None,
     create_id: str | None = None,

@@ -90,7 +90,15 @@ class ReadFiles:
 
 
 class Files(ReadFiles):
-    """The present files of a session. Each change is a call in its log."""
+    """The present files of a session. Each change is a call in its log. Paths are relative to the workspace.
+
+        await session.files.write("src/a.txt", "one")
+        assert await session.files.read_text("src/a.txt") == "one"
+        assert [entry["path"] for entry in await session.files.list("src")] == ["src/a.txt"]
+
+    Methods raise ``NotFoundError`` for a missing entry, and ``RefusedError`` if an entry of the wrong kind is there, such as
+    a directory in place of a file.
+    """
 
     def __init__(self, connection: Connection, session: str, agent: str | None = None) -> None:
         super().__init__(connection, session)
@@ -114,7 +122,7 @@ class Files(ReadFiles):
         )
 
     async def move(self, source: str, target: str, *, replace: bool = False) -> CallOutcome:
-        """Moves an entry."""
+        """Moves an entry. ``replace`` allows it to replace a file at ``target``."""
         body = {"from": relative(source), "to": relative(target), "replace": replace, "agent": self._agent}
         return succeeded(await self._connection.document("POST", "/v1/sessions/{session}/move", body=body, session=self._session))
 

@@ -7,6 +7,8 @@ from typing import Any, Literal, TypedDict, Union
 
 from typing_extensions import NotRequired
 
+from foldspace.types import Limits
+
 
 class AlignedCall(TypedDict):
     """A call and its outcome."""
@@ -299,7 +301,7 @@ class ChildRequest(TypedDict):
     at: NotRequired[Position | None]
     name: NotRequired[str | None]
     agent: NotRequired[str | None]
-    limits: NotRequired[dict[str, Any]]
+    limits: NotRequired[Limits]
     policy: NotRequired[ToolPolicy | None]
     max_calls: NotRequired[int | None]
     max_seconds: NotRequired[int | None]
@@ -569,7 +571,7 @@ class ForkRequest(TypedDict):
     at: NotRequired[Position | None]
     name: NotRequired[str | None]
     agent: NotRequired[str | None]
-    limits: NotRequired[dict[str, Any]]
+    limits: NotRequired[Limits]
     policy: NotRequired[ToolPolicy | None]
     create_id: NotRequired[str | None]
 
@@ -830,7 +832,7 @@ class NewSubagent(TypedDict):
     at: NotRequired[Position | None]
     name: NotRequired[str | None]
     agent: NotRequired[str | None]
-    limits: NotRequired[dict[str, Any]]
+    limits: NotRequired[Limits]
     calls: NotRequired[list[SubagentCall]]
     go_on: NotRequired[bool]
     annotations: NotRequired[list[NewAnnotation]]

@@ -23,12 +23,12 @@ class SessionPast:
         self._connection = connection
         self._session = session
 
-    async def log(self, start: int = 1, *, limit: int | None = None) -> Log:
-        """Returns its events from a position on."""
+    async def log(self, start: int = 1, *, limit: int | None = None, kind: str | None = None) -> Log:
+        """Returns its events from a position on, at most ``limit``. ``kind`` (several with commas) selects kinds."""
         log = Log()
         at: int | None = start
         while at is not None and (limit is None or len(log) < limit):
-            query = {"from": at, "limit": _PAGE if limit is None else min(_PAGE, limit - len(log))}
+            query = {"from": at, "limit": _PAGE if limit is None else min(_PAGE, limit - len(log)), "kind": kind}
             page: _models.Page = await self._connection.document(
                 "GET", _SESSION + "/events", query=query, session=self._session
             )

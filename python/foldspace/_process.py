@@ -18,7 +18,14 @@ _ONE = "/v1/sessions/{session}/processes/{process}"
 
 
 class Process:
-    """A background process, running or ended."""
+    """A background process, running or ended. ``Session.start`` makes it.
+
+        process = await session.start("read name; echo hello $name", input=True)
+        await process.send("world\\n", end=True)
+        assert (await process.collect()).stdout == "hello world\\n"
+
+    It runs while other calls of the session run, and ends with the server.
+    """
 
     def __init__(self, connection: Connection, session: str, document: _models.Process) -> None:
         self._connection = connection
@@ -36,7 +43,7 @@ class Process:
         return self._document
 
     async def wait(self, timeout: float | None = None) -> _models.Process:
-        """Waits for its end or the timeout, and returns its description."""
+        """Waits for its end, or ``timeout`` seconds, and returns its description."""
         body = {"timeout_seconds": timeout}
         self._document = await self._connection.document(
             "POST", _ONE + "/wait", body=body, session=self._session, process=self.number
@@ -57,7 +64,7 @@ class Process:
         await self._connection.document("POST", _ONE + "/input", body=body, session=self._session, process=self.number)
 
     async def signal(self, signal: str | int = "TERM") -> None:
-        """Sends it a signal."""
+        """Sends a signal, by name (``"INT"``) or number."""
         await self._connection.document(
             "POST", _ONE + "/signal", body={"signal": signal}, session=self._session, process=self.number
         )

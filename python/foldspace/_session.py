@@ -27,7 +27,7 @@ from foldspace._past import SessionPast
 from foldspace._process import Process, decoded
 from foldspace._slices import TypedSlice
 from foldspace.results import CommandResult
-from foldspace.types import Ask, Command, Identified, Output, PositionLike, Question
+from foldspace.types import Ask, Command, Identified, Limits, Options, Output, PositionLike, Question
 
 T = TypeVar("T")
 
@@ -36,6 +36,7 @@ _SESSION = "/v1/sessions/{session}"
 _COMMAND_BYTES = 131_071
 _STDIN_CHARS = 48_000
 _DAY = 86_400.0
+_PAGE = 500
 
 
 class Rules:
@@ -61,7 +62,15 @@ class Rules:
 
 
 class Snapshot:
-    """A session as it was at a position."""
+    """A session as it was at a position; ``Session.at`` makes it.
+
+        await session.files.write("a.txt", "one")
+        before = session.at(await session.head())
+        await session.files.write("a.txt", "two")
+        assert await before.files.read("a.txt") == b"one"
+
+    Its files and its state are read-only.
+    """
 
     def __init__(self, connection: Connection, session: str, at: PositionLike) -> None:
         self._connection = connection
@@ -79,7 +88,20 @@ class Snapshot:
 
 
 class Session(SessionPast):
-    """A session: a workspace with its history."""
+    """A session: a workspace with its history. ``Client.create`` and ``Client.open`` make it.
+
+        ran = await session.run("echo one > a.txt; cat a.txt", check=True)
+        assert ran.stdout == "one\\n"
+        (child,) = await session.fork(name="try", limits={"calls": 5})
+        await child.run("echo two > a.txt", check=True)
+        assert (await session.merge(child))["outcome"] == "merged"
+        await session.rewind(ran.finished)
+        assert await session.files.read("a.txt") == b"one\\n"
+
+    A position is an event number, -5 for five events ago, "10m" for ten minutes ago, or "tag:NAME". Errors are classes of
+    ``foldspace.errors``: ``RefusedError`` for what may not be done, ``NotFoundError``, ``ConflictError`` and
+    ``UnusableError`` for requests that don't fit, ``InfrastructureError`` for failures of the workspace or the server.
+    """
 
     def __init__(self, connection: Connection, document: _models.Session, rules: Rules) -> None:
         super().__init__(connection, document["session"])
@@ -101,6 +123,16 @@ class Session(SessionPast):
     def backend(self) -> str:
         """The backend of its workspace."""
         return self._document["backend"]
+
+    @property
+    def parent(self) -> str | None:
+        """The id of the session that it is a child of; ``None`` for a root."""
+        return self._document["parent"]
+
+    @property
+    def agent(self) -> str | None:
+        """The agent that its calls name; ``None`` without one."""
+        return self._rules.agent
 
     @property
     def files(self) -> Files:
@@ -139,11 +171,21 @@ class Session(SessionPast):
         on_output: Output | None = None,
         merge_output: bool = False,
     ) -> CommandResult:
-        """Runs a command to its end, without a time limit unless ``timeout`` sets one, in seconds.
+        """Runs a command to its end. Cancelling the task cancels the command.
 
-        A failed command has a result; with ``check`` it raises ``CommandFailedError``. A failure of the infrastructure
-        raises ``InfrastructureError``, a refusal ``RefusedError``. ``merge_output`` merges standard error into standard
-        output. Cancelling the task cancels the command.
+        - ``command``: a command line for ``/bin/sh -c``, or a program with its arguments.
+        - ``cwd``: the directory, relative to the workspace; its root by default.
+        - ``env``: additional environment variables.
+        - ``stdin``: its standard input; without it standard input is empty.
+        - ``timeout``: its time limit in seconds, from 1 to 86,400; without one it has no limit. After it the result has
+          ``timed_out`` and the exit code 124.
+        - ``check``: true to raise ``CommandFailedError`` if it fails. Otherwise a failed command has a result, too.
+        - ``on_output``: receives output as it comes: ``"stdout"`` or ``"stderr"``, and the bytes.
+        - ``merge_output``: true to merge standard error into standard output.
+
+        Raises ``RefusedError`` if the policy or a person refuses it, its subclass ``OverLimitError`` if a limit of the
+        session is used up, ``InvalidCallError`` for parameters out of range, and ``InfrastructureError`` if the
+        workspace, the server or the store fails.
         """
         data = stdin.encode() if isinstance(stdin, str) else stdin
         if merge_output:
@@ -165,7 +207,7 @@ class Session(SessionPast):
 
     async def _shell(self, params: dict[str, Any], timeout: float | None, on_output: Output | None) -> CommandResult:
         if timeout is not None:
-            params["timeout_seconds"] = max(1.0, timeout)
+            params["timeout_seconds"] = timeout
         streams: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
 
         def take(stream: str, data: bytes) -> None:
@@ -244,8 +286,15 @@ class Session(SessionPast):
         window: tuple[int, int] | None = None,
         timeout: float | None = None,
     ) -> Process:
-        """Starts a command in the background. ``input`` keeps its standard input open; ``window``, as rows and columns,
-        runs it in a terminal."""
+        """Starts a command in the background, and returns at once.
+
+        - ``stdin``: the beginning of its standard input, at most 48,000 characters.
+        - ``input``: true to keep its standard input open for ``Process.send``.
+        - ``window``: rows and columns, to run it in a terminal.
+        - ``timeout``: its time limit in seconds, from 1 to 86,400; without one it has no limit.
+
+        Raises ``RefusedError`` if the policy refuses it, ``UnusableError`` for parameters out of range.
+        """
         body: dict[str, Any] = {"command": command if isinstance(command, str) else list(command), "cwd": cwd}
         body |= {"env": dict(env or {}), "stdin": stdin, "input": input, "timeout_seconds": timeout}
         if window is not None:
@@ -275,7 +324,8 @@ class Session(SessionPast):
         timeout: float | None = None,
         on_failure: Literal["keep", "undo"] = "keep",
     ) -> CallOutcome:
-        """Makes a tool call, and raises if it fails.
+        """Makes a tool call, and raises if it fails. ``timeout`` is the time limit of the whole call in seconds, from 0.1
+        to 86,400; the tool's own by default.
 
         With ``on_failure="undo"`` a call that fails, or whose command exits non-zero, leaves the files as they were.
         """
@@ -294,34 +344,74 @@ class Session(SessionPast):
     async def fork(
         self,
         *,
-        count: int = 1,
+        count: int | None = None,
         at: PositionLike | None = None,
         name: str | None = None,
         agent: str | None = None,
-        limits: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
         policy: _models.ToolPolicy | None = None,
     ) -> list[Session]:
-        """Forks it ``count`` times, now or at a position: all or none.
+        """Forks it, now or at a position, and returns the forks. If one fork fails, none is created.
 
-        ``policy`` binds the forks, in addition to the session's own.
+        - ``count``: the number of forks, from 1 to 1,000; one by default.
+        - ``at``: the position; the present by default.
+        - ``name``: the name of the only fork. With ``count`` it is a prefix: the forks are numbered from 1. By default
+          they have the session's name and free numbers.
+        - ``agent``: the agent that works in the forks. Their calls name it.
+        - ``limits``: limits of each fork, such as ``{"calls": 20}``.
+        - ``policy``: a policy for the forks' tools, in addition to the session's own.
+
+        Raises ``ConflictError`` if a name is taken, ``NotFoundError`` if there is no such position.
         """
-        body = {"count": count, "at": at, "name": name, "agent": agent, "limits": dict(limits or {}), "policy": policy}
+        if count is None and name is not None:
+            return [await self.clone(at=at, name=name, agent=agent, limits=limits, policy=policy)]
+        body = {"count": count or 1, "at": at, "name": name, "agent": agent, "limits": limits or {}, "policy": policy}
         forks: _models.Forks = await self._connection.document(
             "POST", _SESSION + "/forks", body=body, what="fork", session=self.id
         )
         return [await self._child(child) for child in forks["children"]]
 
     async def clone(
-        self, *, isolation: str = "fork", at: PositionLike | None = None, name: str | None = None, agent: str | None = None
+        self,
+        *,
+        isolation: Literal["fork", "full", "shared"] = "fork",
+        at: PositionLike | None = None,
+        name: str | None = None,
+        agent: str | None = None,
+        limits: Limits | None = None,
+        policy: _models.ToolPolicy | None = None,
     ) -> Session:
-        """Clones it: as a ``fork``, from the same mounts (``full``), or itself for another agent (``shared``)."""
-        body = {"isolation": isolation, "at": at, "name": name, "agent": agent}
+        """Clones it.
+
+        - ``isolation``: ``fork``, with its history and files; ``full``, with fresh copies of its mounts only; ``shared``,
+          the session itself for another agent. A shared clone has the same log and files, and the calls of a session run
+          one after another, so commands of its agents never run at the same time; with forks they do.
+        - ``at``: the position to fork at; the present by default.
+        - ``name``: the clone's name; by default the session's name and a free number.
+        - ``agent``: the agent that works in it; required for ``shared``.
+        - ``limits``: its limits, such as ``{"calls": 20}``.
+        - ``policy``: a policy for its tools, in addition to the session's own; not for ``shared``.
+
+        Raises ``ConflictError`` if the name is taken, ``UnusableError`` for parameters that don't fit together.
+        """
+        body = {"isolation": isolation, "at": at, "name": name, "agent": agent, "limits": limits or {}, "policy": policy}
         child = await self._connection.document("POST", _SESSION + "/children", body=body, what="clone", session=self.id)
         return await self._child(child)
 
-    async def _child(self, child: _models.Child) -> Session:
+    async def children(self) -> list[Session]:
+        """Lists its children, oldest first: forks and full clones that were not removed. ``agent`` of each is the agent
+        that it was created for. A shared clone is not a child: it is the session itself."""
+        started = await self.log(kind="ChildStarted")
+        agents: dict[str, str] = {each["event"]["child"]: each["event"].get("agent", "") for each in started}
+        listed = await all_sessions(self._connection)
+        return [self._related(each, agents.get(each["session"])) for each in listed if each["parent"] == self.id]
+
+    def _related(self, document: _models.Session, agent: str | None) -> Session:
         rules = self._rules
-        own = Rules(rules.allow, rules.deny, rules.auto_confirm, rules.on_question, child["agent"] or rules.agent)
+        own = Rules(rules.allow, rules.deny, rules.auto_confirm, rules.on_question, agent or rules.agent)
+        return Session(self._connection, document, own)
+
+    async def _child(self, child: _models.Child) -> Session:
         head = child["at"] or 0
         document: _models.Session = {
             "session": child["session"],
@@ -333,7 +423,7 @@ class Session(SessionPast):
             "created": "",
             "updated": "",
         }
-        return Session(self._connection, document, own)
+        return self._related(document, child["agent"])
 
     async def merge(
         self,
@@ -349,7 +439,9 @@ class Session(SessionPast):
         session unchanged, with ``outcome`` ``conflicted``.
 
         Generated files don't conflict: the session's version stays. They are ``__pycache__`` and other caches of tools,
-        files that ``.gitignore`` files ignore, and files that match the globs of ``generated``.
+        files that ``.gitignore`` files ignore, and files that match the globs of ``generated``. ``dry_run`` only reports.
+
+        Raises ``NotFoundError`` if there is no such child, ``UnusableError`` for a path or glob without a match.
         """
         name = child if isinstance(child, str) else child.id
         body = {"child": name, "theirs": list(theirs), "ours": list(ours), "dry_run": dry_run, "agent": self._rules.agent}
@@ -358,7 +450,7 @@ class Session(SessionPast):
 
     async def dispatch(
         self,
-        children: Sequence[Mapping[str, Any]],
+        children: Sequence[_models.NewSubagent],
         *,
         parallel: int | None = None,
         merge: bool = False,
@@ -367,11 +459,15 @@ class Session(SessionPast):
     ) -> _models.Dispatched:
         """Makes calls in a batch of new children, ``parallel`` children at a time, and returns the result of each.
 
-        A child is a dict: ``calls`` (a list of ``{"tool": ..., "params": {...}}``), ``name``, ``isolation``, ``at``,
-        ``agent``, ``limits``, ``go_on`` (to continue after a failed call) and ``annotations``. ``merge`` merges the
-        children that are done. A child that fails raises nothing: its ``status`` and ``reason`` say so.
+        - ``children``: 1 to 100 dicts with ``calls`` (a list of ``{"tool": ..., "params": {...}}``), ``name``,
+          ``isolation``, ``at``, ``agent``, ``limits``, ``go_on`` (to continue after a failed call) and ``annotations``.
+        - ``parallel``: the number of children that work at the same time, from 1 to 16; 4 by default.
+        - ``merge``: true to merge the children that are done, in their order.
+        - ``theirs``, ``ours``: paths and globs for conflicts, as in ``merge()``.
+
+        A child that fails raises nothing: its ``status`` and ``reason`` say so. Cancelling the task cancels all children.
         """
-        body: dict[str, Any] = {"children": [dict(child) for child in children], "merge": merge}
+        body: dict[str, Any] = {"children": list(children), "merge": merge}
         body |= {"theirs": list(theirs), "ours": list(ours)} | ({"parallel": parallel} if parallel is not None else {})
         rules = self._rules
         body |= {"allow": rules.allow, "deny": rules.deny, "auto_confirm": rules.auto_confirm}
@@ -401,7 +497,17 @@ class Session(SessionPast):
     async def rewind(
         self, to: PositionLike, *, force: bool = False, keep_earlier: bool = False, git: bool = False, dry_run: bool = False
     ) -> Rewind:
-        """Rewinds log and files to a position. The rewind is an event, and can be undone."""
+        """Rewinds state and files to a position. The rewind is an event, and can be undone.
+
+        - ``force``: true to proceed where it would refuse: external changes are recorded first, entries that can't be
+          restored stay, and files that were in a directory of yours before the session began are removed.
+        - ``keep_earlier``: true to protect the latter, even with ``force``.
+        - ``git``: true to also rewind the ``.git`` of a directory of yours, with the commits made since.
+        - ``dry_run``: true to only report what would happen.
+
+        Raises ``NotFoundError`` if there is no such position, ``RefusedError`` if it would lose files: ``problem`` of the
+        error has these entries in ``rewind``.
+        """
         body = {"to": to, "force": force, "keep_earlier": keep_earlier, "git": git, "dry_run": dry_run}
         return await self._connection.document("POST", _SESSION + "/rewind", body=body, what="rewind", session=self.id)
 
@@ -418,8 +524,10 @@ class Session(SessionPast):
         dry_run: bool = False,
     ) -> _models.Undone:
         """Takes back changes that calls made to files, and keeps all other changes: one call, the calls of an agent's
-        run, or all calls after a position; by default the latest call that is not undone. `external` takes back changes
-        made outside of any call, `redo` the latest undo. `left` lists changes that stay, with a reason for each path.
+        run, or all calls after a position; by default the latest call that is not undone. ``external`` takes back changes
+        made outside of any call, ``redo`` the latest undo. ``overwrite`` restores entries even if others have changed them
+        since, ``force`` removes entries that can't be restored later, ``dry_run`` only reports. ``left`` of the result
+        lists changes that stay, with a reason for each path.
         """
         subject = {"call": call, "run": run, "to": to, "external": external, "redo": redo}
         body = {**subject, "overwrite": overwrite, "force": force, "dry_run": dry_run}
@@ -442,7 +550,16 @@ class Session(SessionPast):
         jobs: int = 1,
         timeout: float | None = None,
     ) -> Bisect:
-        """Finds the first change after which a command fails, or a predicate over slices holds."""
+        """Finds the first change after which a command fails, or a predicate over slices holds.
+
+        - ``command``: succeeds at the good position and fails at the bad one; exit code 125 skips a position.
+        - ``slice``: instead of a command, a predicate such as ``count(VirtualFileSystem) > 10``.
+        - ``good``, ``bad``: the ends of the search; by default before the first call, and the present.
+        - ``jobs``: the number of concurrent runs, from 1 to 64.
+        - ``timeout``: the time limit of each run in seconds, from 0.1 to 600, the default.
+
+        Raises ``RefusedError`` if the ends are not good and bad, or the policy refuses the command.
+        """
         probe = command if command is None or isinstance(command, str) else list(command)
         body: dict[str, Any] = {"command": probe, "slice": slice, "good": good, "bad": bad, "jobs": jobs}
         body |= {"timeout_seconds": timeout, "allow": self._rules.allow, "auto_confirm": self._rules.auto_confirm}
@@ -453,7 +570,7 @@ class Session(SessionPast):
         *,
         until: PositionLike | None = None,
         backend: str | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: Options | None = None,
         keep: str | None = None,
         rules: Mapping[str, Any] | None = None,
     ) -> Rerun:
@@ -629,6 +746,17 @@ class Session(SessionPast):
             f"<p><b>{escape(shown['name'])}</b> <code>{escape(shown['session'][:12])}</code> "
             f"{escape(shown['backend'])}, {shown['events']} events when last asked</p>"
         )
+
+
+async def all_sessions(connection: Connection) -> list[_models.Session]:
+    """Lists the sessions of a server, oldest first."""
+    found: list[_models.Session] = []
+    while True:
+        query = {"limit": _PAGE, "after": found[-1]["session"] if found else None}
+        page: list[_models.Session] = await connection.document("GET", "/v1/sessions", query=query)
+        found += page
+        if len(page) < _PAGE:
+            return found
 
 
 def mount_of(host_path: str, mount_path: str | None, exclude: Sequence[str]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import shlex
 import shutil
 import tarfile
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, cast
 
 from harbor.environments.base import BaseEnvironment, ExecResult
 from harbor.environments.capabilities import EnvironmentCapabilities, EnvironmentResourceCapabilities
@@ -27,6 +27,7 @@ from harbor.models.trial.config import ResourceMode
 
 import foldspace
 from foldspace import RefusedError
+from foldspace.types import ContainerOptions
 
 _ROOT = "/workspace"
 _REPOSITORY = "localhost/foldspace-harbor"
@@ -83,8 +84,10 @@ class FoldspaceEnvironment(BaseEnvironment):
         return EnvironmentResourceCapabilities(cpu_limit=True, memory_limit=True, fractional_cpus=True)
 
     @classmethod
-    def preflight(cls) -> None:
+    def preflight(cls, kwargs: dict[str, Any] | None = None) -> None:
         """Ends the program if Podman is missing."""
+        # Harbor 0.25 passes no options. Without an options_model the base class of later releases checks none.
+        del kwargs
         if not shutil.which("podman"):
             raise SystemExit("foldspace.harbor needs the program podman to build and inspect images: install it")
 
@@ -127,7 +130,7 @@ class FoldspaceEnvironment(BaseEnvironment):
             self.session_id,
             backend="podman",
             image=image,
-            options=chosen | self._options,
+            options=cast(ContainerOptions, chosen | self._options),
             auto_confirm=True,
             agent="harbor",
         )

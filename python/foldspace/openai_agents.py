@@ -60,7 +60,9 @@ class FoldspaceSandboxSession(BaseSandboxSession):
         env = await self.state.manifest.environment.resolve()
         argv = [str(each) for each in command]
         try:
-            ran = await self.session.run(argv, cwd="/", env=env, timeout=timeout)
+            # The server's shortest limit is a second.
+            limit = None if timeout is None else max(1.0, timeout)
+            ran = await self.session.run(argv, cwd="/", env=env, timeout=limit)
         except FoldspaceError as error:
             raise ExecTransportError(command=command, cause=error) from error
         if ran.timed_out:

@@ -15,7 +15,7 @@ from foldspace import _absolute, _client, _files, _models, _past, _process, _ses
 from foldspace._background import LOOP
 from foldspace._models import Annotation, Bisect, CallOutcome, DeclaredSlice, EntryAtPath, Event, Merge, Rerun, Rewind
 from foldspace.results import CommandResult, Diff, Entries, Log, Tree
-from foldspace.types import Ask, Command, Data, Identified, Output, PositionLike
+from foldspace.types import Ask, Command, Data, Identified, Limits, Options, Output, PositionLike
 
 T = TypeVar("T")
 
@@ -58,9 +58,9 @@ class SessionPast:
     def __init__(self, core: _past.SessionPast) -> None:
         self._core: _past.SessionPast = core
 
-    def log(self, start: int=1, *, limit: int | None=None) -> Log:
-        """Returns its events from a position on."""
-        return LOOP.wait(self._core.log(start, limit=limit))
+    def log(self, start: int=1, *, limit: int | None=None, kind: str | None=None) -> Log:
+        """Returns its events from a position on, at most ``limit``. ``kind`` (several with commas) selects kinds."""
+        return LOOP.wait(self._core.log(start, limit=limit, kind=kind))
 
     def calls(self, start: int=1, *, limit: int | None=None, tool: str | None=None, agent: str | None=None, failed: bool=False, changed: bool=False, path: str | None=None, text: str | None=None) -> list[_models.ListedCall]:
         """Lists its calls from a position on that match all filters, in the order in which they started. ``path`` is a
@@ -150,7 +150,15 @@ class TypedSlice(Generic[T]):
 
 
 class Snapshot:
-    """A session as it was at a position."""
+    """A session as it was at a position; ``Session.at`` makes it.
+
+        session.files.write("a.txt", "one")
+        before = session.at(session.head())
+        session.files.write("a.txt", "two")
+        assert before.files.read("a.txt") == b"one"
+
+    Its files and its state are read-only.
+    """
 
     def __init__(self, core: _session.Snapshot) -> None:
         self._core: _session.Snapshot = core
@@ -166,7 +174,20 @@ class Snapshot:
 
 
 class Session(SessionPast):
-    """A session: a workspace with its history."""
+    """A session: a workspace with its history. ``Client.create`` and ``Client.open`` make it.
+
+        ran = session.run("echo one > a.txt; cat a.txt", check=True)
+        assert ran.stdout == "one\\n"
+        (child,) = session.fork(name="try", limits={"calls": 5})
+        child.run("echo two > a.txt", check=True)
+        assert (session.merge(child))["outcome"] == "merged"
+        session.rewind(ran.finished)
+        assert session.files.read("a.txt") == b"one\\n"
+
+    A position is an event number, -5 for five events ago, "10m" for ten minutes ago, or "tag:NAME". Errors are classes of
+    ``foldspace.errors``: ``RefusedError`` for what may not be done, ``NotFoundError``, ``ConflictError`` and
+    ``UnusableError`` for requests that don't fit, ``InfrastructureError`` for failures of the workspace or the server.
+    """
 
     def __init__(self, core: _session.Session) -> None:
         super().__init__(core)
@@ -186,6 +207,16 @@ class Session(SessionPast):
     def backend(self) -> str:
         """The backend of its workspace."""
         return self._own.backend
+
+    @property
+    def parent(self) -> str | None:
+        """The id of the session that it is a child of; ``None`` for a root."""
+        return self._own.parent
+
+    @property
+    def agent(self) -> str | None:
+        """The agent that its calls name; ``None`` without one."""
+        return self._own.agent
 
     @property
     def files(self) -> Files:
@@ -210,17 +241,34 @@ class Session(SessionPast):
         return Snapshot(self._own.at(position))
 
     def run(self, command: Command, *, cwd: str='', env: Mapping[str, str] | None=None, stdin: str | bytes=b'', timeout: float | None=None, check: bool=False, on_output: Output | None=None, merge_output: bool=False) -> CommandResult:
-        """Runs a command to its end, without a time limit unless ``timeout`` sets one, in seconds.
+        """Runs a command to its end. Cancelling the task cancels the command.
 
-        A failed command has a result; with ``check`` it raises ``CommandFailedError``. A failure of the infrastructure
-        raises ``InfrastructureError``, a refusal ``RefusedError``. ``merge_output`` merges standard error into standard
-        output. Cancelling the task cancels the command.
+        - ``command``: a command line for ``/bin/sh -c``, or a program with its arguments.
+        - ``cwd``: the directory, relative to the workspace; its root by default.
+        - ``env``: additional environment variables.
+        - ``stdin``: its standard input; without it standard input is empty.
+        - ``timeout``: its time limit in seconds, from 1 to 86,400; without one it has no limit. After it the result has
+          ``timed_out`` and the exit code 124.
+        - ``check``: true to raise ``CommandFailedError`` if it fails. Otherwise a failed command has a result, too.
+        - ``on_output``: receives output as it comes: ``"stdout"`` or ``"stderr"``, and the bytes.
+        - ``merge_output``: true to merge standard error into standard output.
+
+        Raises ``RefusedError`` if the policy or a person refuses it, its subclass ``OverLimitError`` if a limit of the
+        session is used up, ``InvalidCallError`` for parameters out of range, and ``InfrastructureError`` if the
+        workspace, the server or the store fails.
         """
         return LOOP.wait(self._own.run(command, cwd=cwd, env=env, stdin=stdin, timeout=timeout, check=check, on_output=on_output, merge_output=merge_output))
 
     def start(self, command: Command, *, cwd: str='', env: Mapping[str, str] | None=None, stdin: str='', input: bool=False, window: tuple[int, int] | None=None, timeout: float | None=None) -> Process:
-        """Starts a command in the background. ``input`` keeps its standard input open; ``window``, as rows and columns,
-        runs it in a terminal."""
+        """Starts a command in the background, and returns at once.
+
+        - ``stdin``: the beginning of its standard input, at most 48,000 characters.
+        - ``input``: true to keep its standard input open for ``Process.send``.
+        - ``window``: rows and columns, to run it in a terminal.
+        - ``timeout``: its time limit in seconds, from 1 to 86,400; without one it has no limit.
+
+        Raises ``RefusedError`` if the policy refuses it, ``UnusableError`` for parameters out of range.
+        """
         return Process(LOOP.wait(self._own.start(command, cwd=cwd, env=env, stdin=stdin, input=input, window=window, timeout=timeout)))
 
     def processes(self) -> list[Process]:
@@ -232,7 +280,8 @@ class Session(SessionPast):
         return Process(LOOP.wait(self._own.process(number)))
 
     def call(self, tool: str, params: Mapping[str, Any] | None=None, *, on_output: Output | None=None, timeout: float | None=None, on_failure: Literal['keep', 'undo']='keep') -> CallOutcome:
-        """Makes a tool call, and raises if it fails.
+        """Makes a tool call, and raises if it fails. ``timeout`` is the time limit of the whole call in seconds, from 0.1
+        to 86,400; the tool's own by default.
 
         With ``on_failure="undo"`` a call that fails, or whose command exits non-zero, leaves the files as they were.
         """
@@ -246,16 +295,41 @@ class Session(SessionPast):
         """Cancels a call in flight."""
         LOOP.wait(self._own.cancel(call))
 
-    def fork(self, *, count: int=1, at: PositionLike | None=None, name: str | None=None, agent: str | None=None, limits: Mapping[str, Any] | None=None, policy: _models.ToolPolicy | None=None) -> list[Session]:
-        """Forks it ``count`` times, now or at a position: all or none.
+    def fork(self, *, count: int | None=None, at: PositionLike | None=None, name: str | None=None, agent: str | None=None, limits: Limits | None=None, policy: _models.ToolPolicy | None=None) -> list[Session]:
+        """Forks it, now or at a position, and returns the forks. If one fork fails, none is created.
 
-        ``policy`` binds the forks, in addition to the session's own.
+        - ``count``: the number of forks, from 1 to 1,000; one by default.
+        - ``at``: the position; the present by default.
+        - ``name``: the name of the only fork. With ``count`` it is a prefix: the forks are numbered from 1. By default
+          they have the session's name and free numbers.
+        - ``agent``: the agent that works in the forks. Their calls name it.
+        - ``limits``: limits of each fork, such as ``{"calls": 20}``.
+        - ``policy``: a policy for the forks' tools, in addition to the session's own.
+
+        Raises ``ConflictError`` if a name is taken, ``NotFoundError`` if there is no such position.
         """
         return [Session(each) for each in LOOP.wait(self._own.fork(count=count, at=at, name=name, agent=agent, limits=limits, policy=policy))]
 
-    def clone(self, *, isolation: str='fork', at: PositionLike | None=None, name: str | None=None, agent: str | None=None) -> Session:
-        """Clones it: as a ``fork``, from the same mounts (``full``), or itself for another agent (``shared``)."""
-        return Session(LOOP.wait(self._own.clone(isolation=isolation, at=at, name=name, agent=agent)))
+    def clone(self, *, isolation: Literal['fork', 'full', 'shared']='fork', at: PositionLike | None=None, name: str | None=None, agent: str | None=None, limits: Limits | None=None, policy: _models.ToolPolicy | None=None) -> Session:
+        """Clones it.
+
+        - ``isolation``: ``fork``, with its history and files; ``full``, with fresh copies of its mounts only; ``shared``,
+          the session itself for another agent. A shared clone has the same log and files, and the calls of a session run
+          one after another, so commands of its agents never run at the same time; with forks they do.
+        - ``at``: the position to fork at; the present by default.
+        - ``name``: the clone's name; by default the session's name and a free number.
+        - ``agent``: the agent that works in it; required for ``shared``.
+        - ``limits``: its limits, such as ``{"calls": 20}``.
+        - ``policy``: a policy for its tools, in addition to the session's own; not for ``shared``.
+
+        Raises ``ConflictError`` if the name is taken, ``UnusableError`` for parameters that don't fit together.
+        """
+        return Session(LOOP.wait(self._own.clone(isolation=isolation, at=at, name=name, agent=agent, limits=limits, policy=policy)))
+
+    def children(self) -> list[Session]:
+        """Lists its children, oldest first: forks and full clones that were not removed. ``agent`` of each is the agent
+        that it was created for. A shared clone is not a child: it is the session itself."""
+        return [Session(each) for each in LOOP.wait(self._own.children())]
 
     def merge(self, child: str | Identified, *, theirs: Sequence[str]=(), ours: Sequence[str]=(), generated: Sequence[str]=(), dry_run: bool=False) -> Merge:
         """Merges a child's changes. ``theirs`` and ``ours`` are paths and globs (``src``, ``*.lock``) that resolve
@@ -263,16 +337,22 @@ class Session(SessionPast):
         session unchanged, with ``outcome`` ``conflicted``.
 
         Generated files don't conflict: the session's version stays. They are ``__pycache__`` and other caches of tools,
-        files that ``.gitignore`` files ignore, and files that match the globs of ``generated``.
+        files that ``.gitignore`` files ignore, and files that match the globs of ``generated``. ``dry_run`` only reports.
+
+        Raises ``NotFoundError`` if there is no such child, ``UnusableError`` for a path or glob without a match.
         """
         return LOOP.wait(self._own.merge(child, theirs=theirs, ours=ours, generated=generated, dry_run=dry_run))
 
-    def dispatch(self, children: Sequence[Mapping[str, Any]], *, parallel: int | None=None, merge: bool=False, theirs: Sequence[str]=(), ours: Sequence[str]=()) -> _models.Dispatched:
+    def dispatch(self, children: Sequence[_models.NewSubagent], *, parallel: int | None=None, merge: bool=False, theirs: Sequence[str]=(), ours: Sequence[str]=()) -> _models.Dispatched:
         """Makes calls in a batch of new children, ``parallel`` children at a time, and returns the result of each.
 
-        A child is a dict: ``calls`` (a list of ``{"tool": ..., "params": {...}}``), ``name``, ``isolation``, ``at``,
-        ``agent``, ``limits``, ``go_on`` (to continue after a failed call) and ``annotations``. ``merge`` merges the
-        children that are done. A child that fails raises nothing: its ``status`` and ``reason`` say so.
+        - ``children``: 1 to 100 dicts with ``calls`` (a list of ``{"tool": ..., "params": {...}}``), ``name``,
+          ``isolation``, ``at``, ``agent``, ``limits``, ``go_on`` (to continue after a failed call) and ``annotations``.
+        - ``parallel``: the number of children that work at the same time, from 1 to 16; 4 by default.
+        - ``merge``: true to merge the children that are done, in their order.
+        - ``theirs``, ``ours``: paths and globs for conflicts, as in ``merge()``.
+
+        A child that fails raises nothing: its ``status`` and ``reason`` say so. Cancelling the task cancels all children.
         """
         return LOOP.wait(self._own.dispatch(children, parallel=parallel, merge=merge, theirs=theirs, ours=ours))
 
@@ -284,13 +364,25 @@ class Session(SessionPast):
         return LOOP.wait(self._own.apply(to, take=take, keep=keep, generated=generated, dry_run=dry_run))
 
     def rewind(self, to: PositionLike, *, force: bool=False, keep_earlier: bool=False, git: bool=False, dry_run: bool=False) -> Rewind:
-        """Rewinds log and files to a position. The rewind is an event, and can be undone."""
+        """Rewinds state and files to a position. The rewind is an event, and can be undone.
+
+        - ``force``: true to proceed where it would refuse: external changes are recorded first, entries that can't be
+          restored stay, and files that were in a directory of yours before the session began are removed.
+        - ``keep_earlier``: true to protect the latter, even with ``force``.
+        - ``git``: true to also rewind the ``.git`` of a directory of yours, with the commits made since.
+        - ``dry_run``: true to only report what would happen.
+
+        Raises ``NotFoundError`` if there is no such position, ``RefusedError`` if it would lose files: ``problem`` of the
+        error has these entries in ``rewind``.
+        """
         return LOOP.wait(self._own.rewind(to, force=force, keep_earlier=keep_earlier, git=git, dry_run=dry_run))
 
     def undo(self, *, call: int | None=None, run: str | None=None, to: PositionLike | None=None, external: bool | int | None=None, redo: bool=False, overwrite: bool=False, force: bool=False, dry_run: bool=False) -> _models.Undone:
         """Takes back changes that calls made to files, and keeps all other changes: one call, the calls of an agent's
-        run, or all calls after a position; by default the latest call that is not undone. `external` takes back changes
-        made outside of any call, `redo` the latest undo. `left` lists changes that stay, with a reason for each path.
+        run, or all calls after a position; by default the latest call that is not undone. ``external`` takes back changes
+        made outside of any call, ``redo`` the latest undo. ``overwrite`` restores entries even if others have changed them
+        since, ``force`` removes entries that can't be restored later, ``dry_run`` only reports. ``left`` of the result
+        lists changes that stay, with a reason for each path.
         """
         return LOOP.wait(self._own.undo(call=call, run=run, to=to, external=external, redo=redo, overwrite=overwrite, force=force, dry_run=dry_run))
 
@@ -299,10 +391,19 @@ class Session(SessionPast):
         return LOOP.wait(self._own.revert(paths, at, force=force, dry_run=dry_run))
 
     def bisect(self, command: Command | None=None, *, slice: str | None=None, good: PositionLike | None=None, bad: PositionLike | None=None, jobs: int=1, timeout: float | None=None) -> Bisect:
-        """Finds the first change after which a command fails, or a predicate over slices holds."""
+        """Finds the first change after which a command fails, or a predicate over slices holds.
+
+        - ``command``: succeeds at the good position and fails at the bad one; exit code 125 skips a position.
+        - ``slice``: instead of a command, a predicate such as ``count(VirtualFileSystem) > 10``.
+        - ``good``, ``bad``: the ends of the search; by default before the first call, and the present.
+        - ``jobs``: the number of concurrent runs, from 1 to 64.
+        - ``timeout``: the time limit of each run in seconds, from 0.1 to 600, the default.
+
+        Raises ``RefusedError`` if the ends are not good and bad, or the policy refuses the command.
+        """
         return LOOP.wait(self._own.bisect(command, slice=slice, good=good, bad=bad, jobs=jobs, timeout=timeout))
 
-    def rerun(self, *, until: PositionLike | None=None, backend: str | None=None, options: Mapping[str, Any] | None=None, keep: str | None=None, rules: Mapping[str, Any] | None=None) -> Rerun:
+    def rerun(self, *, until: PositionLike | None=None, backend: str | None=None, options: Options | None=None, keep: str | None=None, rules: Mapping[str, Any] | None=None) -> Rerun:
         """Reruns its recorded calls in a fresh session, and returns every difference. The fresh session has the same
         kind of workspace, unless ``backend`` selects another, and is discarded, unless ``keep`` names it. ``rules``
         describe accepted differences: ``texts``, ``ignore_fields``, ``ignore_paths``, ``text_files``."""
@@ -372,8 +473,8 @@ class Session(SessionPast):
                 id: int
                 status: str
 
-            await Step.emit(id=1, status="open")
-            await Step.get()        # {"1": Step(id=1, status="open")}
+            Step.emit(id=1, status="open")
+            Step.get()        # {"1": Step(id=1, status="open")}
 
         The class is a dataclass, a pydantic model, or any class that takes the fields by name. ``kind`` is the name of
         the events, by default ``own.`` with the name of the class.
@@ -463,7 +564,15 @@ class ReadFiles:
 
 
 class Files(ReadFiles):
-    """The present files of a session. Each change is a call in its log."""
+    """The present files of a session. Each change is a call in its log. Paths are relative to the workspace.
+
+        session.files.write("src/a.txt", "one")
+        assert session.files.read_text("src/a.txt") == "one"
+        assert [entry["path"] for entry in session.files.list("src")] == ["src/a.txt"]
+
+    Methods raise ``NotFoundError`` for a missing entry, and ``RefusedError`` if an entry of the wrong kind is there, such as
+    a directory in place of a file.
+    """
 
     def __init__(self, core: _files.Files) -> None:
         super().__init__(core)
@@ -478,7 +587,7 @@ class Files(ReadFiles):
         return LOOP.wait(self._own.remove(path, recursive=recursive))
 
     def move(self, source: str, target: str, *, replace: bool=False) -> CallOutcome:
-        """Moves an entry."""
+        """Moves an entry. ``replace`` allows it to replace a file at ``target``."""
         return LOOP.wait(self._own.move(source, target, replace=replace))
 
     def mkdir(self, path: str) -> CallOutcome:
@@ -495,7 +604,14 @@ class Files(ReadFiles):
 
 
 class Process:
-    """A background process, running or ended."""
+    """A background process, running or ended. ``Session.start`` makes it.
+
+        process = session.start("read name; echo hello $name", input=True)
+        process.send("world\\n", end=True)
+        assert (process.collect()).stdout == "hello world\\n"
+
+    It runs while other calls of the session run, and ends with the server.
+    """
 
     def __init__(self, core: _process.Process) -> None:
         self._core: _process.Process = core
@@ -510,7 +626,7 @@ class Process:
         return LOOP.wait(self._core.show())
 
     def wait(self, timeout: float | None=None) -> _models.Process:
-        """Waits for its end or the timeout, and returns its description."""
+        """Waits for its end, or ``timeout`` seconds, and returns its description."""
         return LOOP.wait(self._core.wait(timeout))
 
     def send(self, data: str | bytes=b'', *, end: bool=False) -> None:
@@ -522,7 +638,7 @@ class Process:
         LOOP.wait(self._core.resize(rows, columns))
 
     def signal(self, signal: str | int='TERM') -> None:
-        """Sends it a signal."""
+        """Sends a signal, by name (``"INT"``) or number."""
         LOOP.wait(self._core.signal(signal))
 
     def kill(self) -> None:
@@ -547,6 +663,15 @@ class Client:
 
     ``data`` is the data directory, by default ``FOLDSPACE_DATA``, else the command line's. ``progress=False`` hides the
     progress of long work. A client belongs to one event loop.
+
+        with foldspace.sync.Client() as client:
+            made = client.create("work", backend="host", auto_confirm=True)
+            made.run("echo hello", check=True)
+            again = client.open("work")
+            assert [call["tool"] for call in again.calls()] == ["shell_execute"]
+
+    Methods raise ``StartError`` if the server can't be started, ``ConnectionLostError`` if it ends during a request, and
+    ``ClientClosedError`` after ``close``.
     """
 
     def __init__(self, data: str | os.PathLike[str] | None=None, *, progress: bool | None=None) -> None:
@@ -568,14 +693,26 @@ class Client:
         """Closes its connections. The server keeps running until it is unused."""
         LOOP.wait(self._core.close())
 
-    def create(self, name: str | None=None, *, backend: str | None=None, mount: str | os.PathLike[str] | None=None, mounts: Mapping[str, str] | None=None, exclude: Sequence[str]=(), directory: str | os.PathLike[str] | None=None, image: str | None=None, options: Mapping[str, Any] | None=None, env: Mapping[str, str] | None=None, workdir: str | None=None, create_id: str | None=None, policy: _models.ToolPolicy | None=None, allow: Sequence[str]=(), deny: Sequence[str]=(), auto_confirm: bool=False, on_question: Ask | None=None, agent: str | None=None) -> Session:
+    def create(self, name: str | None=None, *, backend: str | None=None, mount: str | os.PathLike[str] | None=None, mounts: Mapping[str, str] | None=None, exclude: Sequence[str]=(), directory: str | os.PathLike[str] | None=None, image: str | None=None, options: Options | None=None, env: Mapping[str, str] | None=None, workdir: str | None=None, create_id: str | None=None, policy: _models.ToolPolicy | None=None, allow: Sequence[str]=(), deny: Sequence[str]=(), auto_confirm: bool=False, on_question: Ask | None=None, agent: str | None=None) -> Session:
         """Starts a session.
 
-        ``backend``: ``memory`` (the default, which runs no commands), ``host``, ``podman``, ``docker``, ``mock`` or
-        ``container``. ``mount`` copies a directory of this machine into it, ``mounts`` several ({place: directory}),
-        except for entries that match ``exclude``; ``directory`` works in a directory itself. ``allow``,
-        ``auto_confirm`` and ``on_question`` allow commands that the policy does not. The same ``create_id`` again
-        returns the session that was started with it.
+        - ``name``: 1 to 80 letters, digits, dots, underscores or hyphens; the beginning of its id by default.
+        - ``backend``: ``memory`` (the default, which runs no commands), ``host``, ``podman``, ``docker``, ``mock`` or
+          ``container``, which is the engine that works.
+        - ``mount``: a directory of this machine to copy into it; ``mounts`` several ({place: directory}), except for
+          entries that match the globs of ``exclude``.
+        - ``directory``: a directory of this machine to work in, without a copy.
+        - ``image``, ``env``, ``workdir``: the container's image, variables of all commands, and their directory.
+        - ``options``: other options of the backend (``ContainerOptions``, ``HostOptions``, ``MockOptions``), such as
+          ``{"memory_bytes": 1 << 30}``.
+        - ``create_id``: a key for retries. The same key again returns the session that was started with it.
+        - ``policy``: the policy for its tools.
+        - ``allow``, ``deny``: programs, or programs with their first words, that commands may run without a question, or
+          not at all. ``auto_confirm`` answers every question with yes, ``on_question`` is a function that answers.
+        - ``agent``: the agent that calls of this object name.
+
+        Raises ``ConflictError`` if the name is taken, ``UnusableError`` for invalid options, ``BackendError`` if the
+        backend can't be used.
         """
         return Session(LOOP.wait(self._core.create(name, backend=backend, mount=mount, mounts=mounts, exclude=exclude, directory=directory, image=image, options=options, env=env, workdir=workdir, create_id=create_id, policy=policy, allow=allow, deny=deny, auto_confirm=auto_confirm, on_question=on_question, agent=agent)))
 
@@ -623,7 +760,7 @@ class Client:
 
 
 @contextmanager
-def session(name: str | None=None, *, backend: str | None=None, mount: str | os.PathLike[str] | None=None, mounts: Mapping[str, str] | None=None, exclude: Sequence[str]=(), directory: str | os.PathLike[str] | None=None, image: str | None=None, options: Mapping[str, Any] | None=None, env: Mapping[str, str] | None=None, workdir: str | None=None, create_id: str | None=None, allow: Sequence[str]=(), deny: Sequence[str]=(), auto_confirm: bool=False, on_question: Ask | None=None, agent: str | None=None, data: str | os.PathLike[str] | None=None, progress: bool | None=None, remove: bool=False) -> Generator[Session, None, None]:
+def session(name: str | None=None, *, backend: str | None=None, mount: str | os.PathLike[str] | None=None, mounts: Mapping[str, str] | None=None, exclude: Sequence[str]=(), directory: str | os.PathLike[str] | None=None, image: str | None=None, options: Options | None=None, env: Mapping[str, str] | None=None, workdir: str | None=None, create_id: str | None=None, allow: Sequence[str]=(), deny: Sequence[str]=(), auto_confirm: bool=False, on_question: Ask | None=None, agent: str | None=None, data: str | os.PathLike[str] | None=None, progress: bool | None=None, remove: bool=False) -> Generator[Session, None, None]:
     """Starts a session, and closes the connection at the end. The session stays, with its history, unless ``remove``
     is set. Takes the parameters of ``Client`` and ``Client.create``."""
     with LOOP.enter(_client.session(name, backend=backend, mount=mount, mounts=mounts, exclude=exclude, directory=directory, image=image, options=options, env=env, workdir=workdir, create_id=create_id, allow=allow, deny=deny, auto_confirm=auto_confirm, on_question=on_question, agent=agent, data=data, progress=progress, remove=remove)) as core:

@@ -88,7 +88,7 @@ async def test_reruns_stand_beside_their_session(client: Client, session: Sessio
     # What the client put there was no call of a tool, and is none in the other.
     assert [(row["same"], row["result_differs"]) for row in rows] == [(False, False), (True, False), (True, False)]
     fork = (await session.fork(name="fork"))[0]
-    assert [member["name"] for member in (await fork.family())["sessions"]] == ["demo", "fork-1"]
+    assert [member["name"] for member in (await fork.family())["sessions"]] == ["demo", "fork"]
 
 
 async def test_batches_are_dispatched_and_compared(client: Client, session: Session) -> None:

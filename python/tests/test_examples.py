@@ -1,0 +1,40 @@
+"""The examples in the documentation of classes do what they say, with asyncio and without."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import foldspace
+import foldspace.sync
+import pytest
+
+CLASSES = ("Client", "Files", "Process", "Session", "Snapshot")
+
+
+def example(of: Any) -> str:
+    """Returns the first indented block of a documentation."""
+    doc = inspect.getdoc(of)
+    assert doc is not None
+    blocks = [block for block in doc.split("\n\n") if block.startswith("    ")]
+    assert blocks, f"{of} has no example"
+    return textwrap.dedent(blocks[0])
+
+
+@pytest.mark.parametrize("name", CLASSES)
+async def test_examples_work(name: str, session: foldspace.Session, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOLDSPACE_DATA", str(data))
+    names: dict[str, Any] = {"foldspace": foldspace, "session": session}
+    body = textwrap.indent(example(getattr(foldspace, name)), "    ")
+    exec(f"async def work():\n{body}", names)
+    await names["work"]()
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_examples_work_without_asyncio(
+    name: str, sync_session: foldspace.sync.Session, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOLDSPACE_DATA", str(data))
+    exec(example(getattr(foldspace.sync, name)), {"foldspace": foldspace, "session": sync_session})
