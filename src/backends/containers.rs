@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::command_options::CommandOptions;
 use super::host::recorded_path;
-use super::podman::BuiltImage;
+use super::podman;
 
 /// A program that runs containers.
 ///
@@ -138,7 +138,7 @@ impl PodmanOptions {
         let named = std::env::var("FOLDSPACE_IMAGE").ok().filter(|image| !image.is_empty());
         let defaults = Self { engine, connection: connection.map(str::to_owned), ..Self::default() };
         let image = named
-            .or_else(|| BuiltImage::Development.built(engine, connection))
+            .or_else(|| podman::BuiltImage::Development.built(engine, connection))
             .unwrap_or_else(|| defaults.image.clone());
         Self { image, ..defaults }
     }
@@ -146,7 +146,7 @@ impl PodmanOptions {
     /// Uses the image like E2B's in place of the usual one, if the engine has it and `FOLDSPACE_IMAGE` names no other.
     pub fn prefer_e2b_image(&mut self) {
         let is_named = std::env::var_os("FOLDSPACE_IMAGE").is_some_and(|image| !image.is_empty());
-        let built = (!is_named).then(|| BuiltImage::E2bBase.built(self.engine, self.connection.as_deref()));
+        let built = (!is_named).then(|| podman::BuiltImage::E2bBase.built(self.engine, self.connection.as_deref()));
         self.image = built.flatten().unwrap_or_else(|| std::mem::take(&mut self.image));
     }
 }

@@ -37,6 +37,7 @@ impl Admission {
     }
 
     /// Closes the connection at once, as if its other end had crashed.
+    #[cfg(feature = "e2b")]
     pub(super) fn reset(&self) {
         self.is_reset.store(true, Ordering::Relaxed);
         self.over.cancel();

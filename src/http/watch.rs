@@ -95,6 +95,7 @@ pub(super) struct WatchedChange {
     /// `create`, `write` or `remove`.
     pub(super) kind: &'static str,
     #[serde(skip)]
+    #[cfg_attr(not(feature = "e2b"), expect(dead_code, reason = "only E2B's events differ by it"))]
     pub(super) is_file: bool,
     pub(super) seq: Seq,
 }

@@ -10,23 +10,21 @@ use axum::response::IntoResponse;
 use serde_json::{Value, json};
 
 use super::connect::Wrong;
-use super::filesystem::done;
+use super::entries::followed;
 use super::metadata;
 use super::outside::OutsideFiles;
-use super::place::{HOME, SandboxPath, SandboxPlace};
+use super::place::SandboxPath;
 use super::query::parameter;
 use super::upload::{Upload, boundary, parts};
 use super::{Api, E2bAnswer, Within};
-use crate::engine::event::Node;
+use crate::engine::event::{CallReason, Node};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
+use crate::http::file_changes::problem_of;
 use crate::http::request::{UPLOAD_MAX, upload as arrived};
 use crate::hub::{HubError, blocking};
 use crate::reducers::VirtualFileSystem;
-use crate::tools::FileWork;
-
-/// The most links to follow in a row.
-const LINKS_MAX: usize = 40;
+use crate::tools::{FileWork, ToolOutcome};
 
 pub(super) async fn download(State(api): Api, Extension(sandbox): Within, RawQuery(text): RawQuery) -> E2bAnswer {
     let asked = parameter(text.as_deref(), "path").unwrap_or_default();
@@ -73,25 +71,6 @@ fn contents(session: &Session, path: &EntryPath, asked: &str) -> Result<FileFoun
         None if place.path.is_root() => Err(Wrong::invalid(format!("path is a directory: {asked:.200}"))),
         None => Err(Wrong::not_found(format!("path not found: {asked:.200}"))),
     }
-}
-
-/// Follows links from a path to another entry, which need not exist.
-pub(super) fn followed(files: &VirtualFileSystem, path: &EntryPath) -> Result<SandboxPath, Wrong> {
-    let mut path = path.clone();
-    for _ in 0..LINKS_MAX {
-        let Some(Node::Symlink { target }) = files.get(&path).map(|entry| &entry.node) else {
-            return Ok(SandboxPath::Workspace(SandboxPlace::at_home(path)));
-        };
-        let target = String::from_utf8_lossy(target);
-        let above = path.parent().unwrap_or_else(EntryPath::root);
-        let full =
-            if target.starts_with('/') { target.into_owned() } else { format!("{HOME}{}/{target}", above.rooted()) };
-        match SandboxPath::of(&full)? {
-            SandboxPath::Workspace(place) => path = place.path,
-            outside => return Ok(outside),
-        }
-    }
-    Err(Wrong::invalid(format!("{path:.200} leads through too many links")))
 }
 
 pub(super) async fn upload(
@@ -178,4 +157,14 @@ fn unzipped(bytes: &[u8]) -> Result<bytes::Bytes, Wrong> {
         0..=UPLOAD_MAX => Ok(all.into()),
         _ => Err(Wrong::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the upload has more than {UPLOAD_MAX} bytes"))),
     }
+}
+
+pub(super) fn done(outcome: ToolOutcome) -> Result<ToolOutcome, Wrong> {
+    if outcome.is_ok() {
+        return Ok(outcome);
+    }
+    let reason = outcome.reason;
+    let wrong = Wrong::from(problem_of(outcome));
+    // E2B reports an obstacle to a change as an invalid argument.
+    Err(if reason == Some(CallReason::Refused) { Wrong::invalid(wrong.message) } else { wrong })
 }

@@ -13,17 +13,16 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
 use super::connect::{self, Wrong, answered, streamed, unary};
-use super::files::followed;
+use super::entries::{DIRECTORY, EntryFacts, described, shown};
+use super::files::done;
 use super::metadata::MetadataOfFiles;
 use super::outside::OutsideFiles;
 use super::place::{SandboxPath, SandboxPlace};
 use super::sandbox::Sandbox;
 use super::{Api, DirectoryWatcher, E2bAnswer, E2bApi, Within};
-use crate::engine::clock::Timestamp;
-use crate::engine::event::{CallReason, Node};
+use crate::engine::event::CallReason;
 use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
-use crate::http::file_changes::problem_of;
 use crate::http::frames::{self, ALIVE, EventFrames};
 use crate::http::watch::{FileWatch, WatchedChange};
 use crate::hub::operations::{ListFiles, Operation, StatEntry};
@@ -323,16 +322,6 @@ impl FileCall {
     }
 }
 
-pub(super) fn done(outcome: ToolOutcome) -> Result<ToolOutcome, Wrong> {
-    if outcome.is_ok() {
-        return Ok(outcome);
-    }
-    let reason = outcome.reason;
-    let wrong = Wrong::from(problem_of(outcome));
-    // E2B reports an obstacle to a change as an invalid argument.
-    Err(if reason == Some(CallReason::Refused) { Wrong::invalid(wrong.message) } else { wrong })
-}
-
 /// Returns the events of a change. `envd` reports a new file as created, then with its mode, then as written.
 fn events(place: &SandboxPlace, change: &WatchedChange, entry: Option<&Value>) -> Vec<Value> {
     let kinds: &[&str] = match change.kind {
@@ -351,87 +340,4 @@ fn events(place: &SandboxPlace, change: &WatchedChange, entry: Option<&Value>) -
         event
     };
     kinds.iter().map(one).collect()
-}
-
-const DIRECTORY: &str = "FILE_TYPE_DIRECTORY";
-/// The size that directories have on ext4.
-const DIRECTORY_SIZE: u64 = 4096;
-
-/// An entry as `envd` describes it.
-pub(super) struct EntryFacts<'a> {
-    /// The type in a mode; of a link, that of its target.
-    pub(super) kind: u32,
-    pub(super) mode: u32,
-    pub(super) is_link: bool,
-    pub(super) size: u64,
-    pub(super) target: Option<&'a str>,
-    pub(super) owner: &'a str,
-    pub(super) group: &'a str,
-    pub(super) changed: Timestamp,
-}
-
-/// The types of entries in a mode.
-const OF_DIRECTORY: u32 = 0o4;
-const OF_FILE: u32 = 0o10;
-const OF_LINK: u32 = 0o12;
-
-impl EntryFacts<'_> {
-    fn directory(mode: u32, changed: Timestamp) -> Self {
-        let (size, target) = (DIRECTORY_SIZE, None);
-        Self { kind: OF_DIRECTORY, mode, is_link: false, size, target, owner: "user", group: "user", changed }
-    }
-}
-
-/// Describes an entry of the workspace. A link has the type of its target.
-fn shown(place: &SandboxPlace, path: &EntryPath, entry: &Entry, files: &VirtualFileSystem) -> Value {
-    let kind = |node: &Node| match node {
-        Node::Directory { .. } => OF_DIRECTORY,
-        Node::File { .. } => OF_FILE,
-        Node::Symlink { .. } => OF_LINK,
-        Node::Special { .. } => 0,
-    };
-    let facts = EntryFacts { kind: kind(&entry.node), ..EntryFacts::directory(0o644, entry.updated_at) };
-    let name = place.name_of(path);
-    match &entry.node {
-        Node::Directory { mode } => described(&name, EntryFacts { mode: mode.bits(), ..facts }),
-        Node::File { mode, size, .. } => described(&name, EntryFacts { mode: mode.bits(), size: *size, ..facts }),
-        Node::Special { .. } => described(&name, EntryFacts { size: 0, ..facts }),
-        Node::Symlink { target } => {
-            let end = followed(files, path).ok();
-            let kind = match &end {
-                Some(SandboxPath::Workspace(end)) => files.get(&end.path).map_or(OF_LINK, |entry| kind(&entry.node)),
-                _ => OF_LINK,
-            };
-            let end = end.map_or_else(|| String::from_utf8_lossy(target).into_owned(), |end| end.name());
-            described(&name, EntryFacts { kind, mode: 0o777, is_link: true, size: 0, target: Some(&end), ..facts })
-        }
-    }
-}
-
-pub(super) fn described(path: &str, facts: EntryFacts<'_>) -> Value {
-    let (kind, letter) = match facts.kind {
-        OF_DIRECTORY => (DIRECTORY, 'd'),
-        OF_FILE => ("FILE_TYPE_FILE", '-'),
-        OF_LINK => ("FILE_TYPE_SYMLINK", 'L'),
-        _ => ("FILE_TYPE_UNSPECIFIED", '-'),
-    };
-    let letter = if facts.is_link { 'L' } else { letter };
-    let may = |at: usize| facts.mode >> (8 - at) & 1 == 1;
-    let letters = std::iter::once(letter).chain((0..9).map(|at| if may(at) { ['r', 'w', 'x'][at % 3] } else { '-' }));
-    let mut entry = json!({
-        "name": path.rsplit('/').next(),
-        "type": kind,
-        "path": path,
-        "size": facts.size.to_string(),
-        "mode": facts.mode,
-        "permissions": letters.collect::<String>(),
-        "owner": facts.owner,
-        "group": facts.group,
-        "modifiedTime": facts.changed,
-    });
-    if facts.is_link {
-        entry["isSymlink"] = true.into();
-        entry["symlinkTarget"] = facts.target.into();
-    }
-    entry
 }

@@ -2,6 +2,7 @@
 
 mod connect;
 mod control;
+mod entries;
 mod files;
 mod filesystem;
 mod guard;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::E2bApi;
 use super::connect::Wrong;
-use super::filesystem::{EntryFacts, described};
+use super::entries::{EntryFacts, described};
 use super::place::{SandboxPath, outside};
 use super::sandbox::Sandbox;
 use crate::backends::{OutputStream, WorkspaceSpec};
@@ -116,7 +116,7 @@ impl<'a> OutsideFiles<'a> {
         let rest = stream::unfold(Some((process, reader)), async |state| {
             let (process, mut reader) = state?;
             match reader.next().await {
-                Some(OutputPart::Piece(piece)) => Some((Ok(Bytes::from(piece.bytes)), Some((process, reader)))),
+                Some(OutputPart::Piece(piece)) => Some((Ok(piece.bytes), Some((process, reader)))),
                 Some(OutputPart::Missed(_)) => Some((Err(std::io::Error::other("the client was too slow")), None)),
                 None => {
                     process.ended().await;
@@ -125,7 +125,7 @@ impl<'a> OutsideFiles<'a> {
                 }
             }
         });
-        Ok(Body::from_stream(futures_util::StreamExt::chain(stream::iter([Ok(Bytes::from(first))]), rest)))
+        Ok(Body::from_stream(futures_util::StreamExt::chain(stream::iter([Ok(first)]), rest)))
     }
 
     /// Starts a script with its arguments.

@@ -10,6 +10,7 @@ use regex::Regex;
 use serde_json::{Value, json};
 
 use crate::engine::error::ValueError;
+use crate::engine::nearest::nearest;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::EventRef;
 use crate::engine::registry::Registry;
@@ -60,6 +61,19 @@ enum PredicateTerm {
     Matches(Operand, Box<Regex>),
 }
 
+impl PredicateTerm {
+    fn check_fields(&self, state: &State) -> Result<(), ValueError> {
+        let (one, other) = match self {
+            Self::All(terms) | Self::Any(terms) => return terms.iter().try_for_each(|term| term.check_fields(state)),
+            Self::Not(term) => return term.check_fields(state),
+            Self::True(place) | Self::Exists(place) | Self::Matches(place, _) => (place, None),
+            Self::Compare(left, _, right) | Self::Contains(left, right) => (left, Some(right)),
+        };
+        one.check_field(state)?;
+        other.map_or(Ok(()), |other| other.check_field(state))
+    }
+}
+
 type Comparison = fn(&Value, &Value) -> bool;
 
 const COMPARISONS: [(&str, Comparison); 6] = [
@@ -76,6 +90,24 @@ enum Operand {
     Literal(Value),
     Place(SlicePointer),
     Count(SlicePointer),
+}
+
+impl Operand {
+    /// Fails for a misspelled field: one that neither the state nor an empty state has.
+    fn check_field(&self, state: &State) -> Result<(), ValueError> {
+        let (Self::Place(place) | Self::Count(place)) = self else { return Ok(()) };
+        let (None, Some(PointerStep::Field(name))) = (&place.entry, place.steps.first()) else { return Ok(()) };
+        let empty = State::empty(state.registry(), state.session());
+        // An empty state has the fields of a slice, but no keys of a map.
+        let Some(Ok(Value::Object(fields))) = empty.slice_json(&place.slice) else { return Ok(()) };
+        let known = state.slice_json(&place.slice).and_then(Result::ok).is_some_and(|value| value.get(name).is_some());
+        match nearest(name, fields.keys().map(String::as_str)).filter(|_| !known && !fields.contains_key(name)) {
+            Some(meant) => {
+                Err(ValueError::new(format!("{} has no field {name:?}; did you mean {meant}?", place.slice)))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -102,10 +134,13 @@ impl Predicate {
         Self::over(text, &slices)
     }
 
-    /// Parses a predicate over the slices of a state, including declared ones. Fails like [`parse`](Self::parse).
+    /// Parses a predicate over the slices of a state, including declared ones. Fails like [`parse`](Self::parse), and
+    /// for a field that a slice lacks if it has one with a similar name.
     pub fn parse_for(text: &str, state: &State) -> Result<Self, ValueError> {
         let slices = state.slices();
-        Self::over(text, &slices.iter().map(|slice| slice.name.as_str()).collect::<Vec<_>>())
+        let parsed = Self::over(text, &slices.iter().map(|slice| slice.name.as_str()).collect::<Vec<_>>())?;
+        parsed.root.check_fields(state)?;
+        Ok(parsed)
     }
 
     fn over(text: &str, slices: &[&str]) -> Result<Self, ValueError> {

@@ -130,3 +130,15 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn misspelled_field_is_refused_for_a_state() {
+    let state = session().state().unwrap();
+    for (text, meant) in [("Usage.call > 5", "calls"), ("not (true == Usage.evnts)", "events")] {
+        let refused = Predicate::parse_for(text, &state).unwrap_err().to_string();
+        assert!(refused.contains(&format!("did you mean {meant}?")), "{refused}");
+    }
+    for text in ["Usage.calls > 5", "Usage.nothing exists", "PodmanWorkspace.container == null", "Mounts[0] exists"] {
+        assert!(Predicate::parse_for(text, &state).is_ok(), "{text}");
+    }
+}
