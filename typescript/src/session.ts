@@ -33,6 +33,22 @@ export interface Rules {
 /** An answer to the question about a command. */
 export type Answer = "once" | "session" | "everything" | "refuse";
 
+/** Limits of a child. A call beyond a limit is refused. */
+export interface Limits {
+  /** Calls. */
+  calls?: number;
+  /** The duration of its calls together, in milliseconds. */
+  wall_millis?: number;
+  /** Bytes that it writes to files. */
+  bytes_written?: number;
+  /** Generations of children below it; 0 allows none. */
+  depth?: number;
+  /** The tools that it may call; all by default. */
+  tools?: string[];
+  /** Programs, or programs with their first arguments, that it may not run. */
+  deny?: string[];
+}
+
 /** The options of a command. */
 export interface RunOptions {
   cwd?: string;
@@ -196,9 +212,13 @@ export class Session implements AsyncDisposable {
     await this.connection.document("DELETE", `${this.#path}/calls/${call}`);
   }
 
-  /** Forks it `count` times, now or at a position: all or none. */
-  async fork(options: { count?: number; at?: Position; name?: string; agent?: string; limits?: object; policy?: Schemas["ToolPolicy"]; createId?: string } & Cancel = {}): Promise<Session[]> {
+  /**
+   * Forks it `count` times (1 by default), now or at a position: all or none. `name` is the name of the only fork; with
+   * `count` it is a prefix, and the forks are numbered from 1.
+   */
+  async fork(options: { count?: number; at?: Position; name?: string; agent?: string; limits?: Limits; policy?: Schemas["ToolPolicy"]; createId?: string } & Cancel = {}): Promise<Session[]> {
     const { createId, signal, ...rest } = options;
+    if (rest.name !== undefined && rest.count === undefined && createId === undefined) return [await this.clone(options)];
     const { children } = await this.#post<Schemas["Forks"]>("forks", { ...rest, create_id: createId }, signal);
     return children.map((child) => this.#child(child));
   }
@@ -209,8 +229,11 @@ export class Session implements AsyncDisposable {
     return new Session(this.connection, status, { ...this.rules, agent: child.agent || this.rules.agent });
   }
 
-  /** Clones it: as a `fork`, from the same mounts (`full`), or itself for another agent (`shared`). */
-  async clone(options: { isolation?: "fork" | "full" | "shared"; at?: Position; name?: string; agent?: string } & Cancel = {}): Promise<Session> {
+  /**
+   * Clones it: as a `fork`, from the same mounts (`full`), or itself for another agent (`shared`). The calls of a session
+   * run one after another, so commands of the agents that share it never run at the same time.
+   */
+  async clone(options: { isolation?: "fork" | "full" | "shared"; at?: Position; name?: string; agent?: string; limits?: Limits; policy?: Schemas["ToolPolicy"] } & Cancel = {}): Promise<Session> {
     const { signal, ...rest } = options;
     return this.#child(await this.#post("children", { isolation: "fork", ...rest }, signal));
   }

@@ -110,8 +110,10 @@ test("calls are found, reruns and other sessions compared", async (t) => {
   const again = await s.rerun({ keep: "again" });
   assert.deepEqual([again.same, again.calls, again.name], [true, 2, "again"]);
   assert.ok((await s.align("again")).rows.every((row) => row.same));
-  await s.fork({ name: "fork" });
-  assert.deepEqual((await s.family()).sessions.map((member) => member.name), ["first", "fork-1"]);
+  const [fork] = await s.fork({ name: "fork", limits: { calls: 1 } });
+  assert.deepEqual((await s.family()).sessions.map((member) => member.name), ["first", "fork"]);
+  await fork.run("true");
+  await assert.rejects(fork.run("true"), /used up its 1 call/);
 });
 
 test("batches of children are dispatched and compared", async (t) => {
