@@ -1,8 +1,9 @@
 use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use foldspace::sql::{SqlAnswer, SqlLimits, query};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Cell, Failure, Globals, Out, TextTable, open, output, text};
 
@@ -33,6 +34,7 @@ Examples:
   foldspace sql \"SELECT call, kind FROM changes WHERE path = 'src/main.rs'\"
   foldspace sql \"SELECT path FROM files('demo', -10) WHERE size > 1e6\"
   foldspace sql --csv 'SELECT * FROM calls' > calls.csv
+  foldspace sql --parquet calls.parquet 'SELECT * FROM calls'
   foldspace sql - < question.sql
 
 docs/sql.md has the columns, the limits and twelve worked questions.")]
@@ -42,6 +44,9 @@ pub(super) struct SqlArgs {
     /// Prints CSV
     #[arg(long)]
     csv: bool,
+    /// Writes the rows to a Parquet file
+    #[arg(long, value_name = "FILE", conflicts_with = "csv", value_hint = clap::ValueHint::FilePath)]
+    parquet: Option<PathBuf>,
     /// Limits the rows
     #[arg(long, value_name = "ROWS", default_value_t = SqlLimits::default().rows)]
     limit: usize,
@@ -61,13 +66,29 @@ impl SqlArgs {
         let opened = open::reading(globals)?;
         let limits = SqlLimits { rows: self.limit, bytes: BYTES, time: Duration::from_secs(self.timeout) };
         let answer = query(&opened.sessions, None, &asked, limits, || false)?;
+        if answer.truncated && (self.parquet.is_some() || !out.is_json()) {
+            output::note(&format!("these are the first {} rows; --limit ROWS returns more", answer.rows.len()));
+        }
+        if let Some(file) = &self.parquet {
+            return parquet(&answer, file, out);
+        }
         if out.is_json() {
             return out.document(&answer);
         }
-        if answer.truncated {
-            output::note(&format!("these are the first {} rows; --limit ROWS returns more", answer.rows.len()));
-        }
         if self.csv { csv(&answer, out) } else { table(&answer, out) }
+    }
+}
+
+/// Writes the rows to a file: all of them, or the file stays as it was.
+fn parquet(answer: &SqlAnswer, file: &Path, out: &mut Out) -> Result<(), Failure> {
+    let mut bytes = Vec::new();
+    answer.write_parquet(&mut bytes)?;
+    #[expect(clippy::disallowed_methods, reason = "the user named the file")]
+    std::fs::write(file, &bytes).map_err(|error| Failure::io("write", &file.display().to_string(), &error))?;
+    let count = answer.rows.len();
+    match out.is_json() {
+        true => out.document(&json!({ "file": file, "rows": count })),
+        false => out.line(format!("wrote {}, rows: {count}", file.display())),
     }
 }
 

@@ -1,6 +1,7 @@
 //! SQL over the histories of a store: SQLite's engine on virtual tables that read the sessions. Nothing is copied, and
 //! nothing can be written. docs/sql.md describes the tables.
 
+mod as_parquet;
 mod error;
 mod module;
 mod own_tables;

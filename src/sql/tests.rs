@@ -143,3 +143,29 @@ fn limits_end_queries() {
     assert!(matches!(cancelled, Err(SqlError::Cancelled)), "{cancelled:?}");
     assert_eq!(rows(&sessions, "SELECT count(*) FROM events"), json!([[808]]), "other queries still work");
 }
+
+#[test]
+fn rows_are_written_as_parquet() {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::RowAccessor;
+    let (_directory, sessions) = store();
+    let written = |text: &str| {
+        let mut bytes = Vec::new();
+        asked(&sessions, text).unwrap().write_parquet(&mut bytes).map(|()| bytes)
+    };
+    let bytes =
+        written("SELECT seq AS n, seq / 2.0 AS half, nullif(kind, 'WriteFile') AS kind, NULL AS none FROM events");
+    let reader = SerializedFileReader::new(bytes::Bytes::from(bytes.unwrap())).unwrap();
+    let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+    assert_eq!(rows.len(), 4 * 202);
+    let first = &rows[0];
+    assert_eq!((first.get_long(0).unwrap(), first.get_double(1).unwrap()), (1, 0.5));
+    assert_eq!(first.get_string(2).unwrap(), "SessionStarted");
+    assert!(rows[1].get_string(2).is_err(), "it is null");
+    for (text, count) in [("SELECT 1 AS a WHERE 0", 0), ("SELECT 1 AS a, 'x' AS b", 1)] {
+        let reader = SerializedFileReader::new(bytes::Bytes::from(written(text).unwrap())).unwrap();
+        assert_eq!(reader.metadata().file_metadata().num_rows(), count, "{text}");
+    }
+    let refused = written("SELECT 1 AS a, 2 AS a").unwrap_err().to_string();
+    assert!(refused.contains("two columns are called \"a\""), "{refused}");
+}

@@ -109,18 +109,19 @@ pub(super) async fn upload(
         }
         written.push(entry);
     }
-    for (path, bytes) in outside {
-        OutsideFiles::of(&api, &sandbox, &path)?.write(&path, bytes).await?;
-    }
-    if !files.is_empty() {
+    // A task: it ends even if the client disconnects. One call writes all files of the workspace or none.
+    let writing = tokio::spawn(async move {
+        for (path, bytes) in outside {
+            OutsideFiles::of(&api, &sandbox, &path)?.write(&path, bytes).await?;
+        }
+        if files.is_empty() {
+            return Ok(());
+        }
         let open = api.face.open(sandbox.name()).await?;
-        // A task: one call writes all files or none, even if the client disconnects.
-        let writing = tokio::spawn(async move {
-            done(open.change_files(FileWork::WriteAll { files }).await?)?;
-            api.set_metadata(sandbox.name(), paths, metadata).await
-        });
-        writing.await.map_err(|_| HubError::Panicked)??;
-    }
+        done(open.change_files(FileWork::WriteAll { files }).await?)?;
+        api.set_metadata(sandbox.name(), paths, metadata).await
+    });
+    writing.await.map_err(|_| HubError::Panicked)??;
     Ok(axum::Json(written).into_response())
 }
 

@@ -176,3 +176,19 @@ fn sql_names_the_problem_of_an_invalid_query() {
         "nothing was recorded"
     );
 }
+
+#[test]
+fn sql_writes_parquet() {
+    let program = Program::new();
+    program.printed(&["new", "demo"]);
+    let file = program.file("rows.parquet", "");
+    let told = program.run(&["sql", "SELECT session, events FROM sessions", "--parquet", &file]);
+    assert_eq!(told, format!("wrote {file}, rows: 1\n[exit 0]"));
+    let bytes = std::fs::read(&file).unwrap();
+    assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+    let refused = program.run(&["sql", "SELECT 1 AS a, 2 AS a", "--parquet", &file]);
+    assert!(refused.contains("rename one with AS") && refused.ends_with("[exit 2]"), "{refused}");
+    assert_eq!(std::fs::read(&file).unwrap(), bytes, "it stays as it was");
+    let nowhere = program.run(&["sql", "SELECT 1", "--parquet", "/nowhere/rows.parquet"]);
+    assert!(nowhere.contains("/nowhere/rows.parquet") && !nowhere.ends_with("[exit 0]"), "{nowhere}");
+}
