@@ -85,7 +85,10 @@ def models() -> str:
             out += [f"{name} = TypedDict({name!r}, {{{body}}})", f'"""{doc}"""', ""]
         else:
             out += [f"class {name}(TypedDict):", f'    """{doc}"""', ""]
-            out += [f"    {field}: {kind}" for field, kind in fields.items()] + [""]
+            for field, kind in fields.items():
+                described = " ".join(properties[field].get("description", "").split()).replace("\\", "")
+                out += [f"    {field}: {kind}"] + ([f'    """{described}"""'] if described else [])
+            out += [""]
     out += [""] + aliases
     return "\n".join(out).rstrip() + "\n"
 

@@ -118,7 +118,11 @@ class Client:
         on_question: Ask | None = None,
         agent: str | None = None,
     ) -> Session:
-        """Opens an existing session, by its name or the beginning of its id."""
+        """Opens an existing session, by its name or the beginning of its id.
+
+        ``allow``, ``deny``, ``auto_confirm``, ``on_question`` and ``agent`` are those of ``Client.create``. Raises
+        ``NotFoundError`` if there is no such session.
+        """
         document = await self._connection.document("GET", "/v1/sessions/{session}", session=session)
         return Session(self._connection, document, Rules(allow, deny, auto_confirm, on_question, agent))
 
@@ -231,7 +235,8 @@ async def attach(
     data: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> AsyncGenerator[Session, None]:
-    """Opens an existing session, by its name or the beginning of its id."""
+    """Opens an existing session, by its name or the beginning of its id, and closes the connection at the end. Takes the
+    parameters of ``Client`` and ``Client.open``."""
     async with Client(data, progress=progress) as client:
         yield await client.open(
             session, allow=allow, deny=deny, auto_confirm=auto_confirm, on_question=on_question, agent=agent

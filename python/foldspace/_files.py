@@ -105,7 +105,11 @@ class Files(ReadFiles):
         self._agent = agent
 
     async def write(self, path: str, data: Data, *, executable: bool | None = None, create: bool = False) -> CallOutcome:
-        """Writes a file, and creates its missing parent directories. With ``create``, fails if the path exists."""
+        """Writes a file of at most 1 GiB, and creates its missing parent directories. Follows links.
+
+        - ``executable``: the executable bit; by default it is unchanged, and not set on a new file.
+        - ``create``: true to fail if the path exists.
+        """
         template = "/v1/sessions/{session}/files/{path}"
         query = {"executable": executable, "create": create or None, "agent": self._agent}
         outcome = await self._connection.document(
@@ -134,7 +138,7 @@ class Files(ReadFiles):
         )
 
     async def upload(self, data: Data, path: str = "") -> CallOutcome:
-        """Unpacks a tar archive in a directory, as one call."""
+        """Unpacks a tar archive of at most 1 GiB in a directory, as one call. Files at its paths are replaced, others stay."""
         query = {"below": relative(path) or None, "agent": self._agent}
         return succeeded(
             await self._connection.document(

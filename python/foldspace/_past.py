@@ -126,7 +126,10 @@ class SessionPast:
         path: str | None = None,
         text: str | None = None,
     ) -> _models.Timeline:
-        """Counts the calls that match all filters in buckets, from the start of the session to its end."""
+        """Counts the calls that match all filters in buckets, from the start of the session to its end.
+
+        ``buckets`` is their number, from 1 to 2,000; at most the number of calls.
+        """
         query = _filters(tool, agent, failed, changed, path, text) | {"buckets": buckets}
         return await self._connection.document("GET", _SESSION + "/timeline", query=query, session=self._session)
 

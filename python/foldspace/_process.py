@@ -51,7 +51,7 @@ class Process:
         return self._document
 
     async def send(self, data: str | bytes = b"", *, end: bool = False) -> None:
-        """Sends standard input, and closes it if ``end`` is true."""
+        """Sends standard input, and closes it if ``end`` is true. Waits while the process does not read."""
         raw = data.encode() if isinstance(data, str) else data
         pieces = [raw[start : start + _PIECE] for start in range(0, len(raw), _PIECE)] or [b""]
         for number, piece in enumerate(pieces):
@@ -64,17 +64,20 @@ class Process:
         await self._connection.document("POST", _ONE + "/input", body=body, session=self._session, process=self.number)
 
     async def signal(self, signal: str | int = "TERM") -> None:
-        """Sends a signal, by name (``"INT"``) or number."""
+        """Sends a signal to it and its group, by name (``"INT"``) or number."""
         await self._connection.document(
             "POST", _ONE + "/signal", body={"signal": signal}, session=self._session, process=self.number
         )
 
     async def kill(self) -> None:
-        """Kills it."""
+        """Kills it, and everything that it has started."""
         await self.signal("KILL")
 
     async def output(self, start: int = 0) -> AsyncIterator[tuple[str, bytes]]:
-        """Yields its output with the stream's name: the stored output, then new output, until it ends."""
+        """Yields its output with the stream's name: the stored output (the last MiB), then new output, until it ends.
+
+        ``start`` is the number of bytes to skip.
+        """
         query = {"from": start or None}
         async for name, event in resumed(self._connection, _ONE + "/output", query, session=self._session, process=self.number):
             if name == "output":

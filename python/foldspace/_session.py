@@ -523,11 +523,17 @@ class Session(SessionPast):
         force: bool = False,
         dry_run: bool = False,
     ) -> _models.Undone:
-        """Takes back changes that calls made to files, and keeps all other changes: one call, the calls of an agent's
-        run, or all calls after a position; by default the latest call that is not undone. ``external`` takes back changes
-        made outside of any call, ``redo`` the latest undo. ``overwrite`` restores entries even if others have changed them
-        since, ``force`` removes entries that can't be restored later, ``dry_run`` only reports. ``left`` of the result
-        lists changes that stay, with a reason for each path.
+        """Takes back changes that calls made to files, and keeps all other changes; by default of the latest call that is
+        not undone. ``left`` of the result lists changes that stay, with a reason for each path.
+
+        - ``call``: the call to undo.
+        - ``run``: an agent's run whose calls to undo: its id, the beginning of it, or ``last``.
+        - ``to``: a position; all calls after it are undone.
+        - ``external``: true for the latest changes made outside of any call, or a position among such changes.
+        - ``redo``: true to undo the latest undo.
+        - ``overwrite``: true to restore entries even if others have changed them since.
+        - ``force``: true to also remove entries that can't be restored later.
+        - ``dry_run``: true to only report what would happen.
         """
         subject = {"call": call, "run": run, "to": to, "external": external, "redo": redo}
         body = {**subject, "overwrite": overwrite, "force": force, "dry_run": dry_run}
@@ -702,7 +708,10 @@ class Session(SessionPast):
         value: Any = None,
         at: PositionLike | None = None,
     ) -> int:
-        """Records a score, a note or a value for a position, and returns the annotation's own position."""
+        """Records a score, a note or a value for a position, and returns the annotation's own position.
+
+        At least one of the three is required. ``at`` is the present by default.
+        """
         body = {"name": name, "score": score, "note": note, "value": value, "at": at, "agent": self._rules.agent}
         recorded = await self._connection.document("POST", _SESSION + "/annotations", body=body, session=self.id)
         return recorded["seq"]
@@ -712,7 +721,7 @@ class Session(SessionPast):
         return await self._connection.document("GET", _SESSION + "/annotations", query={"name": name}, session=self.id)
 
     async def tag(self, name: str, at: PositionLike | None = None) -> int:
-        """Names a position; then ``"tag:NAME"`` works as a position."""
+        """Names a position, by default the present; then ``"tag:NAME"`` works as a position. An existing name moves."""
         body = {"name": name, "at": at}
         return (await self._connection.document("POST", _SESSION + "/tags", body=body, session=self.id))["seq"]
 
@@ -725,7 +734,10 @@ class Session(SessionPast):
         await self._connection.document("DELETE", _SESSION + "/tags/{name}", session=self.id, name=name)
 
     async def mount(self, host_path: str, mount_path: str | None = None, *, exclude: Sequence[str] = ()) -> Any:
-        """Copies a directory of this machine into the workspace."""
+        """Copies a directory of this machine into the workspace, if that is still empty.
+
+        ``exclude`` has globs of entries to leave out.
+        """
         body = {"mounts": [mount_of(host_path, mount_path, exclude)], "allow_roots": [host_path]}
         return await self._connection.document("POST", _SESSION + "/mounts", body=body, what="mount", session=self.id)
 

@@ -36,6 +36,7 @@ class FoldspaceSandbox(BaseSandbox):
         max_output_bytes: int = _OUTPUT,
     ) -> None:
         self.session = session
+        """The session."""
         self._timeout = timeout
         self._max_output_bytes = max_output_bytes
 

@@ -13,13 +13,18 @@ class FoldspaceError(Exception):
     """An error of foldspace. ``hint`` advises what to do, if known."""
 
     kind = "error"
+    """The kind of the problem."""
 
     def __init__(self, detail: str, *, hint: str | None = None) -> None:
         super().__init__(f"{detail} ({hint})" if hint else detail)
         self.detail = detail
+        """The problem, without advice."""
         self.hint = hint
+        """Advice, if the server has any."""
         self.problem: Problem | None = None
+        """The server's problem document; ``None`` if it sent none."""
         self.outcome: CallOutcome | None = None
+        """The outcome of the call that failed; ``None`` if no call did."""
 
 
 class InfrastructureError(FoldspaceError):
@@ -206,6 +211,7 @@ class CommandFailedError(FoldspaceError):
         said = f": {lines[-1][:200]}" if lines else ""
         super().__init__(f"the command ended with {result.exit_code}{said}")
         self.result = result
+        """The result of the command, with its output."""
 
 
 def _kinds(of: type[FoldspaceError]) -> dict[str, type[FoldspaceError]]:

@@ -25,8 +25,11 @@ class FoldspaceSandboxConfig(BaseModel, frozen=True):
     """The configuration: ``sandbox=SandboxEnvironmentSpec("foldspace", FoldspaceSandboxConfig(image="..."))``."""
 
     backend: str = "container"
+    """The backend: ``container`` is the engine that works."""
     image: str | None = None
+    """The container's image."""
     data: str | None = None
+    """The data directory; by default ``FOLDSPACE_DATA``, else the command line's."""
     auto_confirm: bool | None = None
     """Allows all commands without a question; by default only in containers."""
     remove: bool = False
@@ -40,6 +43,7 @@ class FoldspaceSandboxEnvironment(SandboxEnvironment):
     def __init__(self, client: foldspace.Client, session: foldspace.Session, remove: bool) -> None:
         super().__init__()
         self.session = session
+        """The session of the sample."""
         self._client = client
         self._remove = remove
 

@@ -54,6 +54,7 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
     ) -> None:
         super().__init__(serde=serde)
         self.session = session
+        """The agent's session; ``None`` to store checkpoints only."""
         self._store = client.create(name, backend="memory", create_id=f"langgraph:{name}")
         # Held between the check for earlier writes and the write.
         self._lock = threading.Lock()

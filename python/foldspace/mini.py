@@ -20,7 +20,9 @@ class FoldspaceEnvironmentConfig(BaseModel):
     """The configuration."""
 
     backend: str = "container"
+    """The backend: ``container`` is the engine that works."""
     image: str | None = None
+    """The container's image."""
     name: str | None = None
     """The session's name; an existing session is continued."""
     mount: str | None = None
@@ -28,13 +30,19 @@ class FoldspaceEnvironmentConfig(BaseModel):
     directory: str | None = None
     """A directory of this machine to work in."""
     options: dict[str, Any] = {}
+    """Other options of the backend."""
     data: str | None = None
+    """The data directory; by default ``FOLDSPACE_DATA``, else the command line's."""
     cwd: str = ""
+    """The directory of commands, relative to the workspace."""
     env: dict[str, str] = {}
+    """Variables of all commands."""
     timeout: int = 30
+    """The time limit of a command in seconds."""
     auto_confirm: bool | None = None
     """Allows all commands without a question; by default only in containers."""
     allow: list[str] = []
+    """Programs, or programs with their first words, that may run without a question."""
 
 
 class FoldspaceEnvironment:
@@ -42,8 +50,10 @@ class FoldspaceEnvironment:
 
     def __init__(self, *, config_class: type = FoldspaceEnvironmentConfig, **given: Any) -> None:
         self.config = config_class(**given)
+        """The configuration."""
         self._client = foldspace.sync.Client(self.config.data)
         self.session = self._session()
+        """The session."""
 
     def _session(self) -> foldspace.sync.Session:
         config = self.config

@@ -32,9 +32,13 @@ class FoldspaceSandboxClientOptions(BaseSandboxClientOptions):
     """The options of a new sandbox."""
 
     type: Literal["foldspace"] = "foldspace"
+    """The kind of sandbox."""
     backend: str = "container"
+    """The backend: ``container`` is the engine that works."""
     image: str | None = None
+    """The container's image."""
     name: str | None = None
+    """The session's name; the beginning of its id by default."""
     auto_confirm: bool | None = None
     """Allows all commands without a question; by default only in containers."""
 
@@ -43,18 +47,23 @@ class FoldspaceSandboxSessionState(SandboxSessionState):
     """The state for resuming a sandbox."""
 
     type: Literal["foldspace"] = "foldspace"
+    """The kind of sandbox."""
     foldspace_session: str
+    """The session's id."""
     auto_confirm: bool = False
+    """True to allow all commands without a question."""
 
 
 class FoldspaceSandboxSession(BaseSandboxSession):
     """A session as a sandbox: commands and file operations are calls in its log."""
 
     state: FoldspaceSandboxSessionState
+    """The state for resuming it."""
 
     def __init__(self, state: FoldspaceSandboxSessionState, session: foldspace.Session) -> None:
         self.state = state
         self.session = session
+        """The session."""
 
     async def _exec_internal(self, *command: str | Path, timeout: float | None = None) -> ExecResult:
         env = await self.state.manifest.environment.resolve()
@@ -106,7 +115,9 @@ class FoldspaceSandboxClient(BaseSandboxClient[FoldspaceSandboxClientOptions | N
     """Makes sandboxes from sessions. ``delete`` removes a session, with its history, only if ``remove`` is set."""
 
     backend_id = "foldspace"
+    """The kind of sandbox."""
     supports_default_options = True
+    """True: ``create`` needs no options."""
 
     def __init__(self, data: str | None = None, *, remove: bool = False) -> None:
         self._client = foldspace.Client(data, progress=False)
@@ -167,11 +178,13 @@ class FoldspaceSession:
     """A conversation, stored in a session: each change is a call in its log, so older states remain available."""
 
     session_settings: SessionSettings | None = None
+    """Settings of the runner: the limit of ``get_items``."""
 
     def __init__(
         self, session_id: str, client: foldspace.Client, *, name: str = "openai-agents-conversations"
     ) -> None:
         self.session_id = session_id
+        """The id of the conversation."""
         self._client = client
         self._name = name
         self._path = f"{quoted(session_id)}.jsonl"

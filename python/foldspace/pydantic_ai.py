@@ -19,6 +19,7 @@ from foldspace import FoldspaceError, NotFoundError, RefusedError
 from foldspace._packing import quoted, tar, untar
 
 PROVIDER = "foldspace"
+"""The provider in a workspace's reference."""
 _TRIES = 100
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import foldspace.sync
 
 Expected = dict[str, Any]
+"""The files and calls that a test's session has at its end."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,6 +12,7 @@ from foldspace._models import Change, EntryAtPath, Event
 _ROWS = 200
 
 Entries = list[EntryAtPath]
+"""Entries of a directory."""
 
 
 @dataclass(frozen=True)
@@ -19,11 +20,15 @@ class CommandResult:
     """The end of a command, with its output."""
 
     stdout_bytes: bytes
+    """Standard output."""
     stderr_bytes: bytes
+    """Standard error."""
     exit_code: int
+    """The exit code: 124 if it timed out, 127 if the program is missing, 128 + signal if a signal ended it."""
     timed_out: bool = False
     """True if it timed out; ``exit_code`` is 124 then."""
     signal: int | None = None
+    """The signal that ended it; ``None`` if it exited."""
     truncated: bool = False
     """True if part of the output is missing here. The log has up to 8 MiB of it."""
     call: int = 0
@@ -31,6 +36,7 @@ class CommandResult:
     finished: int = 0
     """The position after it."""
     seconds: float = 0.0
+    """Its duration in seconds."""
     note: str | None = None
     """Advice, besides its output."""
 
@@ -63,7 +69,9 @@ class Diff(list[Change]):
     def __init__(self, changes: Iterable[Change], start: int, end: int) -> None:
         super().__init__(changes)
         self.start = start
+        """The earlier position."""
         self.end = end
+        """The later position."""
 
     @property
     def patch(self) -> str:

@@ -88,7 +88,10 @@ class SessionPast:
         return LOOP.iterate(self._core.output(call))
 
     def timeline(self, *, buckets: int | None=None, tool: str | None=None, agent: str | None=None, failed: bool=False, changed: bool=False, path: str | None=None, text: str | None=None) -> _models.Timeline:
-        """Counts the calls that match all filters in buckets, from the start of the session to its end."""
+        """Counts the calls that match all filters in buckets, from the start of the session to its end.
+
+        ``buckets`` is their number, from 1 to 2,000; at most the number of calls.
+        """
         return LOOP.wait(self._core.timeline(buckets=buckets, tool=tool, agent=agent, failed=failed, changed=changed, path=path, text=text))
 
     def until(self, *conditions: str, start: PositionLike | None=None, backward: bool=False) -> _models.Stop | None:
@@ -378,11 +381,17 @@ class Session(SessionPast):
         return LOOP.wait(self._own.rewind(to, force=force, keep_earlier=keep_earlier, git=git, dry_run=dry_run))
 
     def undo(self, *, call: int | None=None, run: str | None=None, to: PositionLike | None=None, external: bool | int | None=None, redo: bool=False, overwrite: bool=False, force: bool=False, dry_run: bool=False) -> _models.Undone:
-        """Takes back changes that calls made to files, and keeps all other changes: one call, the calls of an agent's
-        run, or all calls after a position; by default the latest call that is not undone. ``external`` takes back changes
-        made outside of any call, ``redo`` the latest undo. ``overwrite`` restores entries even if others have changed them
-        since, ``force`` removes entries that can't be restored later, ``dry_run`` only reports. ``left`` of the result
-        lists changes that stay, with a reason for each path.
+        """Takes back changes that calls made to files, and keeps all other changes; by default of the latest call that is
+        not undone. ``left`` of the result lists changes that stay, with a reason for each path.
+
+        - ``call``: the call to undo.
+        - ``run``: an agent's run whose calls to undo: its id, the beginning of it, or ``last``.
+        - ``to``: a position; all calls after it are undone.
+        - ``external``: true for the latest changes made outside of any call, or a position among such changes.
+        - ``redo``: true to undo the latest undo.
+        - ``overwrite``: true to restore entries even if others have changed them since.
+        - ``force``: true to also remove entries that can't be restored later.
+        - ``dry_run``: true to only report what would happen.
         """
         return LOOP.wait(self._own.undo(call=call, run=run, to=to, external=external, redo=redo, overwrite=overwrite, force=force, dry_run=dry_run))
 
@@ -482,7 +491,10 @@ class Session(SessionPast):
         return lambda item: TypedSlice(self._own.slice(fold=fold, key=key, kind=kind, name=name, max=max, merge=merge)(item))
 
     def annotate(self, name: str, *, score: float | None=None, note: str | None=None, value: Any=None, at: PositionLike | None=None) -> int:
-        """Records a score, a note or a value for a position, and returns the annotation's own position."""
+        """Records a score, a note or a value for a position, and returns the annotation's own position.
+
+        At least one of the three is required. ``at`` is the present by default.
+        """
         return LOOP.wait(self._own.annotate(name, score=score, note=note, value=value, at=at))
 
     def annotations(self, name: str | None=None) -> list[Annotation]:
@@ -490,7 +502,7 @@ class Session(SessionPast):
         return LOOP.wait(self._own.annotations(name))
 
     def tag(self, name: str, at: PositionLike | None=None) -> int:
-        """Names a position; then ``"tag:NAME"`` works as a position."""
+        """Names a position, by default the present; then ``"tag:NAME"`` works as a position. An existing name moves."""
         return LOOP.wait(self._own.tag(name, at))
 
     def tags(self) -> dict[str, int]:
@@ -502,7 +514,10 @@ class Session(SessionPast):
         LOOP.wait(self._own.untag(name))
 
     def mount(self, host_path: str, mount_path: str | None=None, *, exclude: Sequence[str]=()) -> Any:
-        """Copies a directory of this machine into the workspace."""
+        """Copies a directory of this machine into the workspace, if that is still empty.
+
+        ``exclude`` has globs of entries to leave out.
+        """
         return LOOP.wait(self._own.mount(host_path, mount_path, exclude=exclude))
 
     def verify(self) -> _models.Verification:
@@ -579,7 +594,11 @@ class Files(ReadFiles):
         self._own: _files.Files = core
 
     def write(self, path: str, data: Data, *, executable: bool | None=None, create: bool=False) -> CallOutcome:
-        """Writes a file, and creates its missing parent directories. With ``create``, fails if the path exists."""
+        """Writes a file of at most 1 GiB, and creates its missing parent directories. Follows links.
+
+        - ``executable``: the executable bit; by default it is unchanged, and not set on a new file.
+        - ``create``: true to fail if the path exists.
+        """
         return LOOP.wait(self._own.write(path, data, executable=executable, create=create))
 
     def remove(self, path: str, *, recursive: bool=False) -> CallOutcome:
@@ -595,7 +614,7 @@ class Files(ReadFiles):
         return LOOP.wait(self._own.mkdir(path))
 
     def upload(self, data: Data, path: str='') -> CallOutcome:
-        """Unpacks a tar archive in a directory, as one call."""
+        """Unpacks a tar archive of at most 1 GiB in a directory, as one call. Files at its paths are replaced, others stay."""
         return LOOP.wait(self._own.upload(data, path))
 
     def watch(self, path: str='', *, recursive: bool=True) -> Iterator[dict[str, Any]]:
@@ -630,7 +649,7 @@ class Process:
         return LOOP.wait(self._core.wait(timeout))
 
     def send(self, data: str | bytes=b'', *, end: bool=False) -> None:
-        """Sends standard input, and closes it if ``end`` is true."""
+        """Sends standard input, and closes it if ``end`` is true. Waits while the process does not read."""
         LOOP.wait(self._core.send(data, end=end))
 
     def resize(self, rows: int, columns: int) -> None:
@@ -638,15 +657,18 @@ class Process:
         LOOP.wait(self._core.resize(rows, columns))
 
     def signal(self, signal: str | int='TERM') -> None:
-        """Sends a signal, by name (``"INT"``) or number."""
+        """Sends a signal to it and its group, by name (``"INT"``) or number."""
         LOOP.wait(self._core.signal(signal))
 
     def kill(self) -> None:
-        """Kills it."""
+        """Kills it, and everything that it has started."""
         LOOP.wait(self._core.kill())
 
     def output(self, start: int=0) -> Iterator[tuple[str, bytes]]:
-        """Yields its output with the stream's name: the stored output, then new output, until it ends."""
+        """Yields its output with the stream's name: the stored output (the last MiB), then new output, until it ends.
+
+        ``start`` is the number of bytes to skip.
+        """
         return LOOP.iterate(self._core.output(start))
 
     def collect(self, on_output: Output | None=None) -> CommandResult:
@@ -717,7 +739,11 @@ class Client:
         return Session(LOOP.wait(self._core.create(name, backend=backend, mount=mount, mounts=mounts, exclude=exclude, directory=directory, image=image, options=options, env=env, workdir=workdir, create_id=create_id, policy=policy, allow=allow, deny=deny, auto_confirm=auto_confirm, on_question=on_question, agent=agent)))
 
     def open(self, session: str, *, allow: Sequence[str]=(), deny: Sequence[str]=(), auto_confirm: bool=False, on_question: Ask | None=None, agent: str | None=None) -> Session:
-        """Opens an existing session, by its name or the beginning of its id."""
+        """Opens an existing session, by its name or the beginning of its id.
+
+        ``allow``, ``deny``, ``auto_confirm``, ``on_question`` and ``agent`` are those of ``Client.create``. Raises
+        ``NotFoundError`` if there is no such session.
+        """
         return Session(LOOP.wait(self._core.open(session, allow=allow, deny=deny, auto_confirm=auto_confirm, on_question=on_question, agent=agent)))
 
     def sessions(self) -> list[_models.Session]:
@@ -769,6 +795,7 @@ def session(name: str | None=None, *, backend: str | None=None, mount: str | os.
 
 @contextmanager
 def attach(session: str, *, allow: Sequence[str]=(), deny: Sequence[str]=(), auto_confirm: bool=False, on_question: Ask | None=None, agent: str | None=None, data: str | os.PathLike[str] | None=None, progress: bool | None=None) -> Generator[Session, None, None]:
-    """Opens an existing session, by its name or the beginning of its id."""
+    """Opens an existing session, by its name or the beginning of its id, and closes the connection at the end. Takes the
+    parameters of ``Client`` and ``Client.open``."""
     with LOOP.enter(_client.attach(session, allow=allow, deny=deny, auto_confirm=auto_confirm, on_question=on_question, agent=agent, data=data, progress=progress)) as core:
         yield Session(core)

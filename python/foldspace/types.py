@@ -22,12 +22,18 @@ class Question(NamedTuple):
     """A command that needs an approval."""
 
     command: str
+    """The command."""
     programs: list[str]
+    """The programs in it that need the approval."""
     call: int
+    """The position of its call."""
     document: dict[str, Any]
+    """The server's document of the question."""
 
 
 Answer = Literal["once", "session", "everything", "refuse"]
+"""An answer: yes for this call, for its programs in this session, for everything in this session that is not denied; or no."""
+
 Ask = Callable[[Question], Answer]
 """Answers a question."""
 
@@ -139,8 +145,11 @@ class MockRule(TypedDict, total=False):
     command: str
     """A glob over the command's text."""
     exit_code: int
+    """Its exit code; 0 by default."""
     stdout: str
+    """Its standard output."""
     stderr: str
+    """Its standard error."""
     millis: int
     """Its running time in milliseconds."""
     failure: str

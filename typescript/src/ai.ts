@@ -1,4 +1,8 @@
-/** The tools of a session for Vercel's AI SDK. */
+/**
+ * The tools of a session for Vercel's AI SDK.
+ *
+ * @module foldspace/ai
+ */
 
 import { dynamicTool, jsonSchema, type ToolSet } from "ai";
 import { FoldspaceError } from "./errors.js";

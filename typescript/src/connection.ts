@@ -30,13 +30,17 @@ export interface StreamEvent {
 
 /** Cancels a request, also on the server. */
 export interface Cancel {
+  /** Cancels the request when it is aborted. */
   signal?: AbortSignal;
 }
 
 /** The server of a data directory, or a server over TCP with its token. */
 export interface Place {
+  /** The data directory; by default `FOLDSPACE_DATA`, else the command line's. */
   data?: string;
+  /** The address of a server over TCP, such as `http://127.0.0.1:7300`. */
   url?: string;
+  /** The token of a server over TCP. */
   token?: string;
 }
 

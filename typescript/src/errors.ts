@@ -12,12 +12,18 @@ export type CallOutcome = components["schemas"]["CallOutcome"];
  * call, or `start` or `connection`.
  */
 export class FoldspaceError extends Error {
+  /** The name of the class. */
   override readonly name: string = "FoldspaceError";
 
+  /** @internal */
   constructor(
+    /** The kind of the problem. */
     readonly kind: string,
+    /** The problem, without advice. */
     readonly detail: string,
+    /** Advice, if the server has any. */
     readonly hint?: string | null,
+    /** The outcome of the call that failed. */
     readonly outcome?: CallOutcome,
   ) {
     super(hint ? `${detail} (${hint})` : detail);
@@ -33,9 +39,19 @@ const INFRASTRUCTURE = new Set(["failed", "abandoned", "backend", "broken", "ful
 
 /** The error of a failed command, if the caller set `check`. */
 export class CommandFailedError extends FoldspaceError {
+  /** The name of the class. */
   override readonly name = "CommandFailedError";
 
-  constructor(readonly result: { exitCode: number; stderr: string }) {
+  /** @internal */
+  constructor(
+    /** The exit code and standard error of the command. */
+    readonly result: {
+      /** The exit code. */
+      exitCode: number;
+      /** Standard error as text. */
+      stderr: string;
+    },
+  ) {
     const said = result.stderr.trim().split("\n").at(-1);
     super("command", `the command ended with ${result.exitCode}${said ? `: ${said}` : ""}`);
   }

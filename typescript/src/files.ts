@@ -11,8 +11,11 @@ export type Entry = components["schemas"]["EntryAtPath"];
 export type Position = number | string;
 /** A change below a directory. */
 export interface Change {
+  /** The path, relative to the workspace. */
   path: string;
+  /** The kind of the change. */
   kind: "create" | "write" | "remove";
+  /** The position of its event. */
   seq: number;
 }
 
@@ -24,6 +27,7 @@ export interface Read extends Cancel {
 
 /** Read-only files. */
 export class ReadFiles {
+  /** @internal */
   constructor(
     protected readonly connection: Connection,
     protected readonly session: string,
@@ -86,6 +90,7 @@ export class ReadFiles {
 
 /** The present files. Each change is a recorded call. */
 export class Files extends ReadFiles {
+  /** @internal */
   constructor(connection: Connection, session: string, private readonly agent?: string) {
     super(connection, session);
   }

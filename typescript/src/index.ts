@@ -1,7 +1,7 @@
 /**
  * foldspace: sessions of the sandboxes of AI agents.
  *
- * @module
+ * @module foldspace
  */
 
 import type { components } from "./api.js";
@@ -14,7 +14,7 @@ export type { Cancel, Data, Place } from "./connection.js";
 export { CommandFailedError, FoldspaceError, type CallOutcome, type Problem } from "./errors.js";
 export { Files, ReadFiles, type Change, type Entry, type Position, type Read } from "./files.js";
 export { CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
-export { Session, Snapshot, type Answer, type Command, type Event, type Limits, type NewSession, type Rules, type RunOptions, type SessionStatus } from "./session.js";
+export { Session, Snapshot, type Answer, type Command, type Event, type Limits, type NewSession, type Rules, type RunOptions, type Schemas, type SessionStatus } from "./session.js";
 export { TypedSlice, type Schema, type SliceOptions, type SliceValue } from "./slices.js";
 
 /** A client of a server and its sessions. Starts the server if none runs. */
@@ -73,6 +73,7 @@ export class Client implements Disposable {
     this.#connection.close();
   }
 
+  /** Closes the connection, as `close` does. */
   [Symbol.dispose](): void {
     this.close();
   }

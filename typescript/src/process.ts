@@ -11,16 +11,23 @@ export type OnOutput = (stream: "stdout" | "stderr", bytes: Uint8Array) => void;
 
 /** The end of a command. */
 export class CommandResult {
+  /** @internal */
   constructor(
+    /** Standard output. */
     readonly stdoutBytes: Uint8Array,
+    /** Standard error. */
     readonly stderrBytes: Uint8Array,
+    /** The exit code; 124 if it timed out. */
     readonly exitCode: number,
+    /** True if it exceeded its time limit. */
     readonly timedOut: boolean,
+    /** The signal that ended it; null if it exited. */
     readonly signal: number | null,
     /** The position of the call that ran it. */
     readonly call: number,
     /** The position of the record of its end. */
     readonly finished: number,
+    /** Its duration in seconds. */
     readonly seconds: number,
   ) {}
 
@@ -59,6 +66,7 @@ export class Collected {
 
 /** A background process, running or ended. */
 export class Process {
+  /** @internal */
   constructor(
     private readonly connection: Connection,
     private readonly session: string,
@@ -108,7 +116,12 @@ export class Process {
   }
 
   /** Yields its output: the stored output, then new output, until it ends. */
-  async *output(options: { from?: number; signal?: AbortSignal } = {}): AsyncGenerator<{ stream: "stdout" | "stderr"; bytes: Uint8Array }> {
+  async *output(options: { from?: number; signal?: AbortSignal } = {}): AsyncGenerator<{
+    /** The stream. */
+    stream: "stdout" | "stderr";
+    /** A piece of its output. */
+    bytes: Uint8Array;
+  }> {
     const asked = { query: { from: options.from }, signal: options.signal };
     for await (const event of this.connection.resumed(`${this.#path}/output`, asked, "ended")) {
       if (event.name === "output") {

@@ -8,7 +8,8 @@ import { Files, ReadFiles, type Position } from "./files.js";
 import { Collected, CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
 import { TypedSlice, type Schema, type SliceOptions } from "./slices.js";
 
-type Schemas = components["schemas"];
+/** The documents of the HTTP API, by name. */
+export type Schemas = components["schemas"];
 /** An event of a session. */
 export type Event = Schemas["Event"];
 /** The server's description of a session. */
@@ -51,8 +52,11 @@ export interface Limits {
 
 /** The options of a command. */
 export interface RunOptions {
+  /** The directory, relative to the workspace; its root by default. */
   cwd?: string;
+  /** Additional environment variables. */
   env?: Record<string, string>;
+  /** Its standard input; empty by default. */
   stdin?: string;
   /** The time limit in seconds; none by default. */
   timeout?: number;
@@ -60,7 +64,9 @@ export interface RunOptions {
   check?: boolean;
   /** Receives output as it comes, of both streams or of one. */
   onOutput?: OnOutput;
+  /** Receives standard output as it comes. */
   onStdout?: (bytes: Uint8Array) => void;
+  /** Receives standard error as it comes. */
   onStderr?: (bytes: Uint8Array) => void;
   /** Cancels it. */
   signal?: AbortSignal;
@@ -75,6 +81,7 @@ function outputOf({ onOutput, onStdout, onStderr }: RunOptions): OnOutput {
 
 /** A session as it was at a position. */
 export class Snapshot {
+  /** @internal */
   constructor(private readonly connection: Connection, private readonly path: string, private readonly at: Position) {}
 
   /** The files as they were. */
@@ -90,6 +97,7 @@ export class Snapshot {
 
 /** A session: a workspace with its history. */
 export class Session implements AsyncDisposable {
+  /** @internal */
   constructor(
     private readonly connection: Connection,
     /** The description from the last request. */
@@ -486,6 +494,7 @@ export class Session implements AsyncDisposable {
 
 /** The options of a new session. */
 export interface NewSession extends Rules {
+  /** 1 to 80 letters, digits, dots, underscores or hyphens; the beginning of its id by default. */
   name?: string;
   /** `memory` (the default, which runs no commands), `host`, `podman`, `docker`, `mock` or `container`. */
   backend?: string;
@@ -493,8 +502,11 @@ export interface NewSession extends Rules {
   mount?: string;
   /** A directory of this machine to work in. */
   directory?: string;
+  /** The container's image. */
   image?: string;
+  /** Variables of all its commands. */
   env?: Record<string, string>;
+  /** The default directory of its commands. */
   workdir?: string;
   /** Other options of the backend. */
   options?: Record<string, unknown>;

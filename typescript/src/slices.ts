@@ -5,11 +5,13 @@ import type { Session } from "./session.js";
 
 /** Anything that checks a value and returns it with its type, such as a schema of zod. */
 export interface Schema<T> {
+  /** Returns the value, or throws if it is invalid. */
   parse(value: unknown): T;
 }
 
 /** A fold of events of one kind; docs/slices.md explains the folds. */
 export interface SliceOptions {
+  /** The fold: a list of all items, the latest item, or the latest item of each key. */
   fold: "append" | "latest" | "latest_by";
   /** The key of an item, a JSON pointer such as `/id`; for `latest_by`. */
   key?: string;
@@ -32,6 +34,7 @@ export type SliceValue<T, O extends SliceOptions> = O["fold"] extends "append"
 export class TypedSlice<T, O extends SliceOptions> {
   #declared?: Promise<unknown>;
 
+  /** @internal */
   constructor(
     private readonly session: Session,
     /** The name of the slice. */
