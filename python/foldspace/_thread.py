@@ -1,0 +1,171 @@
+"""Conversations in a session's log, next to its calls and files."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import uuid
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from foldspace import _models
+from foldspace._session import Session
+from foldspace.errors import NotFoundError, UnusableError
+from foldspace.types import PositionLike
+
+ADDED, POPPED, CLEARED = "thread.added", "thread.popped", "thread.cleared"
+_KINDS = f"{ADDED},{POPPED},{CLEARED},SessionRewound"
+# The server stores longer strings apart from their events, and events have at most 1 MiB.
+_PIECE = 16_000
+_PIECES = 50
+_BATCH = 1_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """An entry of a thread."""
+
+    id: str
+    """An id that copies in other sessions share."""
+    value: Any
+    position: int
+    """The position before it."""
+    starts_turn: bool
+    time: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Turn:
+    """A turn of a conversation: an input, and all that follows it."""
+
+    position: int
+    """The position before the turn: ``rewind(to=turn.position)`` takes it back."""
+    input: Any
+    """The first entry of the turn."""
+
+
+class _Node:
+    """The last entry of a thread, and the thread before it."""
+
+    def __init__(self, entry: Entry, before: _Node | None) -> None:
+        self.entry, self.before = entry, before
+
+
+class ThreadLog:
+    """The threads of a session: a fold of its log, in which a rewind returns each thread to the earlier one."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._reading, self._popping = asyncio.Lock(), asyncio.Lock()
+        self._next = 1
+        # The last node of each thread, after each position that changed it.
+        self._changes: dict[str, list[tuple[int, _Node | None]]] = {}
+        self._pieces: list[str] = []
+        self._first: int | None = None
+
+    async def entries(self, thread: str) -> list[Entry]:
+        """Returns the entries of a thread."""
+        await self._update()
+        node, found = self._last(thread), list[Entry]()
+        while node:
+            found.append(node.entry)
+            node = node.before
+        return found[::-1]
+
+    async def threads(self) -> dict[str, Entry]:
+        """Returns the last entry of each thread that has entries."""
+        await self._update()
+        return {name: node.entry for name in self._changes if (node := self._last(name))}
+
+    async def add(self, thread: str, values: Sequence[Any], starts_turn: Callable[[int, Any], bool]) -> None:
+        """Adds entries. ``starts_turn`` takes the index and the value of each."""
+        await self._add(thread, [(uuid.uuid4().hex, each, starts_turn(at, each)) for at, each in enumerate(values)])
+
+    async def _add(self, thread: str, entries: Iterable[tuple[str, Any, bool]]) -> None:
+        events: list[tuple[str, Any]] = []
+        for id_, value, starts_turn in entries:
+            data: dict[str, Any] = {"thread": thread, "id": id_, "turn": starts_turn}
+            text = json.dumps(value)
+            if len(text) <= _PIECE and '"$' not in text:
+                events.append((ADDED, data | {"entry": value}))
+                continue
+            pieces = [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
+            for at in range(0, len(pieces), _PIECES):
+                more = at + _PIECES < len(pieces)
+                events.append((ADDED, data | {"pieces": pieces[at : at + _PIECES], "more": more}))
+        for at in range(0, len(events), _BATCH):
+            await self.session.emit_all(events[at : at + _BATCH])
+
+    async def pop(self, thread: str) -> Entry | None:
+        """Removes the last entry, and returns it."""
+        async with self._popping:
+            await self._update()
+            node = self._last(thread)
+            if node is None:
+                return None
+            await self.session.emit(POPPED, {"thread": thread})
+            return node.entry
+
+    async def clear(self, *threads: str) -> None:
+        """Removes all entries of threads."""
+        if threads:
+            await self.session.emit_all([(CLEARED, {"thread": thread}) for thread in threads])
+
+    async def turns(self, thread: str) -> list[Turn]:
+        """Returns the turns of a thread, oldest first."""
+        return [Turn(each.position, each.value) for each in await self.entries(thread) if each.starts_turn]
+
+    async def rewind(
+        self, thread: str, turns: int | None, to: PositionLike | None, *, force: bool = False
+    ) -> _models.Rewind:
+        """Rewinds threads and files."""
+        if turns is not None and to is not None:
+            raise UnusableError("rewind takes turns or to, not both")
+        if to is None:
+            count, known = 1 if turns is None else turns, await self.turns(thread)
+            if not 1 <= count <= len(known):
+                raise NotFoundError(f"rewind of {count} turns: the thread has {len(known)}")
+            to = known[-count].position
+        return await self.session.rewind(to, force=force)
+
+    async def merge(self, thread: str, child: ThreadLog, **options: Any) -> _models.Merge:
+        """Merges a child's files, then appends the child's entries that the thread lacks."""
+        merged = await self.session.merge(child.session, **options)
+        if merged["outcome"] != "conflicted" and not merged["dry_run"]:
+            has = {each.id for each in await self.entries(thread)}
+            lacking = [each for each in await child.entries(thread) if each.id not in has]
+            await self._add(thread, ((each.id, each.value, each.starts_turn) for each in lacking))
+        return merged
+
+    # -- the fold
+
+    async def _update(self) -> None:
+        async with self._reading:
+            for event in await self.session.log(self._next, kind=_KINDS):
+                self._fold(event["seq"], event["kind"], event["event"], event["time"])
+                self._next = event["seq"] + 1
+
+    def _last(self, thread: str) -> _Node | None:
+        return self._changes[thread][-1][1] if thread in self._changes else None
+
+    def _fold(self, seq: int, kind: str, data: Any, time: str) -> None:
+        if kind == "SessionRewound":
+            for changes in self._changes.values():
+                at = bisect_right(changes, data["to"], key=lambda change: change[0])
+                changes.append((seq, changes[at - 1][1] if at else None))
+            return
+        before = self._last(data["thread"])
+        node: _Node | None = None
+        if kind == POPPED:
+            node = before and before.before
+        elif kind == ADDED:
+            self._first = self._first or seq
+            self._pieces += data.get("pieces", ())
+            if data.get("more"):
+                return
+            value = json.loads("".join(self._pieces)) if self._pieces else data["entry"]
+            node = _Node(Entry(data["id"], value, self._first - 1, data["turn"], time), before)
+            self._first, self._pieces = None, []
+        self._changes.setdefault(data["thread"], []).append((seq, node))
