@@ -15,8 +15,8 @@ from foldspace._session import Session
 from foldspace.errors import NotFoundError, UnusableError
 from foldspace.types import PositionLike
 
-ADDED, POPPED, CLEARED = "thread.added", "thread.popped", "thread.cleared"
-_KINDS = f"{ADDED},{POPPED},{CLEARED},SessionRewound"
+ADDED, POPPED, CLEARED, STARTED = "thread.added", "thread.popped", "thread.cleared", "thread.turn"
+_KINDS = f"{ADDED},{POPPED},{CLEARED},{STARTED},SessionRewound"
 # The server stores longer strings apart from their events, and events have at most 1 MiB.
 _PIECE = 16_000
 _PIECES = 50
@@ -27,8 +27,8 @@ _BATCH = 1_000
 class Entry:
     """An entry of a thread."""
 
-    id: str
-    """An id that copies in other sessions share."""
+    id: str | None
+    """An id that copies in other sessions share; ``None`` for the start of a turn, which is not an entry itself."""
     value: Any
     position: int
     """The position before it."""
@@ -43,7 +43,7 @@ class Turn:
     position: int
     """The position before the turn: ``rewind(to=turn.position)`` takes it back."""
     input: Any
-    """The first entry of the turn."""
+    """The input: its first entry, or the text of the prompt."""
 
 
 class _Node:
@@ -67,6 +67,9 @@ class ThreadLog:
 
     async def entries(self, thread: str) -> list[Entry]:
         """Returns the entries of a thread."""
+        return [each for each in await self._all(thread) if each.id is not None]
+
+    async def _all(self, thread: str) -> list[Entry]:
         await self._update()
         node, found = self._last(thread), list[Entry]()
         while node:
@@ -75,7 +78,7 @@ class ThreadLog:
         return found[::-1]
 
     async def threads(self) -> dict[str, Entry]:
-        """Returns the last entry of each thread that has entries."""
+        """Returns the last entry, or start of a turn, of each thread that is not empty."""
         await self._update()
         return {name: node.entry for name in self._changes if (node := self._last(name))}
 
@@ -83,7 +86,7 @@ class ThreadLog:
         """Adds entries. ``starts_turn`` takes the index and the value of each."""
         await self._add(thread, [(uuid.uuid4().hex, each, starts_turn(at, each)) for at, each in enumerate(values)])
 
-    async def _add(self, thread: str, entries: Iterable[tuple[str, Any, bool]]) -> None:
+    async def _add(self, thread: str, entries: Iterable[tuple[str | None, Any, bool]]) -> None:
         events: list[tuple[str, Any]] = []
         for id_, value, starts_turn in entries:
             data: dict[str, Any] = {"thread": thread, "id": id_, "turn": starts_turn}
@@ -97,6 +100,10 @@ class ThreadLog:
                 events.append((ADDED, data | {"pieces": pieces[at : at + _PIECES], "more": more}))
         for at in range(0, len(events), _BATCH):
             await self.session.emit_all(events[at : at + _BATCH])
+
+    async def start_turn(self, thread: str, given: Any) -> None:
+        """Starts a turn before its first entry is added."""
+        await self.session.emit(STARTED, {"thread": thread, "input": given})
 
     async def pop(self, thread: str) -> Entry | None:
         """Removes the last entry, and returns it."""
@@ -115,7 +122,7 @@ class ThreadLog:
 
     async def turns(self, thread: str) -> list[Turn]:
         """Returns the turns of a thread, oldest first."""
-        return [Turn(each.position, each.value) for each in await self.entries(thread) if each.starts_turn]
+        return [Turn(each.position, each.value) for each in await self._all(thread) if each.starts_turn]
 
     async def rewind(
         self, thread: str, turns: int | None, to: PositionLike | None, *, force: bool = False
@@ -160,6 +167,8 @@ class ThreadLog:
         node: _Node | None = None
         if kind == POPPED:
             node = before and before.before
+        elif kind == STARTED:
+            node = _Node(Entry(None, data["input"], seq - 1, True, time), before)
         elif kind == ADDED:
             self._first = self._first or seq
             self._pieces += data.get("pieces", ())

@@ -1,4 +1,4 @@
-"""A session store for the Claude Agent SDK: ``ClaudeAgentOptions(session_store=FoldspaceSessionStore(session))``."""
+"""A session store for the Claude Agent SDK: ``ClaudeAgentOptions(session_store=store, hooks=store.hooks())``."""
 
 # pyright: basic
 from __future__ import annotations
@@ -7,8 +7,18 @@ import json
 from datetime import datetime
 from typing import Any
 
-from claude_agent_sdk import SessionKey, SessionStore, SessionStoreEntry, SessionStoreListEntry
-from claude_agent_sdk.types import SessionListSubkeysKey
+from claude_agent_sdk import (
+    HookContext,
+    HookMatcher,
+    SessionKey,
+    SessionStore,
+    SessionStoreEntry,
+    SessionStoreListEntry,
+    SessionSummaryEntry,
+    fold_session_summary,
+    project_key_for_directory,
+)
+from claude_agent_sdk.types import SessionListSubkeysKey, SyncHookJSONOutput
 
 import foldspace
 from foldspace import NotFoundError
@@ -19,21 +29,34 @@ from foldspace.types import PositionLike
 class FoldspaceSessionStore(SessionStore):
     """Stores transcripts in the log of the session with the agent's files, so that rewinds and forks apply to both.
 
-    After ``rewind`` or ``fork``, ``resume=session_id`` continues the conversation from there. With
-    ``session_store_flush="eager"`` the SDK stores entries during a turn; by default it stores them at the end of the turn,
-    after the turn's changes, so positions of turns are too late.
+        store = FoldspaceSessionStore(session)
+        options = ClaudeAgentOptions(session_store=store, hooks=store.hooks(), mcp_servers=..., tools=[])
+
+    The agent's tools work in ``session``. After ``rewind`` or ``fork``, ``resume=session_id`` continues the conversation
+    from there. The SDK stores entries after the calls that they are about, so a hook records where a turn starts: without
+    ``hooks`` there are no turns.
     """
 
     def __init__(self, session: foldspace.Session) -> None:
         self.session = session
         self._log = ThreadLog(session)
 
+    def hooks(self) -> dict[Any, list[HookMatcher]]:
+        """Returns the hooks that record where turns start."""
+        return {"UserPromptSubmit": [HookMatcher(hooks=[self._start_turn])]}
+
+    async def _start_turn(self, given: Any, tool_use_id: str | None, context: HookContext) -> SyncHookJSONOutput:
+        del tool_use_id, context
+        key = {"project_key": project_key_for_directory(given["cwd"]), "session_id": given["session_id"]}
+        await self._log.start_turn(_thread(key), given["prompt"])
+        return {}
+
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Adds entries, except those whose ``uuid`` the transcript has."""
         thread = _thread(key)
         has = {entry.value.get("uuid") for entry in await self._log.entries(thread)} - {None}
         lacking = [entry for entry in entries if entry.get("uuid") not in has]
-        await self._log.add(thread, lacking, lambda _, entry: _is_input(entry))
+        await self._log.add(thread, lacking, lambda *_: False)
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """Returns the entries of a transcript; ``None`` if it has none."""
@@ -46,6 +69,15 @@ class FoldspaceSessionStore(SessionStore):
             for (project, session, subpath), time in await self._keys()
             if project == project_key and not subpath
         ]
+
+    async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
+        """Summarizes the conversations of a project."""
+        found: list[SessionSummaryEntry] = []
+        for listed in await self.list_sessions(project_key):
+            key: SessionKey = {"project_key": project_key, "session_id": listed["session_id"]}
+            summary = fold_session_summary(None, key, await self.load(key) or [])
+            found.append({**summary, "mtime": listed["mtime"]})
+        return found
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """Lists the transcripts of a conversation's subagents."""
@@ -90,10 +122,3 @@ class FoldspaceSessionStore(SessionStore):
 
 def _thread(key: Any) -> str:
     return json.dumps([key["project_key"], key["session_id"], key.get("subpath", "")])
-
-
-def _is_input(entry: Any) -> bool:
-    """Returns true for a user's input, as opposed to results of tools and notes of the CLI."""
-    content = (entry.get("message") or {}).get("content")
-    results = isinstance(content, list) and any(part.get("type") == "tool_result" for part in content)
-    return entry["type"] == "user" and bool(content) and not results and not entry.get("isMeta")

@@ -224,8 +224,8 @@ class FoldspaceThread:
     """A conversation in the log of the session with its files, so that rewinds and forks apply to both.
 
         thread = FoldspaceThread(session)
-        await Runner.run(agent, "Write a note.", session=thread)
-        await Runner.run(agent, "Improve it.", session=thread)
+        await Runner.run(agent, "write a note", session=thread, context=session)
+        await Runner.run(agent, "write it again", session=thread, context=session)
         other = await thread.fork()
         await thread.rewind(turns=1)
 

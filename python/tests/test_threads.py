@@ -3,30 +3,47 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import foldspace
 import pytest
-from agents import Agent, Runner, function_tool, set_tracing_disabled
+from agents import Agent, Model, ModelResponse, Runner, RunContextWrapper, function_tool, set_tracing_disabled
 from agents.memory.session import Session
 from agents.memory.session_settings import SessionSettings
 from agents.testing import ScriptedModel, assistant_message, function_call
 from foldspace import NotFoundError, UnusableError
 from foldspace.openai_agents import FoldspaceThread
+from test_examples import example, run_example, section_examples
 
 set_tracing_disabled(True)
 
 
+@function_tool
+async def run(context: RunContextWrapper[foldspace.Session], command: str) -> str:
+    """Runs a command in the workspace."""
+    return (await context.context.run(command, check=True)).stdout
+
+
+class Writer(Model):
+    """A model that calls the tool to append the last word of its input to a file, then says so."""
+
+    async def get_response(self, system_instructions: Any, input: Any, *args: Any, **named: Any) -> ModelResponse:
+        asked = [item["content"] for item in input if item.get("role") == "user"] if isinstance(input, list) else [input]
+        is_done = isinstance(input, list) and input[-1].get("type") == "function_call_output"
+        command = {"command": f"echo {asked[-1].split()[-1]} >> notes.txt"}
+        step = assistant_message("written") if is_done else function_call("run", command, call_id=f"call-{len(input)}")
+        return await ScriptedModel([[step]]).get_response(system_instructions, input, *args, **named)
+
+    def stream_response(self, *args: Any, **named: Any) -> Any:
+        raise NotImplementedError
+
+
+AGENT = Agent(name="writer", model=Writer(), tools=[run])
+
+
 async def turn(thread: FoldspaceThread, text: str) -> None:
     """Makes a turn in which the agent's tool writes the text into a file."""
-
-    @function_tool
-    async def write_note(text: str) -> str:
-        await thread.session.run(f"echo {text} >> notes.txt", check=True)
-        return "written"
-
-    call = function_call("write_note", {"text": text}, call_id=f"call-{text}")
-    model = ScriptedModel([[call], [assistant_message(f"wrote {text}")]])
-    await Runner.run(Agent(name="writer", model=model, tools=[write_note]), f"write {text}", session=thread)
+    await Runner.run(AGENT, f"write {text}", session=thread, context=thread.session)
 
 
 async def notes(thread: FoldspaceThread) -> list[str]:
@@ -199,3 +216,25 @@ async def test_fork_and_select_without_a_best(session: foldspace.Session) -> Non
     chosen = await foldspace.fork_and_select(session, 2, work, even, merge=False, keep=True)
     assert chosen.merged is None and chosen.best is chosen.candidates[0]
     assert len(await session.children()) == 2 and not await session.files.list()
+
+
+async def test_the_examples_work(session: foldspace.Session) -> None:
+    names: dict[str, Any] = {"Runner": Runner, "FoldspaceThread": FoldspaceThread, "foldspace": foldspace}
+    names |= {"Agent": Agent, "RunContextWrapper": RunContextWrapper, "function_tool": function_tool}
+    names |= {"agent": AGENT, "model": Writer(), "session": session}
+    begun, thread = await session.head(), FoldspaceThread(session)
+    ran = await run_example(example(FoldspaceThread), dict(names))
+    assert await inputs(thread) == ["write a note"] and await notes(thread) == ["note"]
+    assert await inputs(ran["other"]) == ["write a note", "write it again"]
+    await session.rewind(begun)
+
+    agents, _, selecting = section_examples("Conversation and files as one")
+    await run_example(agents, dict(names))
+    assert await inputs(thread) == ["write first", "write third"] and await notes(thread) == ["first", "third"]
+    await run_example(selecting, dict(names))
+    assert await inputs(thread) == ["write first", "write third", "make the tests pass"]
+    assert await notes(thread) == ["first", "third", "pass"]
+
+
+async def test_the_example_of_fork_and_select_works(session: foldspace.Session) -> None:
+    await run_example(example(foldspace.fork_and_select), {"foldspace": foldspace, "session": session})
