@@ -10,7 +10,7 @@ from typing import Any
 
 from foldspace import _models
 from foldspace._session import Session
-from foldspace.errors import FoldspaceError, NotFoundError, UnusableError
+from foldspace.errors import ConflictError, FoldspaceError, NotFoundError, RefusedError, UnusableError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,8 +65,8 @@ async def fork_and_select(
     - ``keep``: true to keep the other forks.
     - ``name``: the name of the annotations with the scores, which the session and the forks get.
 
-    Raises ``FoldspaceError``, with the first failure as its cause, if all candidates fail. Cancelling the task removes all
-    forks, unless ``keep`` is set.
+    Raises ``FoldspaceError``, with the first failure as its cause, if all candidates fail. Cancelling the task before
+    the merge removes all forks, unless ``keep`` is set.
     """
     if parallel < 1:
         raise UnusableError(f"parallel is {parallel}; the minimum is 1")
@@ -100,5 +100,20 @@ async def fork_and_select(
         await asyncio.gather(*tasks, return_exceptions=True)
         for fork in forks:
             if not keep and (best is None or fork is not best.session):
-                with contextlib.suppress(NotFoundError):
-                    await fork.remove()
+                await _remove(fork)
+
+
+async def _remove(fork: Session) -> None:
+    """Removes a fork, once cancelled commands and killed processes have ended."""
+    until = asyncio.get_running_loop().time() + 10
+    with contextlib.suppress(NotFoundError):
+        for process in await fork.processes():
+            with contextlib.suppress(ConflictError):
+                await process.kill()
+        while True:
+            try:
+                return await fork.remove()
+            except RefusedError:
+                if asyncio.get_running_loop().time() > until:
+                    raise
+                await asyncio.sleep(0.05)

@@ -20,7 +20,9 @@ _KINDS = f"{ADDED},{POPPED},{CLEARED},{STARTED},SessionRewound"
 # The server stores longer strings apart from their events, and events have at most 1 MiB.
 _PIECE = 16_000
 _PIECES = 50
-_BATCH = 1_000
+# Below the server's limits for a commit, with space for one more entry: 10,000 events and 64 MiB.
+_BATCH = 8_000
+_BATCH_BYTES = 16 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Entry:
     """An id that copies in other sessions share; ``None`` for the start of a turn, which is not an entry itself."""
     value: Any
     position: int
-    """The position before it."""
+    """The position before it, and before the merge that it came with."""
     starts_turn: bool
     time: str
 
@@ -43,7 +45,7 @@ class Turn:
     position: int
     """The position before the turn: ``rewind(to=turn.position)`` takes it back."""
     input: Any
-    """The input: its first entry, or the text of the prompt."""
+    """The first entry of its input, or the first 4,000 characters of a prompt of the Claude Agent SDK."""
 
 
 class _Node:
@@ -62,8 +64,9 @@ class ThreadLog:
         self._next = 1
         # The last node of each thread, after each position that changed it.
         self._changes: dict[str, list[tuple[int, _Node | None]]] = {}
+        # The pieces of an entry that is being read, and the position before it. Its events are in one commit.
         self._pieces: list[str] = []
-        self._first: int | None = None
+        self._before: int | None = None
 
     async def entries(self, thread: str) -> list[Entry]:
         """Returns the entries of a thread."""
@@ -78,32 +81,41 @@ class ThreadLog:
         return found[::-1]
 
     async def threads(self) -> dict[str, Entry]:
-        """Returns the last entry, or start of a turn, of each thread that is not empty."""
+        """Returns the last entry, or start of a turn, of each thread that has entries."""
         await self._update()
-        return {name: node.entry for name in self._changes if (node := self._last(name))}
+        last = {name: node for name in self._changes if (node := self._last(name))}
+        return {name: node.entry for name, node in last.items() if node.before or node.entry.id is not None}
 
     async def add(self, thread: str, values: Sequence[Any], starts_turn: Callable[[int, Any], bool]) -> None:
         """Adds entries. ``starts_turn`` takes the index and the value of each."""
         await self._add(thread, [(uuid.uuid4().hex, each, starts_turn(at, each)) for at, each in enumerate(values)])
 
-    async def _add(self, thread: str, entries: Iterable[tuple[str | None, Any, bool]]) -> None:
-        events: list[tuple[str, Any]] = []
+    async def _add(
+        self, thread: str, entries: Iterable[tuple[str | None, Any, bool]], *, position: int | None = None
+    ) -> None:
+        batch: list[tuple[str, Any]] = []
+        size = 0
         for id_, value, starts_turn in entries:
             data: dict[str, Any] = {"thread": thread, "id": id_, "turn": starts_turn}
+            data |= {"position": position} if position is not None else {}
             text = json.dumps(value)
+            size += len(text)
             if len(text) <= _PIECE and '"$' not in text:
-                events.append((ADDED, data | {"entry": value}))
-                continue
-            pieces = [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
-            for at in range(0, len(pieces), _PIECES):
-                more = at + _PIECES < len(pieces)
-                events.append((ADDED, data | {"pieces": pieces[at : at + _PIECES], "more": more}))
-        for at in range(0, len(events), _BATCH):
-            await self.session.emit_all(events[at : at + _BATCH])
+                batch.append((ADDED, data | {"entry": value}))
+            else:
+                pieces = [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
+                for at in range(0, len(pieces), _PIECES):
+                    more = at + _PIECES < len(pieces)
+                    batch.append((ADDED, data | {"pieces": pieces[at : at + _PIECES], "more": more}))
+            if size > _BATCH_BYTES or len(batch) > _BATCH:
+                await self.session.emit_all(batch)
+                batch, size = [], 0
+        if batch:
+            await self.session.emit_all(batch)
 
-    async def start_turn(self, thread: str, given: Any) -> None:
+    async def start_turn(self, thread: str, prompt: str) -> None:
         """Starts a turn before its first entry is added."""
-        await self.session.emit(STARTED, {"thread": thread, "input": given})
+        await self.session.emit(STARTED, {"thread": thread, "input": prompt[:4000]})
 
     async def pop(self, thread: str) -> Entry | None:
         """Removes the last entry, and returns it."""
@@ -133,17 +145,18 @@ class ThreadLog:
         if to is None:
             count, known = 1 if turns is None else turns, await self.turns(thread)
             if not 1 <= count <= len(known):
-                raise NotFoundError(f"rewind of {count} turns: the thread has {len(known)}")
+                raise NotFoundError(f"turns is {count}; the thread has {len(known)}")
             to = known[-count].position
         return await self.session.rewind(to, force=force)
 
     async def merge(self, thread: str, child: ThreadLog, **options: Any) -> _models.Merge:
-        """Merges a child's files, then appends the child's entries that the thread lacks."""
+        """Merges a child's files, then appends the child's entries that the thread lacks, as one turn."""
         merged = await self.session.merge(child.session, **options)
         if merged["outcome"] != "conflicted" and not merged["dry_run"]:
             has = {each.id for each in await self.entries(thread)}
             lacking = [each for each in await child.entries(thread) if each.id not in has]
-            await self._add(thread, ((each.id, each.value, each.starts_turn) for each in lacking))
+            added = ((each.id, each.value, at == 0) for at, each in enumerate(lacking))
+            await self._add(thread, added, position=merged["seq"] and merged["seq"] - 1)
         return merged
 
     # -- the fold
@@ -170,11 +183,12 @@ class ThreadLog:
         elif kind == STARTED:
             node = _Node(Entry(None, data["input"], seq - 1, True, time), before)
         elif kind == ADDED:
-            self._first = self._first or seq
+            position: int = data.get("position", seq - 1) if self._before is None else self._before
+            self._before = position
             self._pieces += data.get("pieces", ())
             if data.get("more"):
                 return
             value = json.loads("".join(self._pieces)) if self._pieces else data["entry"]
-            node = _Node(Entry(data["id"], value, self._first - 1, data["turn"], time), before)
-            self._first, self._pieces = None, []
+            node = _Node(Entry(data["id"], value, position, data["turn"], time), before)
+            self._pieces, self._before = [], None
         self._changes.setdefault(data["thread"], []).append((seq, node))

@@ -277,8 +277,8 @@ class FoldspaceThread:
         return FoldspaceThread(fork, self.session_id)
 
     async def merge(self, fork: FoldspaceThread, **options: Any) -> Any:
-        """Merges a fork's files, then appends the items of the fork that this thread lacks. ``options`` are those of
-        ``Session.merge``, which merges files only. Conflicts leave both unchanged."""
+        """Merges a fork's files, then appends the items of the fork that this thread lacks, as one turn. ``options`` are
+        those of ``Session.merge``, which merges files only. Conflicts leave both unchanged."""
         return await self._log.merge(self.session_id, fork._log, **options)
 
 

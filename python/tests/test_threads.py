@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -90,11 +91,11 @@ async def test_a_rewind_takes_back_items_and_files(session: foldspace.Session, d
 
 async def test_a_rewind_past_the_first_turn_changes_nothing(session: foldspace.Session) -> None:
     thread = FoldspaceThread(session)
-    with pytest.raises(NotFoundError, match="rewind of 1 turns: the thread has 0"):
+    with pytest.raises(NotFoundError, match="turns is 1; the thread has 0"):
         await thread.rewind()
     await turn(thread, "one")
     for turns in (0, -1, 2):
-        with pytest.raises(NotFoundError, match=f"rewind of {turns} turns: the thread has 1"):
+        with pytest.raises(NotFoundError, match=f"turns is {turns}; the thread has 1"):
             await thread.rewind(turns)
     with pytest.raises(NotFoundError):
         await thread.rewind(to=9999)
@@ -117,11 +118,20 @@ async def test_forks_go_their_own_way_and_merge(session: foldspace.Session) -> N
     assert await thread.get_items() == await fork.get_items() and await notes(thread) == ["one", "two"]
     # A second merge adds only the items since.
     await turn(fork, "three")
+    await turn(fork, "four")
     await thread.merge(fork)
+    # Items without changes to files.
+    await fork.add_items([{"role": "user", "content": "only said"}])
+    await thread.merge(fork)
+    assert await thread.pop_item() == {"role": "user", "content": "only said"}
     await fork.session.remove()
-    assert await inputs(thread) == ["write one", "write two", "write three"]
-    assert await notes(thread) == ["one", "two", "three"]
-    await thread.rewind(to=merged["seq"] - 1)
+    assert await inputs(thread) == ["write one", "write two", "write three", "write four"]
+    assert await notes(thread) == ["one", "two", "three", "four"]
+    # A merge is one turn.
+    assert [each.input["content"] for each in await thread.turns()] == ["write one", "write two", "write three"]
+    await thread.rewind()
+    assert await inputs(thread) == ["write one", "write two"] and await notes(thread) == ["one", "two"]
+    await thread.rewind()
     assert await inputs(thread) == ["write one"] and await notes(thread) == ["one"]
     with pytest.raises(NotFoundError, match="session"):
         await fork.get_items()
@@ -216,6 +226,26 @@ async def test_fork_and_select_without_a_best(session: foldspace.Session) -> Non
     chosen = await foldspace.fork_and_select(session, 2, work, even, merge=False, keep=True)
     assert chosen.merged is None and chosen.best is chosen.candidates[0]
     assert len(await session.children()) == 2 and not await session.files.list()
+
+
+async def test_a_cancelled_fork_and_select_removes_its_forks(session: foldspace.Session) -> None:
+    started = asyncio.Event()
+
+    async def forever(fork: foldspace.Session) -> None:
+        await fork.start("sleep 60")
+        started.set()
+        await fork.run("sleep 60")
+
+    async def even(fork: foldspace.Session) -> float:
+        return 1
+
+    working = asyncio.ensure_future(foldspace.fork_and_select(session, 3, forever, even, parallel=2))
+    await started.wait()
+    assert len(await session.children()) == 3
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert await session.children() == []
 
 
 async def test_the_examples_work(session: foldspace.Session) -> None:
