@@ -56,7 +56,7 @@ class _Node:
 
 
 class ThreadLog:
-    """The threads of a session: a fold of its log, in which a rewind returns each thread to the earlier one."""
+    """The threads of a session: a fold of its log. A rewind restores each thread as of its position."""
 
     def __init__(self, session: Session) -> None:
         self.session = session

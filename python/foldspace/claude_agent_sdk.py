@@ -33,8 +33,8 @@ class FoldspaceSessionStore(SessionStore):
         options = ClaudeAgentOptions(session_store=store, hooks=store.hooks(), mcp_servers=..., tools=[])
 
     The agent's tools work in ``session``. After ``rewind`` or ``fork``, ``resume=session_id`` continues the conversation
-    from there. The SDK stores entries after the calls that they are about, so a hook records where a turn starts: without
-    ``hooks`` there are no turns.
+    from there. The SDK stores the entries of a turn after the turn's calls, so a hook records where the turn starts.
+    Without ``hooks`` there are no turns.
     """
 
     def __init__(self, session: foldspace.Session) -> None:
@@ -99,7 +99,7 @@ class FoldspaceSessionStore(SessionStore):
         self, session_id: str, turns: int | None = None, *, to: PositionLike | None = None, force: bool = False
     ) -> Any:
         """Rewinds all conversations and files by a number of turns of this conversation, one by default, or to a position.
-        The rewind is an event, and can be undone. ``force`` is the one of ``Session.rewind``.
+        The rewind is an event, and can be undone. ``force`` works as in ``Session.rewind``.
 
         Raises ``NotFoundError`` if there are fewer turns or no such position, ``RefusedError`` if it would lose files.
         """

@@ -265,7 +265,7 @@ class FoldspaceThread:
 
     async def rewind(self, turns: int | None = None, *, to: PositionLike | None = None, force: bool = False) -> Any:
         """Rewinds conversation and files by a number of turns, one by default, or to a position. The rewind is an event,
-        and can be undone. ``force`` is the one of ``Session.rewind``.
+        and can be undone. ``force`` works as in ``Session.rewind``.
 
         Raises ``NotFoundError`` if there are fewer turns or no such position, ``RefusedError`` if it would lose files.
         """
@@ -278,7 +278,7 @@ class FoldspaceThread:
 
     async def merge(self, fork: FoldspaceThread, **options: Any) -> Any:
         """Merges a fork's files, then appends the items of the fork that this thread lacks, as one turn. ``options`` are
-        those of ``Session.merge``, which merges files only. Conflicts leave both unchanged."""
+        those of ``Session.merge``, which merges only files. Conflicts leave both unchanged."""
         return await self._log.merge(self.session_id, fork._log, **options)
 
 
