@@ -30,6 +30,7 @@ from foldspace.errors import (
 from foldspace._files import Files, ReadFiles
 from foldspace._process import Process
 from foldspace.results import CommandResult, Diff, Log, Tree
+from foldspace._selection import Candidate, Selection, fork_and_select
 from foldspace._session import Session, Snapshot
 from foldspace._slices import TypedSlice
 from foldspace.types import ContainerOptions, HostOptions, Limits, MockOptions, Question
@@ -38,6 +39,7 @@ __all__ = [
     "BackendError",
     "CallCancelledError",
     "CallTimedOutError",
+    "Candidate",
     "Client",
     "ClientClosedError",
     "CommandFailedError",
@@ -62,6 +64,7 @@ __all__ = [
     "Question",
     "ReadFiles",
     "RefusedError",
+    "Selection",
     "Session",
     "Snapshot",
     "StartError",
@@ -72,5 +75,6 @@ __all__ = [
     "UnusableError",
     "attach",
     "find_foldspace_bin",
+    "fork_and_select",
     "session",
 ]

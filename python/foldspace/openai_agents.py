@@ -1,4 +1,4 @@
-"""A sandbox client and a session for openai-agents.
+"""A sandbox client and sessions for openai-agents.
 
 ``RunConfig(sandbox=SandboxRunConfig(client=FoldspaceSandboxClient()))``.
 """
@@ -26,6 +26,8 @@ from agents.sandbox.types import ExecResult
 import foldspace
 from foldspace import FoldspaceError, NotFoundError
 from foldspace._packing import quoted
+from foldspace._thread import ThreadLog, Turn
+from foldspace.types import PositionLike
 
 
 class FoldspaceSandboxClientOptions(BaseSandboxClientOptions):
@@ -208,9 +210,7 @@ class FoldspaceSession:
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Returns the items; with ``limit``, the latest items."""
-        limit = limit if limit is not None or self.session_settings is None else self.session_settings.limit
-        items = await self._read()
-        return items if limit is None else items[len(items) - min(max(limit, 0), len(items)) :]
+        return _latest(await self._read(), limit, self.session_settings)
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Adds items."""
@@ -231,3 +231,72 @@ class FoldspaceSession:
         """Removes all items."""
         async with self._lock:
             await self._write([])
+
+
+class FoldspaceThread:
+    """A conversation in the log of the session with its files, so that rewinds and forks apply to both.
+
+        thread = FoldspaceThread(session)
+        await Runner.run(agent, "write a note", session=thread, context=session)
+        await Runner.run(agent, "write it again", session=thread, context=session)
+        other = await thread.fork()
+        await thread.rewind(turns=1)
+
+    The agent's tools work in ``session``. Its own ``rewind`` and ``fork`` take the conversation with them, too. A session
+    may have several threads, each with its own ``session_id``.
+    """
+
+    session_settings: SessionSettings | None = None
+
+    def __init__(self, session: foldspace.Session, session_id: str = "main") -> None:
+        self.session = session
+        self.session_id = session_id
+        self._log = ThreadLog(session)
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """Returns the items; with ``limit``, the latest items."""
+        items = [entry.value for entry in await self._log.entries(self.session_id)]
+        return _latest(items, limit, self.session_settings)
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Adds items. A turn starts where the runner adds a user's input."""
+        has_input = any(item.get("role") == "user" for item in items)
+        await self._log.add(self.session_id, items, lambda index, _: has_input and index == 0)
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Removes the latest item, and returns it."""
+        popped = await self._log.pop(self.session_id)
+        return popped and popped.value
+
+    async def clear_session(self) -> None:
+        """Removes all items. Earlier positions keep them."""
+        await self._log.clear(self.session_id)
+
+    async def turns(self) -> list[Turn]:
+        """Returns the turns, oldest first, each with the position before it."""
+        return await self._log.turns(self.session_id)
+
+    async def rewind(self, turns: int | None = None, *, to: PositionLike | None = None, force: bool = False) -> Any:
+        """Rewinds conversation and files by a number of turns, one by default, or to a position. The rewind is an event,
+        and can be undone. ``force`` works as in ``Session.rewind``.
+
+        Raises ``NotFoundError`` if there are fewer turns or no such position, ``RefusedError`` if it would lose files.
+        """
+        return await self._log.rewind(self.session_id, turns, to, force=force)
+
+    async def fork(self, *, at: PositionLike | None = None, name: str | None = None) -> FoldspaceThread:
+        """Forks conversation and files, now or at a position, such as a turn's."""
+        (fork,) = await self.session.fork(at=at, name=name)
+        return FoldspaceThread(fork, self.session_id)
+
+    async def merge(self, fork: FoldspaceThread, **options: Any) -> Any:
+        """Merges a fork's files, then appends the items of the fork that this thread lacks, as one turn. ``options`` are
+        those of ``Session.merge``, which merges only files. Conflicts leave both unchanged."""
+        return await self._log.merge(self.session_id, fork._log, **options)
+
+
+def _latest(
+    items: list[TResponseInputItem], limit: int | None, settings: SessionSettings | None
+) -> list[TResponseInputItem]:
+    limit = settings.limit if limit is None and settings is not None else limit
+    return items if limit is None else items[len(items) - min(max(limit, 0), len(items)) :]

@@ -23,13 +23,25 @@ def example(of: Any) -> str:
     return textwrap.dedent(blocks[0])
 
 
+def section_examples(title: str) -> list[str]:
+    """Returns the Python blocks of a section of docs/integrations.md."""
+    text = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text()
+    section = text.split(f"\n## {title}\n")[1].split("\n## ")[0]
+    return [block.split("\n```")[0] for block in section.split("```python\n")[1:]]
+
+
+async def run_example(text: str, names: dict[str, Any]) -> dict[str, Any]:
+    """Runs an example with ``await`` at its top level; returns its variables."""
+    body = textwrap.indent(text, "    ")
+    exec(f"async def work():\n{body}\n    return locals()", names)
+    return await names["work"]()
+
+
 @pytest.mark.parametrize("name", CLASSES)
 async def test_examples_work(name: str, session: foldspace.Session, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOLDSPACE_DATA", str(data))
     names: dict[str, Any] = {"foldspace": foldspace, "session": session}
-    body = textwrap.indent(example(getattr(foldspace, name)), "    ")
-    exec(f"async def work():\n{body}", names)
-    await names["work"]()
+    await run_example(example(getattr(foldspace, name)), names)
 
 
 @pytest.mark.parametrize("name", CLASSES)
