@@ -18,11 +18,13 @@ class Candidate:
     """A fork of ``fork_and_select``."""
 
     session: Session
+    """The fork."""
     score: float | None
     """Its score; ``None`` if it failed."""
     result: Any
     """The return value of ``run``."""
     error: Exception | None
+    """The exception of ``run`` or ``score``; ``None`` if it has a score."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Selection:
     """The outcome of ``fork_and_select``."""
 
     best: Candidate
+    """The candidate with the highest score."""
     candidates: Sequence[Candidate]
     """All candidates in the order of their forks. The sessions of the others were removed, unless ``keep`` is set."""
     merged: _models.Merge | None

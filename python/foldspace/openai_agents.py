@@ -247,10 +247,13 @@ class FoldspaceThread:
     """
 
     session_settings: SessionSettings | None = None
+    """The framework's settings: the usual limit of ``get_items``."""
 
     def __init__(self, session: foldspace.Session, session_id: str = "main") -> None:
         self.session = session
+        """The session with the files and the conversation."""
         self.session_id = session_id
+        """The name of the conversation in the session."""
         self._log = ThreadLog(session)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
