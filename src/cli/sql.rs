@@ -84,7 +84,7 @@ fn parquet(answer: &SqlAnswer, file: &Path, out: &mut Out) -> Result<(), Failure
     let mut bytes = Vec::new();
     answer.write_parquet(&mut bytes)?;
     #[expect(clippy::disallowed_methods, reason = "the user named the file")]
-    std::fs::write(file, &bytes).map_err(|error| Failure::io("write", &file.display().to_string(), &error))?;
+    std::fs::write(file, &bytes).map_err(|error| Failure::io("write", file.display().to_string(), &error))?;
     let count = answer.rows.len();
     match out.is_json() {
         true => out.document(&json!({ "file": file, "rows": count })),
