@@ -3,38 +3,19 @@
 use super::bytes::{Rest, put_bytes, put_list};
 use super::{MAX_FRAME, Malformed, OUTPUT, frame};
 
-/// An answer of the runner. All except `Started`, `Output` and `Taken` end a request.
+/// An answer of the runner. All except `Started`, `Output` and `Taken` end a request. `Started` has the process id of a
+/// command with more input, as the runner sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RunnerReply<'a> {
-    Welcome {
-        version: u16,
-        pid: u32,
-        features: u32,
-    },
-    /// The process of a command with more input, as the runner sees it.
-    Started {
-        pid: u32,
-    },
-    Output {
-        stream: OutputStreamKind,
-        bytes: &'a [u8],
-    },
-    Taken {
-        bytes: u32,
-    },
+    Welcome { version: u16, pid: u32, features: u32 },
+    Started { pid: u32 },
+    Output { stream: OutputStreamKind, bytes: &'a [u8] },
+    Taken { bytes: u32 },
     Ended(Ended),
     Done,
-    Found {
-        path: Option<&'a [u8]>,
-    },
-    Env {
-        variables: Vec<&'a [u8]>,
-    },
-    Failed {
-        kind: RunFailure,
-        errno: i32,
-        message: &'a [u8],
-    },
+    Found { path: Option<&'a [u8]> },
+    Env { variables: Vec<&'a [u8]> },
+    Failed { kind: RunFailure, errno: i32, message: &'a [u8] },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -76,8 +76,8 @@ pub struct PodmanOptions {
     /// Bytes that stay free on the disk of the files: a command that leaves less is ended. If less than twice that is
     /// free when it starts, it may use half.
     pub reserve_bytes: u64,
-    /// A second path in the container for the workspace, such as `/app`, which commands start in. It hides the image's
-    /// files there.
+    /// A second path in the container for the workspace, such as `/app`. Commands start there. It hides the image's files
+    /// at that path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub also_at: Option<String>,
     /// True to run commands as root of the container's own user namespace, with its whole root file system writable.
@@ -135,9 +135,8 @@ impl PodmanOptions {
     /// Returns the usual options for an engine, at `connection` or its detected address. The image is
     /// `FOLDSPACE_IMAGE`, else the [development image](super::build_image) if the engine has it, else the default.
     pub fn usual(engine: EngineKind, connection: Option<&str>) -> Self {
-        let named = std::env::var("FOLDSPACE_IMAGE").ok().filter(|image| !image.is_empty());
         let defaults = Self { engine, connection: connection.map(str::to_owned), ..Self::default() };
-        let image = named
+        let image = named_image()
             .or_else(|| podman::BuiltImage::Development.built(engine, connection))
             .unwrap_or_else(|| defaults.image.clone());
         Self { image, ..defaults }
@@ -145,10 +144,16 @@ impl PodmanOptions {
 
     /// Uses the image like E2B's in place of the usual one, if the engine has it and `FOLDSPACE_IMAGE` names no other.
     pub fn prefer_e2b_image(&mut self) {
-        let is_named = std::env::var_os("FOLDSPACE_IMAGE").is_some_and(|image| !image.is_empty());
-        let built = (!is_named).then(|| podman::BuiltImage::E2bBase.built(self.engine, self.connection.as_deref()));
-        self.image = built.flatten().unwrap_or_else(|| std::mem::take(&mut self.image));
+        if named_image().is_none()
+            && let Some(built) = podman::BuiltImage::E2bBase.built(self.engine, self.connection.as_deref())
+        {
+            self.image = built;
+        }
     }
+}
+
+fn named_image() -> Option<String> {
+    std::env::var("FOLDSPACE_IMAGE").ok().filter(|image| !image.is_empty())
 }
 
 impl Default for PodmanOptions {

@@ -42,7 +42,7 @@ pub(crate) struct ContainerPlan<'a> {
     pub(crate) workspace: &'a Path,
 }
 
-/// Returns the path of the workspace that commands start in.
+/// Returns the path of the workspace where commands start.
 pub(super) fn workspace_of(options: &PodmanOptions) -> &str {
     options.also_at.as_deref().unwrap_or(WORKSPACE)
 }

@@ -207,11 +207,11 @@ impl FileCall {
         let (place, watch) = self.begin_watch(&asked).await?;
         let (frames, response) = frames::open_as(connect::STREAM, false);
         let (late, keepalive) = (connect::over_limit(headers), connect::keepalive(headers, ALIVE));
-        let told = asked.include_entry;
+        let include_entry = asked.include_entry;
         tokio::spawn(async move {
             let gone = Wrong::new(StatusCode::BAD_GATEWAY, "the sandbox was not found: it has been paused or is over");
             let end = tokio::select! {
-                wrong = self.stream((&place, watch, told), &frames, keepalive) => wrong.end_of_stream(),
+                wrong = self.stream((&place, watch, include_entry), &frames, keepalive) => wrong.end_of_stream(),
                 () = late => Wrong::late().end_of_stream(),
                 () = self.sandbox.over.cancelled() => gone.end_of_stream(),
                 () = self.api.face.shared.ending.cancelled() => connect::end_of_stream(),

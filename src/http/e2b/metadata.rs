@@ -58,7 +58,7 @@ impl MetadataOfFiles {
     }
 }
 
-/// Returns a path as events have it.
+/// Returns a path as it is written in events.
 fn key(path: &EntryPath) -> String {
     json!(path).as_str().unwrap_or_default().to_owned()
 }
@@ -71,7 +71,7 @@ fn event(path: &str, metadata: Option<Value>) -> OwnEvent {
 }
 
 impl E2bApi {
-    /// Records the metadata of written files: that of earlier contents ends.
+    /// Replaces the metadata of written files.
     pub(super) async fn set_metadata(
         &self,
         sandbox: &str,

@@ -58,7 +58,7 @@ pub(super) async fn serve(
 struct ProcessCall {
     api: E2bApi,
     sandbox: Sandbox,
-    /// That of the client's connection, if this package serves it.
+    /// The admission of the client's connection, if this package serves it.
     admission: Option<Extension<Arc<Admission>>>,
     headers: HeaderMap,
 }
@@ -322,7 +322,7 @@ async fn follow(
     keepalive: Duration,
 ) -> Result<(), Gone> {
     let has_terminal = process.input.window().is_some();
-    // Without a number it could not be started.
+    // 0 if it could not be started.
     let pid = process.input.started().await.unwrap_or_default();
     frames.send(event(json!({ "start": { "pid": pid } }))).await?;
     loop {

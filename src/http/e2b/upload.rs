@@ -56,7 +56,7 @@ fn quoted_text(text: &str) -> (String, &str) {
     (value, "")
 }
 
-/// Returns the files of a body: parts with a file name, and those that are called `file`, whose path may be empty.
+/// Returns the files of a body: parts with a file name, and parts with the field name `file`, whose path may be empty.
 /// Other fields are left out.
 pub(super) fn parts(body: &Bytes, boundary: &str) -> Result<Vec<Upload>, Wrong> {
     let wrong = || Wrong::invalid("the body is not multipart/form-data with the boundary in its header");

@@ -48,7 +48,7 @@ fn greeted(world: &World) -> UnixStream {
     stream
 }
 
-/// Receives a frame after those that a command's start and its input add.
+/// Receives the next frame that is neither `Started` nor `Taken`.
 fn receive_further(stream: &mut UnixStream) -> Vec<u8> {
     loop {
         let body = receive(stream);
