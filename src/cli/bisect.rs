@@ -184,7 +184,10 @@ async fn search(bisection: &Bisection, out: &mut Out) -> Result<BisectReport, Fa
         tokio::select! {
             done = &mut work => return done.map_err(failed),
             // A second signal does not end the program, since the probes have to be removed.
-            _ = signals.next() => cancel.cancel(),
+            signal = signals.next() => {
+                output::note(&format!("{}; removing the probes", signal.words()));
+                cancel.cancel();
+            }
         }
     }
 }

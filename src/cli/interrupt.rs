@@ -18,6 +18,15 @@ pub(super) enum Interruption {
     End,
 }
 
+impl Interruption {
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::Stop => "stopped by Ctrl-C",
+            Self::End => "stopped by SIGTERM or SIGHUP",
+        }
+    }
+}
+
 pub(super) struct Signals {
     interrupt: Option<Signal>,
     terminate: Option<Signal>,
