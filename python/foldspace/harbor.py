@@ -8,6 +8,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shlex
 import shutil
 import tarfile
@@ -36,6 +37,11 @@ _CHARS = 3500
 _AS_USER = """group=$(id -g -- {user}) || exit 126
 home=$(getent passwd {user} | cut -d: -f6)
 HOME=${{home:-/}} exec setpriv --reuid {user} --regid "$group" --init-groups -- bash -c {command}"""
+# The exports, tmux and its socket in a command that may start tmux's server.
+_TMUX = re.compile(r"((?:export [^;&|]*&& *)*tmux(?: +-[LSf] *\S+)*) +new(?:-session)?\b")
+# Starts a server unless one is kept already, and stays until it ends.
+_KEPT = "{0} show-options -s exit-empty 2> /dev/null | grep -q off && exit; "
+_KEEP = r"{0} start-server \; set-option -s exit-empty off \; show-options -s exit-empty \; wait-for foldspace"
 _BUILDING = asyncio.Lock()
 
 
@@ -60,7 +66,7 @@ class FoldspaceEnvironment(BaseEnvironment):
         self._options = dict(options or {})
         self._client: foldspace.Client | None = None
         self._session: foldspace.Session | None = None
-        self._holder: foldspace.Process | None = None
+        self._holders: list[foldspace.Process] = []
         self._workdir = "/"
         self._image_user = ""
         self._env_files: dict[str, str] = {}
@@ -135,7 +141,7 @@ class FoldspaceEnvironment(BaseEnvironment):
             agent="harbor",
         )
         # Keeps the container running, since it stops without a command.
-        self._holder = await self._session.start(["tail", "-f", "/dev/null"])
+        self._holders = [await self._session.start(["tail", "-f", "/dev/null"])]
         if contents := await self._contents(image) if self._workdir != "/" else b"":
             await self._unpack(contents, self._workdir)
         await self.ensure_dirs(self._mount_targets(writable_only=True))
@@ -192,14 +198,14 @@ class FoldspaceEnvironment(BaseEnvironment):
 
     async def stop(self, delete: bool) -> None:
         """Ends the container. The session stays, unless ``remove`` is set."""
-        session, client, holder = self._session, self._client, self._holder
-        self._session = self._client = self._holder = None
+        session, client = self._session, self._client
+        self._session = self._client = None
         if session is None or client is None:
             return
         try:
             with contextlib.suppress(OSError, ValueError):
                 await session.annotate("reward", score=float(self.trial_paths.reward_text_path.read_text()))
-            if delete and holder is not None:
+            for holder in reversed(self._holders) if delete else ():
                 # It has already ended if the container has.
                 with contextlib.suppress(RefusedError):
                     await holder.kill()
@@ -218,18 +224,10 @@ class FoldspaceEnvironment(BaseEnvironment):
         user: str | int | None = None,
     ) -> ExecResult:
         """Runs a command. A command that is refused or times out has a result, too."""
-        # On one line, since the log shows the first line.
-        command = f"cd {shlex.quote(cwd or self._workdir)} || exit; {command}"
-        who = self._resolve_user(user)
-        who = self._image_user or "root" if who is None else str(who)
-        if who not in ("root", "0"):
-            command = _AS_USER.format(user=shlex.quote(who), command=shlex.quote(command))
         try:
-            if given := self._merge_env(env):
-                command = f". {await self._env_file(given)}; {command}"
-            argv, stdin = ["bash", "-c", command], ""
-            if len(command) > _CHARS:
-                argv, stdin = ["bash", "-c", 'exec bash -c "$(cat)" < /dev/null'], command
+            if found := _TMUX.search(command):
+                await self._keep_tmux(await self._script((_KEPT + _KEEP).format(found[1]), cwd, env, user))
+            argv, stdin = _command(await self._script(command, cwd, env, user))
             ran = await self.session.run(argv, stdin=stdin, timeout=timeout_sec)
         except RefusedError as error:
             return ExecResult(stdout="", stderr=str(error), return_code=126)
@@ -239,6 +237,27 @@ class FoldspaceEnvironment(BaseEnvironment):
             await emit(ran.stdout, "stdout")
             await emit(ran.stderr + note, "stderr")
         return ExecResult(stdout=ran.stdout, stderr=ran.stderr + note, return_code=code)
+
+    async def _script(self, command: str, cwd: str | None, env: dict[str, str] | None, user: str | int | None) -> str:
+        # On one line, since the log shows the first line.
+        command = f"cd {shlex.quote(cwd or self._workdir)} || exit; {command}"
+        who = self._resolve_user(user)
+        who = self._image_user or "root" if who is None else str(who)
+        if who not in ("root", "0"):
+            command = _AS_USER.format(user=shlex.quote(who), command=shlex.quote(command))
+        given = self._merge_env(env)
+        return f". {await self._env_file(given)}; {command}" if given else command
+
+    async def _keep_tmux(self, script: str) -> None:
+        """Starts a process that keeps a tmux server."""
+        argv, stdin = _command(script)
+        process = await self.session.start(argv, stdin=stdin)
+        async with contextlib.aclosing(process.output()) as output:
+            # Without tmux, or with a server that is kept already, it ends and prints nothing there.
+            async for stream, _ in output:
+                if stream == "stdout":
+                    self._holders.append(process)
+                    break
 
     async def _env_file(self, env: dict[str, str]) -> str:
         """Returns a file in the container that sets variables. The log has neither their names nor their values."""
@@ -293,6 +312,13 @@ class FoldspaceEnvironment(BaseEnvironment):
             raise RuntimeError(f"failed to pack {source_dir}: {ran.stderr.strip()}")
         for why in extract_dir(io.BytesIO(ran.stdout_bytes), target_dir):
             self.logger.debug(f"left out of {source_dir}: {why}")
+
+
+def _command(script: str) -> tuple[list[str], str]:
+    """Returns a command that runs a script, and its standard input."""
+    if len(script) > _CHARS:
+        return ["bash", "-c", 'exec bash -c "$(cat)" < /dev/null'], script
+    return ["bash", "-c", script], ""
 
 
 def _of_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
