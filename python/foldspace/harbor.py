@@ -27,7 +27,8 @@ from harbor.environments.tar_transfer import extract_dir
 from harbor.models.trial.config import ResourceMode
 
 import foldspace
-from foldspace import RefusedError
+from foldspace import RefusedError, UnusableError
+from foldspace._thread import ThreadLog
 from foldspace.types import ContainerOptions
 
 _ROOT = "/workspace"
@@ -49,7 +50,8 @@ class FoldspaceEnvironment(BaseEnvironment):
     """A session for each environment of a trial, in a Podman container with a writable root.
 
     The task's working directory is the workspace: changes there are recorded. Changes elsewhere, such as in ``/logs``,
-    are removed with the container. ``--ek data=DIR`` sets the data directory, ``--ek remove=true`` removes the session
+    are removed with the container. Steps of the agent's trajectory are recorded as well, and servers of ``tmux`` outlive
+    the commands that start them. ``--ek data=DIR`` sets the data directory, ``--ek remove=true`` removes the session
     at the end, and ``options`` are options of the container.
     """
 
@@ -70,6 +72,9 @@ class FoldspaceEnvironment(BaseEnvironment):
         self._workdir = "/"
         self._image_user = ""
         self._env_files: dict[str, str] = {}
+        # The agent's trajectory as it was recorded last, and its time.
+        self._steps: list[Any] = []
+        self._written = 0
         super().__init__(*args, **kwargs)
         if self._host_mounts:
             raise ValueError("foldspace can't mount directories of this machine in a trial; leave out --mounts")
@@ -203,6 +208,7 @@ class FoldspaceEnvironment(BaseEnvironment):
         if session is None or client is None:
             return
         try:
+            await self._record_steps(session)
             with contextlib.suppress(OSError, ValueError):
                 await session.annotate("reward", score=float(self.trial_paths.reward_text_path.read_text()))
             for holder in reversed(self._holders) if delete else ():
@@ -224,6 +230,7 @@ class FoldspaceEnvironment(BaseEnvironment):
         user: str | int | None = None,
     ) -> ExecResult:
         """Runs a command. A command that is refused or times out has a result, too."""
+        await self._record_steps(self.session)
         try:
             if found := _TMUX.search(command):
                 await self._keep_tmux(await self._script((_KEPT + _KEEP).format(found[1]), cwd, env, user))
@@ -237,6 +244,22 @@ class FoldspaceEnvironment(BaseEnvironment):
             await emit(ran.stdout, "stdout")
             await emit(ran.stderr + note, "stderr")
         return ExecResult(stdout=ran.stdout, stderr=ran.stderr + note, return_code=code)
+
+    async def _record_steps(self, session: foldspace.Session) -> None:
+        """Adds the new steps of the agent's trajectory to the thread ``harbor`` of the log."""
+        path = self.trial_paths.agent_dir / "trajectory.json"
+        # A verifier's environment has the same directories.
+        if not self.session_id.endswith("__env") or not path.exists() or path.stat().st_mtime_ns == self._written:
+            return
+        self._written = path.stat().st_mtime_ns
+        try:
+            steps = json.loads(path.read_text())["steps"]
+            # Each step of a task with several steps has its own trajectory.
+            new = steps[len(self._steps) :] if steps[:1] == self._steps[:1] else steps
+            self._steps = steps
+            await ThreadLog(session).add("harbor", new, lambda *_: False)
+        except (ValueError, KeyError, UnusableError) as error:
+            self.logger.warning(f"failed to record steps of {path}: {error}")
 
     async def _script(self, command: str, cwd: str | None, env: dict[str, str] | None, user: str | int | None) -> str:
         # On one line, since the log shows the first line.
