@@ -50,7 +50,7 @@ class FoldspaceEnvironment(BaseEnvironment):
     """A session for each environment of a trial, in a Podman container with a writable root.
 
     The task's working directory is the workspace: changes there are recorded. Changes elsewhere, such as in ``/logs``,
-    are removed with the container. Steps of the agent's trajectory are recorded as well, and servers of ``tmux`` outlive
+    are removed with the container. Steps of the agent's trajectory are recorded, too, and servers of ``tmux`` outlive
     the commands that start them. ``--ek data=DIR`` sets the data directory, ``--ek remove=true`` removes the session
     at the end, and ``options`` are options of the container.
     """

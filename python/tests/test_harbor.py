@@ -146,7 +146,7 @@ def scripted(messages: list[dict[str, str]]) -> str:
     """Returns the next answer of terminus-2's model: a job in the background, its end in a later command."""
     keys = [
         "(until [ -e /tmp/go ]; do sleep 0.1; done; awk '{s += $1} END {print s}' numbers.txt > sum.txt) &\n",
-        "touch /tmp/go; wait; echo $GREETING | wc -c >> sum.txt; touch /usr/bin/installed; echo $(wc -l < sum.txt) lines\n",
+        "touch /tmp/go /usr/bin/installed; wait; echo $GREETING | wc -c >> sum.txt; echo $(wc -l < sum.txt) lines\n",
     ][len(messages) // 2 :][:1]
     commands = [{"keystrokes": each, "duration": 0.1} for each in keys or [""]]
     done = any("2 lines" in each["content"] for each in messages)
