@@ -8,6 +8,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shlex
 import shutil
 import tarfile
@@ -26,7 +27,8 @@ from harbor.environments.tar_transfer import extract_dir
 from harbor.models.trial.config import ResourceMode
 
 import foldspace
-from foldspace import RefusedError
+from foldspace import RefusedError, UnusableError
+from foldspace._thread import ThreadLog
 from foldspace.types import ContainerOptions
 
 _ROOT = "/workspace"
@@ -36,6 +38,11 @@ _CHARS = 3500
 _AS_USER = """group=$(id -g -- {user}) || exit 126
 home=$(getent passwd {user} | cut -d: -f6)
 HOME=${{home:-/}} exec setpriv --reuid {user} --regid "$group" --init-groups -- bash -c {command}"""
+# The exports, tmux and its socket in a command that may start tmux's server.
+_TMUX = re.compile(r"((?:export [^;&|]*&& *)*tmux(?: +-[LSf] *\S+)*) +new(?:-session)?\b")
+# Starts a server unless one is kept already, and stays until it ends.
+_KEPT = "{0} show-options -s exit-empty 2> /dev/null | grep -q off && exit; "
+_KEEP = r"{0} start-server \; set-option -s exit-empty off \; show-options -s exit-empty \; wait-for foldspace"
 _BUILDING = asyncio.Lock()
 
 
@@ -43,7 +50,8 @@ class FoldspaceEnvironment(BaseEnvironment):
     """A session for each environment of a trial, in a Podman container with a writable root.
 
     The task's working directory is the workspace: changes there are recorded. Changes elsewhere, such as in ``/logs``,
-    are removed with the container. ``--ek data=DIR`` sets the data directory, ``--ek remove=true`` removes the session
+    are removed with the container. Steps of the agent's trajectory are recorded, too, and servers of ``tmux`` outlive
+    the commands that start them. ``--ek data=DIR`` sets the data directory, ``--ek remove=true`` removes the session
     at the end, and ``options`` are options of the container.
     """
 
@@ -60,10 +68,13 @@ class FoldspaceEnvironment(BaseEnvironment):
         self._options = dict(options or {})
         self._client: foldspace.Client | None = None
         self._session: foldspace.Session | None = None
-        self._holder: foldspace.Process | None = None
+        self._holders: list[foldspace.Process] = []
         self._workdir = "/"
         self._image_user = ""
         self._env_files: dict[str, str] = {}
+        # The agent's trajectory as it was recorded last, and its time.
+        self._steps: list[Any] = []
+        self._written = 0
         super().__init__(*args, **kwargs)
         if self._host_mounts:
             raise ValueError("foldspace can't mount directories of this machine in a trial; leave out --mounts")
@@ -135,7 +146,7 @@ class FoldspaceEnvironment(BaseEnvironment):
             agent="harbor",
         )
         # Keeps the container running, since it stops without a command.
-        self._holder = await self._session.start(["tail", "-f", "/dev/null"])
+        self._holders = [await self._session.start(["tail", "-f", "/dev/null"])]
         if contents := await self._contents(image) if self._workdir != "/" else b"":
             await self._unpack(contents, self._workdir)
         await self.ensure_dirs(self._mount_targets(writable_only=True))
@@ -192,14 +203,15 @@ class FoldspaceEnvironment(BaseEnvironment):
 
     async def stop(self, delete: bool) -> None:
         """Ends the container. The session stays, unless ``remove`` is set."""
-        session, client, holder = self._session, self._client, self._holder
-        self._session = self._client = self._holder = None
+        session, client = self._session, self._client
+        self._session = self._client = None
         if session is None or client is None:
             return
         try:
+            await self._record_steps(session)
             with contextlib.suppress(OSError, ValueError):
                 await session.annotate("reward", score=float(self.trial_paths.reward_text_path.read_text()))
-            if delete and holder is not None:
+            for holder in reversed(self._holders) if delete else ():
                 # It has already ended if the container has.
                 with contextlib.suppress(RefusedError):
                     await holder.kill()
@@ -218,18 +230,11 @@ class FoldspaceEnvironment(BaseEnvironment):
         user: str | int | None = None,
     ) -> ExecResult:
         """Runs a command. A command that is refused or times out has a result, too."""
-        # On one line, since the log shows the first line.
-        command = f"cd {shlex.quote(cwd or self._workdir)} || exit; {command}"
-        who = self._resolve_user(user)
-        who = self._image_user or "root" if who is None else str(who)
-        if who not in ("root", "0"):
-            command = _AS_USER.format(user=shlex.quote(who), command=shlex.quote(command))
+        await self._record_steps(self.session)
         try:
-            if given := self._merge_env(env):
-                command = f". {await self._env_file(given)}; {command}"
-            argv, stdin = ["bash", "-c", command], ""
-            if len(command) > _CHARS:
-                argv, stdin = ["bash", "-c", 'exec bash -c "$(cat)" < /dev/null'], command
+            if found := _TMUX.search(command):
+                await self._keep_tmux(await self._script((_KEPT + _KEEP).format(found[1]), cwd, env, user))
+            argv, stdin = _command(await self._script(command, cwd, env, user))
             ran = await self.session.run(argv, stdin=stdin, timeout=timeout_sec)
         except RefusedError as error:
             return ExecResult(stdout="", stderr=str(error), return_code=126)
@@ -239,6 +244,43 @@ class FoldspaceEnvironment(BaseEnvironment):
             await emit(ran.stdout, "stdout")
             await emit(ran.stderr + note, "stderr")
         return ExecResult(stdout=ran.stdout, stderr=ran.stderr + note, return_code=code)
+
+    async def _record_steps(self, session: foldspace.Session) -> None:
+        """Adds the new steps of the agent's trajectory to the thread ``harbor`` of the log."""
+        path = self.trial_paths.agent_dir / "trajectory.json"
+        # A verifier's environment has the same directories.
+        if not self.session_id.endswith("__env") or not path.exists() or path.stat().st_mtime_ns == self._written:
+            return
+        self._written = path.stat().st_mtime_ns
+        try:
+            steps = json.loads(path.read_text())["steps"]
+            # Each step of a task with several steps has its own trajectory.
+            new = steps[len(self._steps) :] if steps[:1] == self._steps[:1] else steps
+            self._steps = steps
+            await ThreadLog(session).add("harbor", new, lambda *_: False)
+        except (ValueError, KeyError, UnusableError) as error:
+            self.logger.warning(f"failed to record steps of {path}: {error}")
+
+    async def _script(self, command: str, cwd: str | None, env: dict[str, str] | None, user: str | int | None) -> str:
+        # On one line, since the log shows the first line.
+        command = f"cd {shlex.quote(cwd or self._workdir)} || exit; {command}"
+        who = self._resolve_user(user)
+        who = self._image_user or "root" if who is None else str(who)
+        if who not in ("root", "0"):
+            command = _AS_USER.format(user=shlex.quote(who), command=shlex.quote(command))
+        given = self._merge_env(env)
+        return f". {await self._env_file(given)}; {command}" if given else command
+
+    async def _keep_tmux(self, script: str) -> None:
+        """Starts a process that keeps a tmux server."""
+        argv, stdin = _command(script)
+        process = await self.session.start(argv, stdin=stdin)
+        async with contextlib.aclosing(process.output()) as output:
+            # Without tmux, or with a server that is kept already, it ends and prints nothing there.
+            async for stream, _ in output:
+                if stream == "stdout":
+                    self._holders.append(process)
+                    break
 
     async def _env_file(self, env: dict[str, str]) -> str:
         """Returns a file in the container that sets variables. The log has neither their names nor their values."""
@@ -293,6 +335,13 @@ class FoldspaceEnvironment(BaseEnvironment):
             raise RuntimeError(f"failed to pack {source_dir}: {ran.stderr.strip()}")
         for why in extract_dir(io.BytesIO(ran.stdout_bytes), target_dir):
             self.logger.debug(f"left out of {source_dir}: {why}")
+
+
+def _command(script: str) -> tuple[list[str], str]:
+    """Returns a command that runs a script, and its standard input."""
+    if len(script) > _CHARS:
+        return ["bash", "-c", 'exec bash -c "$(cat)" < /dev/null'], script
+    return ["bash", "-c", script], ""
 
 
 def _of_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -8,13 +8,17 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import foldspace
 import pytest
-from conftest import CONTAINERS
+from conftest import CONTAINERS, until
+from foldspace._thread import ThreadLog
 from foldspace.harbor import FoldspaceEnvironment
 from harbor.models.task.config import EnvironmentConfig, NetworkMode
 from harbor.models.trial.config import ServiceVolumeConfig
@@ -90,11 +94,11 @@ def task_in(directory: Path, solution: str) -> Path:
     return directory
 
 
-def trial_of(task: Path, jobs: Path, data: Path) -> Path:
+def trial_of(task: Path, jobs: Path, data: Path, agent: str = "oracle", *options: str) -> Path:
     """Runs a task by the program harbor, and returns the directory of its trial."""
-    command = [Path(sys.executable).parent / "harbor", "run", "--path", task, "--agent", "oracle", "--quiet"]
+    command = [Path(sys.executable).parent / "harbor", "run", "--path", task, "--agent", agent, "--quiet", *options]
     command += ["--env", "foldspace.harbor:FoldspaceEnvironment", "--ek", f"data={data}", "--jobs-dir", jobs]
-    environ = os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    environ = os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENAI_API_KEY": "none"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environ)
     assert done.returncode == 0, done.stdout + done.stderr
     trials = [each.parent for each in jobs.glob("*/*/result.json")]
@@ -136,6 +140,64 @@ async def test_trial_of_a_wrong_solution_has_no_reward(data: Path, tmp_path: Pat
     trial = await asyncio.to_thread(trial_of, task, tmp_path / "jobs", data)
     assert rewards(trial) == {"reward": 0.0}
     assert (trial / "agent" / "exit-code.txt").read_text() == "3"
+
+
+def scripted(messages: list[dict[str, str]]) -> str:
+    """Returns the next answer of terminus-2's model: a job in the background, its end in a later command."""
+    keys = [
+        "(until [ -e /tmp/go ]; do sleep 0.1; done; awk '{s += $1} END {print s}' numbers.txt > sum.txt) &\n",
+        "touch /tmp/go /usr/bin/installed; wait; echo $GREETING | wc -c >> sum.txt; echo $(wc -l < sum.txt) lines\n",
+    ][len(messages) // 2 :][:1]
+    commands = [{"keystrokes": each, "duration": 0.1} for each in keys or [""]]
+    done = any("2 lines" in each["content"] for each in messages)
+    return json.dumps({"analysis": "seen", "plan": "more", "commands": commands, "task_complete": done})
+
+
+class Model(BaseHTTPRequestHandler):
+    """A model that speaks OpenAI's chat API."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        message = {"role": "assistant", "content": scripted(asked["messages"])}
+        about = {"id": "1", "object": "chat.completion", "created": 0, "model": asked["model"]}
+        answer = json.dumps(about | {"choices": [{"index": 0, "finish_reason": "stop", "message": message}]}).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def model() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Model) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
+
+
+async def test_terminus_works_in_tmux_and_its_steps_are_recorded(data: Path, tmp_path: Path, built: None) -> None:
+    task = task_in(tmp_path / "task", SOLVE)
+    with model() as url:
+        options = ["--model", "openai/scripted", "--ak", f"api_base={url}", "--ak", "record_terminal_session=false"]
+        trial = await asyncio.to_thread(trial_of, task, tmp_path / "jobs", data, "terminus-2", *options)
+    assert rewards(trial) == {"reward": 1.0}
+    trajectory = trial / "agent" / "trajectory.json"
+    async with foldspace.Client(data) as client:
+        session = await client.open(json.loads((trial / "foldspace-env.json").read_text())["session"])
+        steps = await ThreadLog(session).entries("harbor")
+        assert [each.value for each in steps] == json.loads(trajectory.read_text())["steps"]
+        # A step has the position after its commands.
+        assert not await session.at(steps[1].position).files.exists("sum.txt")
+        assert await session.at(steps[-1].position).files.read("sum.txt") == b"6\n5\n"
+        command = [os.environ["FOLDSPACE_BIN"], "--data", str(data), "--json", "import", str(trajectory)]
+        (run,) = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+        command = [*command[:3], "log", run["session"], "--messages"]
+        messages = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        assert messages.count("assistant: Analysis: seen") == len(steps) - 1
 
 
 def environment_in(directory: Path, data: Path, **given) -> FoldspaceEnvironment:
@@ -191,6 +253,39 @@ async def test_commands_have_users(environment: FoldspaceEnvironment) -> None:
         assert (await environment.exec("id -un")).stdout == "nobody\n"
     ran = await environment.exec("true", user="missing")
     assert ran.return_code == 126 and "no such user" in (ran.stderr or "")
+
+
+@pytest.mark.parametrize("user", ["root", "nobody"])
+async def test_tmux_outlives_its_commands(environment: FoldspaceEnvironment, user: str) -> None:
+    async def printed(path: str) -> bool:
+        return "b\n" in ((await environment.exec(f"cat {path}")).stdout or "")
+
+    await environment.exec("chmod 777 .")
+    for number in range(2):
+        start = "export SHELL=/bin/bash && tmux new-session -e A=b -d -s one 'bash --login'; tmux new -d -s two"
+        assert (await environment.exec(start, user=user)).return_code == 0
+        ran = await environment.exec(f"tmux send-keys -t one -- 'echo $A > {number}' Enter", user=user)
+        assert (ran.stderr, ran.return_code) == ("", 0)
+        await until(lambda path=str(number): printed(path))
+        ran = await environment.exec("tmux list-sessions -F '#S'; tmux show-environment -g SHELL", user=user)
+        assert ran.stdout == "one\ntwo\nSHELL=/bin/bash\n"
+        assert (await environment.exec("tmux kill-server", user=user)).return_code == 0
+    await environment.exec("rm /usr/bin/tmux")
+    assert (await environment.exec("tmux new-session -d", user=user)).return_code == 127
+
+
+async def test_steps_of_trajectories_are_recorded_once(environment: FoldspaceEnvironment) -> None:
+    path = environment.trial_paths.agent_dir / "trajectory.json"
+    path.parent.mkdir(exist_ok=True)
+    first: list[dict[str, object]] = [{"step_id": 1, "message": "one"}, {"step_id": 2, "message": "x" * 40_000}]
+    second: list[dict[str, object]] = [{"step_id": 1, "message": "other", "extra": {"$content": "given"}}]
+    for steps in (first[:1], first, first, second):
+        path.write_text(json.dumps({"steps": steps}))
+        os.utime(path, ns=(0, time.time_ns()))
+        assert (await environment.exec("true")).return_code == 0
+    path.write_text("{")
+    assert (await environment.exec("true")).return_code == 0
+    assert [each.value for each in await ThreadLog(environment.session).entries("harbor")] == first + second
 
 
 async def test_files_go_both_ways(environment: FoldspaceEnvironment, tmp_path: Path) -> None:

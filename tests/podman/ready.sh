@@ -30,7 +30,7 @@ small=$state/small
 image=localhost/foldspace-tests:$(sha256sum "$0" | cut -c1-12)
 # What commands of the tests use: Python with virtual environments, git, a C compiler, the usual programs.
 packages="python3 python3-venv git gcc libc6-dev make bash dash coreutils grep sed findutils tar gzip diffutils mawk
-    procps util-linux debianutils libc-bin"
+    procps util-linux debianutils libc-bin tmux"
 
 export CONTAINERS_CONF=$state/containers.conf CONTAINERS_STORAGE_CONF=$state/storage.conf TMPDIR=$state/tmp
 export PODMAN_IGNORE_CGROUPSV1_WARNING=1 DEBIAN_FRONTEND=noninteractive
