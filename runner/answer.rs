@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use crate::connection::HostConnection;
 use crate::exec::candidates;
 use crate::files::{CommandRoot, Refused};
+use crate::sockets;
 use crate::wire::{MAX_FRAME, RunFailure, RunnerReply, RunnerRequest};
 
 pub(crate) struct Answerer {
@@ -25,6 +26,12 @@ impl Answerer {
     }
 
     pub(crate) fn answer(&self, request: &RunnerRequest<'_>, connection: &mut HostConnection) {
+        if let RunnerRequest::Socket(asked) = request {
+            return match sockets::open(asked) {
+                Ok(socket) => connection.pass(&socket),
+                Err(refused) => connection.fail(&refused),
+            };
+        }
         let out = connection.out();
         let answered = match request {
             RunnerRequest::Which { program, path } => self.which(program, path, out),
@@ -39,7 +46,7 @@ impl Answerer {
             | RunnerRequest::EndInput
             | RunnerRequest::Resize(_)
             | RunnerRequest::Signal(_) => Ok(()),
-            RunnerRequest::Hello { .. } | RunnerRequest::Run(_) => {
+            RunnerRequest::Hello { .. } | RunnerRequest::Run(_) | RunnerRequest::Socket(_) => {
                 return connection.refuse(RunFailure::Protocol, "duplicate greeting");
             }
         };

@@ -1,12 +1,12 @@
 //! A peer's connection, with the received bytes not yet handled and the answers not yet sent.
 
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use crate::files::Refused;
-use crate::sys::{POLLIN, POLLOUT, PollFd};
+use crate::sys::{POLLIN, POLLOUT, PollFd, send_descriptor};
 use crate::wire::{MAX_FRAME, OUTPUT, OutputStreamKind, RunFailure, RunnerReply, close_frame, frame_length};
 
 /// The maximum size of a frame from a peer that has not shown its token.
@@ -132,6 +132,20 @@ impl HostConnection {
             close_frame(&mut self.owed, start);
         }
         read
+    }
+
+    /// Answers with a descriptor.
+    pub(crate) fn pass(&mut self, descriptor: impl AsFd) {
+        self.flush();
+        if !self.owed.is_empty() {
+            return self.refuse(RunFailure::Protocol, "the answers to earlier requests were not read");
+        }
+        let mut frame = Vec::new();
+        RunnerReply::Done.encode(&mut frame);
+        match send_descriptor(&self.stream, &frame, descriptor) {
+            Ok(sent) if sent == frame.len() => {}
+            _ => self.gone = true,
+        }
     }
 
     pub(crate) fn fail(&mut self, Refused { kind, errno, message }: &Refused) {

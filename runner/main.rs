@@ -12,6 +12,7 @@ mod feed;
 mod files;
 mod processes;
 mod server;
+mod sockets;
 mod spawn;
 mod streams;
 mod sys;

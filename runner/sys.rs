@@ -38,6 +38,7 @@ const SOL_SOCKET: c_int = 1;
 const SO_PEERCRED: c_int = 17;
 const SCM_RIGHTS: c_int = 1;
 const MSG_DONTWAIT: c_int = 0x40;
+const MSG_NOSIGNAL: c_int = 0x4000;
 const MSG_CMSG_CLOEXEC: c_int = 0x4000_0000;
 const SIG_BLOCK: c_int = 0;
 const SI_USER: c_int = 0;
@@ -65,6 +66,7 @@ unsafe extern "C" {
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut u32) -> c_int;
     fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int;
     fn recvmsg(fd: c_int, message: *mut MessageHeader, flags: c_int) -> isize;
+    fn sendmsg(fd: c_int, message: *const MessageHeader, flags: c_int) -> isize;
     fn close(fd: c_int) -> c_int;
     pub(crate) fn ioctl(fd: c_int, request: c_ulong, ...) -> c_int;
     fn syscall(number: c_long, ...) -> c_long;
@@ -336,24 +338,42 @@ pub(crate) enum Passed {
     Closed,
 }
 
+/// The length in a control message with one descriptor.
+const WITH_DESCRIPTOR: usize = size_of::<usize>() + 3 * size_of::<c_int>();
+
+fn header(part: &mut MessagePart, message: &mut ControlMessage) -> MessageHeader {
+    MessageHeader {
+        name: std::ptr::null_mut(),
+        name_length: 0,
+        parts: part,
+        parts_count: 1,
+        control: std::ptr::from_mut(message).cast(),
+        control_length: size_of::<ControlMessage>(),
+        flags: 0,
+    }
+}
+
+/// Sends bytes and a descriptor with them. Returns the number of bytes sent.
+pub(crate) fn send_descriptor(socket: impl AsFd, bytes: &[u8], descriptor: impl AsFd) -> io::Result<usize> {
+    let fd = descriptor.as_fd().as_raw_fd();
+    let mut part = MessagePart { base: bytes.as_ptr().cast_mut().cast(), length: bytes.len() };
+    let mut message = ControlMessage { length: WITH_DESCRIPTOR, level: SOL_SOCKET, kind: SCM_RIGHTS, fd, padding: 0 };
+    let header = header(&mut part, &mut message);
+    #[expect(unsafe_code, reason = "std's ancillary data is not stable")]
+    // SAFETY: every pointer in the header is valid for the length next to it, and only read.
+    let sent = unsafe { sendmsg(socket.as_fd().as_raw_fd(), &raw const header, MSG_DONTWAIT | MSG_NOSIGNAL) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
 pub(crate) fn receive_descriptor(socket: impl AsFd) -> io::Result<Passed> {
     let mut byte = 0_u8;
     let mut part = MessagePart { base: (&raw mut byte).cast(), length: 1 };
     let mut message = ControlMessage { length: 0, level: 0, kind: 0, fd: -1, padding: 0 };
-    let mut header = MessageHeader {
-        name: std::ptr::null_mut(),
-        name_length: 0,
-        parts: &raw mut part,
-        parts_count: 1,
-        control: (&raw mut message).cast(),
-        control_length: size_of::<ControlMessage>(),
-        flags: 0,
-    };
+    let mut header = header(&mut part, &mut message);
     #[expect(unsafe_code, reason = "std's ancillary data is not stable")]
     // SAFETY: every pointer in the header is valid for the length next to it.
     let read = unsafe { recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) };
-    let full = size_of::<usize>() + 3 * size_of::<c_int>();
-    let has_one = message.length == full && message.level == SOL_SOCKET && message.kind == SCM_RIGHTS;
+    let has_one = message.length == WITH_DESCRIPTOR && message.level == SOL_SOCKET && message.kind == SCM_RIGHTS;
     match read {
         ..0 => Err(io::Error::last_os_error()),
         0 => Ok(Passed::Closed),

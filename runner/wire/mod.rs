@@ -7,7 +7,7 @@ mod reply;
 mod request;
 
 pub(crate) use reply::{Ended, OutputStreamKind, RunFailure, RunnerReply};
-pub(crate) use request::{CallerSurroundings, RunRequest, RunnerRequest, TerminalWindow};
+pub(crate) use request::{CallerSurroundings, RunRequest, RunnerRequest, SocketKind, SocketRequest, TerminalWindow};
 
 pub(crate) const VERSION: u16 = 2;
 pub(crate) const MAGIC: &[u8; 8] = b"foldrun\n";

@@ -24,6 +24,25 @@ pub(crate) enum RunnerRequest<'a> {
     },
     Env,
     Ping,
+    /// Opens a socket in the container's network. The descriptor comes with the answer.
+    Socket(SocketRequest),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SocketRequest {
+    pub(crate) kind: SocketKind,
+    pub(crate) address: [u8; 4],
+    pub(crate) port: u16,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SocketKind {
+    /// A TCP connection to the address.
+    Connect,
+    /// A TCP socket that listens at the address.
+    Listen,
+    /// A UDP socket bound to the address.
+    Datagram,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,6 +115,11 @@ impl RunnerRequest<'_> {
                 window.encode(out);
             }
             Self::Signal(number) => out.extend_from_slice(&[16, *number]),
+            Self::Socket(SocketRequest { kind, address, port }) => {
+                out.extend_from_slice(&[17, *kind as u8]);
+                out.extend_from_slice(address);
+                out.extend_from_slice(&port.to_le_bytes());
+            }
         });
     }
 }
@@ -119,6 +143,15 @@ impl<'a> RunnerRequest<'a> {
             14 => Self::EndInput,
             15 => Self::Resize(TerminalWindow::decode(&mut rest)?),
             16 => Self::Signal(rest.u8()?),
+            17 => {
+                let kind = match rest.u8()? {
+                    0 => SocketKind::Connect,
+                    1 => SocketKind::Listen,
+                    2 => SocketKind::Datagram,
+                    _ => return Err(Malformed("unknown kind of socket")),
+                };
+                Self::Socket(SocketRequest { kind, address: rest.array()?, port: rest.u16()? })
+            }
             _ => return Err(Malformed("unknown kind of request")),
         };
         rest.end(request)

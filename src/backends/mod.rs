@@ -72,4 +72,4 @@ pub use shell::{
     ShellProperties, ShellResult, Which, unwatched,
 };
 pub use throwaway::{Throwaway, sweep_throwaways};
-pub use workspace::{Container, FileChange, MachineNews, ProgressWatch, Workspace};
+pub use workspace::{Container, FileChange, MachineNews, MachineUsage, ProgressWatch, Workspace};

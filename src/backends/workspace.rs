@@ -1,6 +1,9 @@
 //! A workspace: the place of a session's files and processes, and the operations on it.
 
+use std::io;
+use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -182,6 +185,20 @@ pub trait Container: Send + Sync + 'static {
         None
     }
 
+    /// Connects to a TCP port of the container's own loopback address. It does not start the container: nothing listens
+    /// in one that does not run.
+    ///
+    /// # Errors
+    /// `ConnectionRefused` if nothing listens; any other error if the container can't be reached.
+    fn connect(&self, port: u16) -> io::Result<TcpStream> {
+        Err(io::Error::other(format!("port {port} of {} can't be reached", self.name())))
+    }
+
+    /// Returns the resources that it uses now; `None` if it does not run, or the kernel does not report them.
+    fn usage(&self) -> Option<MachineUsage> {
+        None
+    }
+
     /// Describes its last start: the pull of its image, its creation.
     fn log(&self) -> Vec<String> {
         Vec::new()
@@ -189,6 +206,21 @@ pub trait Container: Send + Sync + 'static {
 
     /// Stops and removes it; a missing container is not an error. The files stay.
     fn stop(&self) -> Result<(), ShellError>;
+}
+
+/// The resources that a container uses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MachineUsage {
+    /// Processor time since its start.
+    pub cpu: Duration,
+    /// Bytes of memory, with the page cache.
+    pub memory_bytes: u64,
+    /// Bytes of the page cache.
+    pub cache_bytes: u64,
+    /// Used bytes of the file system that holds the workspace.
+    pub disk_bytes: u64,
+    /// Bytes of that file system.
+    pub disk_total_bytes: u64,
 }
 
 /// A change of a workspace's machine.

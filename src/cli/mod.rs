@@ -69,6 +69,7 @@ mod owner;
 mod pager;
 mod play;
 mod policy;
+mod ports;
 mod position;
 mod prompt;
 mod record;
@@ -240,6 +241,7 @@ commands! {
         Serve(Box<serve::Serve>),
         #[cfg(feature = "mcp")]
         Mcp(Box<mcp::Mcp>),
+        Open(ports::OpenPort),
         Status(status::StatusArgs),
         Cancel(cancel::CancelArgs),
         Move(move_session::MoveArgs),

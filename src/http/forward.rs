@@ -232,7 +232,7 @@ impl Forward {
 }
 
 /// Copies bytes between two connections, in both directions.
-async fn join(client: OnUpgrade, host: OnUpgrade) {
+pub(super) async fn join(client: OnUpgrade, host: OnUpgrade) {
     let (client, host) = match tokio::try_join!(client, host) {
         Ok(both) => both,
         Err(error) => {

@@ -23,6 +23,7 @@ mod openapi;
 mod owner;
 mod page;
 mod peers;
+mod ports;
 mod problem;
 mod processes;
 mod recorded;
@@ -211,7 +212,10 @@ impl HttpFace {
             .fallback(health::no_route)
             .method_not_allowed_fallback(health::wrong_method)
             .with_state(self.clone());
-        let others = others.merge(upgrade::attend_route(self)).merge(remote_tools::register_route(self));
+        let others = others
+            .merge(upgrade::attend_route(self))
+            .merge(ports::tunnel_route(self))
+            .merge(remote_tools::register_route(self));
         let guard = Guard { face: self.clone(), options: Arc::new(options), is_page };
         api.merge(others).layer(axum::middleware::from_fn_with_state(guard, guard::pass))
     }

@@ -20,6 +20,7 @@ pub mod operations;
 #[cfg(feature = "otel")]
 mod otel;
 mod own_copies;
+mod ports;
 mod processes;
 mod registering;
 mod release;
@@ -59,6 +60,7 @@ pub use left_out::IgnoredLeftOut;
 pub use open::OpenSession;
 use open::{KeptWorkspace, User};
 pub use own_copies::own_copies_of;
+pub use ports::PortError;
 use processes::ProcessTables;
 pub use spool::kept_reports;
 pub use spool_files::{ATTACHED, UnrecordedReports, keep_report};

@@ -158,7 +158,7 @@ fn has_own_users(pid: i32) -> bool {
 
 /// Reads a small file of the kernel; empty if it is missing.
 #[expect(clippy::disallowed_methods, reason = "the kernel reports in files")]
-fn text(path: impl AsRef<Path>) -> String {
+pub(super) fn text(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 

@@ -15,6 +15,7 @@ mod owners;
 mod paths;
 mod process_label;
 mod sandbox;
+mod usage;
 mod warm;
 
 pub use container_figures::{ContainerFigures, container_figures};

@@ -1,12 +1,14 @@
 //! A connection to a runner: one request and its answers at a time.
 
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::{self, IoSliceMut, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use super::error::RunnerError;
 use super::wire::{MAX_FRAME, RunnerReply, RunnerRequest, VERSION, frame_length};
@@ -25,6 +27,8 @@ pub(super) struct RunnerConnection {
     filled: usize,
     /// The number of bytes in `received` of frames already taken.
     given: usize,
+    /// The descriptor that came last.
+    pub(super) passed: Option<OwnedFd>,
 }
 
 pub(super) enum Waited {
@@ -38,7 +42,7 @@ impl RunnerConnection {
     /// Greets a runner. Also returns its features.
     pub(super) fn greet(stream: UnixStream, token: &[u8], patience: Duration) -> Result<(Self, u32), RunnerError> {
         stream.set_nonblocking(true).map_err(RunnerError::Gone)?;
-        let mut connection = Self { stream, received: Vec::new(), filled: 0, given: 0 };
+        let mut connection = Self { stream, received: Vec::new(), filled: 0, given: 0, passed: None };
         connection.send(&RunnerRequest::Hello { version: VERSION, token })?;
         match connection.answer(patience)? {
             RunnerReply::Welcome { version: VERSION, features, .. } => Ok((connection, features)),
@@ -83,7 +87,7 @@ impl RunnerConnection {
             Waited::Woken(_) | Waited::TimedOut => return Err(RunnerError::Silent { waited: patience }),
         }
         match self.take()? {
-            RunnerReply::Failed { kind, message, .. } => Err(RunnerError::failed(kind, message)),
+            RunnerReply::Failed { kind, errno, message } => Err(RunnerError::failed(kind, errno, message)),
             reply => Ok(reply),
         }
     }
@@ -159,14 +163,22 @@ impl RunnerConnection {
         if self.received.len() < self.filled + CHUNK {
             self.received.resize(self.filled + CHUNK, 0);
         }
-        match self.stream.read(self.received.get_mut(self.filled..).unwrap_or_default()) {
-            Ok(0) => Err(RunnerError::Gone(io::ErrorKind::UnexpectedEof.into())),
-            Ok(read) => {
-                self.filled += read;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut part = [IoSliceMut::new(self.received.get_mut(self.filled..).unwrap_or_default())];
+        match recvmsg(&self.stream, &mut part, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Ok(message) if message.bytes == 0 => Err(RunnerError::Gone(io::ErrorKind::UnexpectedEof.into())),
+            Ok(message) => {
+                self.filled += message.bytes;
+                for message in ancillary.drain() {
+                    if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                        self.passed = descriptors.last().or(self.passed.take());
+                    }
+                }
                 Ok(())
             }
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(()),
-            Err(error) => Err(RunnerError::Gone(error)),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+            Err(error) => Err(RunnerError::Gone(error.into())),
         }
     }
 }

@@ -37,10 +37,13 @@ pub(crate) enum RunnerError {
     /// No process could be started, a path leads out of the root, or an answer is too large.
     #[error("{0}")]
     Failed(String),
+    /// The system refused a lookup or a socket.
+    #[error("{message}")]
+    Io { errno: i32, message: String },
 }
 
 impl RunnerError {
-    pub(super) fn failed(kind: RunFailure, message: &[u8]) -> Self {
+    pub(super) fn failed(kind: RunFailure, errno: i32, message: &[u8]) -> Self {
         let message = String::from_utf8_lossy(message).into_owned();
         match kind {
             RunFailure::Version => Self::Version(message),
@@ -49,7 +52,8 @@ impl RunnerError {
             RunFailure::Invalid => Self::Invalid(message),
             RunFailure::Busy => Self::Busy(message),
             RunFailure::Cwd => Self::Directory(message),
-            RunFailure::Spawn | RunFailure::Outside | RunFailure::Io | RunFailure::TooLarge => Self::Failed(message),
+            RunFailure::Io => Self::Io { errno, message },
+            RunFailure::Spawn | RunFailure::Outside | RunFailure::TooLarge => Self::Failed(message),
         }
     }
 

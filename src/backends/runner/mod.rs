@@ -16,6 +16,7 @@ mod tests;
 mod wire;
 
 use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -26,7 +27,7 @@ pub(crate) use error::RunnerError;
 
 pub(crate) use connection::now;
 pub(crate) use run::RunSpec;
-pub(crate) use wire::{Ended, OutputStreamKind};
+pub(crate) use wire::{Ended, OutputStreamKind, SocketKind, SocketRequest};
 
 use child::HostRunner;
 use connection::{MARGIN, RunnerConnection};
@@ -108,6 +109,19 @@ impl Runner {
         Ok(self.shared.variables.get_or_init(|| asked))
     }
 
+    /// Opens a socket in the network of the runner's container.
+    pub(crate) fn socket(&self, asked: SocketRequest) -> Result<OwnedFd, RunnerError> {
+        let mut connection = self.take()?;
+        connection.send(&RunnerRequest::Socket(asked))?;
+        let answered = connection.answer(MARGIN).map(drop);
+        let passed = connection.passed.take();
+        if answered.as_ref().err().is_none_or(keeps_connection) {
+            self.put_back(connection);
+        }
+        answered?;
+        passed.ok_or_else(|| RunnerError::Protocol("an answer came without its descriptor".to_owned()))
+    }
+
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
@@ -170,5 +184,8 @@ impl Runner {
 }
 
 fn keeps_connection(error: &RunnerError) -> bool {
-    matches!(error, RunnerError::Directory(_) | RunnerError::Invalid(_) | RunnerError::Failed(_))
+    matches!(
+        error,
+        RunnerError::Directory(_) | RunnerError::Invalid(_) | RunnerError::Failed(_) | RunnerError::Io { .. }
+    )
 }

@@ -107,7 +107,7 @@ fn follow(
                 room -= pass_on(connection, input, room)?;
             }
             RunnerReply::Ended(ended) => return Ok(ended),
-            RunnerReply::Failed { kind, message, .. } => return Err(RunnerError::failed(kind, message)),
+            RunnerReply::Failed { kind, errno, message } => return Err(RunnerError::failed(kind, errno, message)),
             _ => return Err(RunnerError::Protocol("a command got the answer of another request".to_owned())),
         }
     }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::connect::{Wrong, collected, parsed};
 use super::query::{decoded, query};
-use super::sandbox::{Sandbox, SandboxState};
+use super::sandbox::{PortRules, Sandbox, SandboxState};
 use super::sandboxes::{BASE, NewSandbox};
 use super::{Api, E2bAnswer};
 use crate::engine::clock::Timestamp;
@@ -51,8 +51,25 @@ pub(super) struct Create {
     auto_pause: bool,
     auto_resume: Option<AutoResume>,
     #[serde(rename = "allow_internet_access")]
-    network: Option<bool>,
+    internet: Option<bool>,
+    network: Option<NetworkConfig>,
     /// All other fields, to refuse unsupported ones.
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
+
+/// The rules for connections of a sandbox to the outside.
+const EGRESS: [&str; 4] = ["allowOut", "denyOut", "egressProxy", "rules"];
+
+fn is_set(value: &Value) -> bool {
+    !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty())
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NetworkConfig {
+    allow_public_traffic: Option<bool>,
+    mask_request_host: Option<String>,
     #[serde(flatten)]
     others: Map<String, Value>,
 }
@@ -65,8 +82,9 @@ struct AutoResume {
 
 pub(super) async fn create(State(api): Api, headers: HeaderMap, body: Body) -> E2bAnswer {
     let asked: Create = json(body).await?;
-    for name in ["mcp", "iam", "network", "volumeMounts"] {
-        if asked.others.get(name).is_some_and(|value| !value.is_null()) {
+    let network = asked.network.unwrap_or_default();
+    for (given, names) in [(&asked.others, &["mcp", "iam", "volumeMounts"][..]), (&network.others, &EGRESS)] {
+        if let Some(name) = names.iter().find(|name| given.get(**name).is_some_and(is_set)) {
             return Err(Wrong::missing(format_args!("`{name}` of a sandbox")));
         }
     }
@@ -78,7 +96,11 @@ pub(super) async fn create(State(api): Api, headers: HeaderMap, body: Body) -> E
         envs: asked.env_vars.unwrap_or_default(),
         auto_pause: asked.auto_pause,
         auto_resume: asked.auto_resume.is_some_and(|auto| auto.enabled),
-        network: asked.network.unwrap_or(true),
+        network: asked.internet.unwrap_or(true),
+        ports: PortRules {
+            are_private: network.allow_public_traffic == Some(false),
+            host: network.mask_request_host.filter(|host| !host.is_empty()),
+        },
         request: request.map(str::to_owned),
     };
     let sandbox = api.begin(new).await?;

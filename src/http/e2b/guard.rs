@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{Request, State};
-use axum::http::header::AUTHORIZATION;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::header::{AUTHORIZATION, HOST};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::connect::{Wrong, is_rpc};
+use super::ports::{self, ENVD_PORT};
 use super::query::parameter;
 use super::sandbox::Sandbox;
 use super::signature::{UrlSignature, signature};
 use super::{DEBUG_SANDBOX, E2bAnswer, E2bApi};
 use crate::http::HttpOptions;
 use crate::http::guard::{check_head, check_host, note_known, run, seal};
+use crate::http::ports::PortHost;
 
 const KEY: &str = "set E2B_API_KEY to foldspace's token; `foldspace serve` prints where it is";
 
@@ -26,6 +28,17 @@ const SANDBOX: &str = "e2b-sandbox-id";
 const SANDBOX_TOKEN: &str = "x-access-token";
 
 pub(super) async fn pass(State(api): State<E2bApi>, mut request: Request, next: Next) -> Response {
+    if let Some(at) = PortHost::of(request.headers(), &api.options.names) {
+        if at.port != ENVD_PORT {
+            let response = match check_head(&request) {
+                Ok(()) => ports::answer(&api, at, request).await,
+                Err(problem) => problem.into_response(),
+            };
+            api.face.metrics().answered(response.status());
+            return response;
+        }
+        name_sandbox(&mut request, &at.session);
+    }
     let path = request.uri().path().to_owned();
     let mut response = match check(&api, &mut request).await {
         Ok(()) => {
@@ -36,6 +49,17 @@ pub(super) async fn pass(State(api): State<E2bApi>, mut request: Request, next: 
     };
     seal(&api.face, &mut response);
     response
+}
+
+/// Names the sandbox of a request to `envd` at a host of its own.
+fn name_sandbox(request: &mut Request, sandbox: &str) {
+    let headers = request.headers_mut();
+    let host = headers.get(HOST).and_then(|host| Some(host.to_str().ok()?.split_once('.')?.1.to_owned()));
+    for (name, value) in [(HOST, host.as_deref()), (HeaderName::from_static(SANDBOX), Some(sandbox))] {
+        if let Some(Ok(value)) = value.map(HeaderValue::from_str) {
+            headers.insert(name, value);
+        }
+    }
 }
 
 /// Answers requests for unknown paths.

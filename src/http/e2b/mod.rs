@@ -7,8 +7,10 @@ mod files;
 mod filesystem;
 mod guard;
 mod metadata;
+mod metrics;
 mod outside;
 mod place;
+mod ports;
 mod process;
 mod query;
 mod sandbox;
@@ -123,6 +125,8 @@ impl E2bApi {
             .route("/sandboxes/{id}/pause", post(control::pause))
             .route("/sandboxes/{id}/fork", post(control::fork))
             .route("/sandboxes/{id}/snapshots", post(control::create_snapshot))
+            .route("/sandboxes/{id}/metrics", get(metrics::show))
+            .route("/sandboxes/metrics", get(metrics::list))
             .route("/snapshots", get(control::list_snapshots))
             .route("/templates/{id}", axum::routing::delete(control::delete_snapshot));
         let envd = Router::new()

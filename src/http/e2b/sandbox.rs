@@ -29,6 +29,19 @@ pub(super) struct SandboxRecord {
     /// True to resume it on a request.
     #[serde(default)]
     pub(super) auto_resume: bool,
+    #[serde(default)]
+    pub(super) ports: PortRules,
+}
+
+/// The rules for requests to the ports of a sandbox.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct PortRules {
+    /// True to require the sandbox's traffic token.
+    #[serde(default)]
+    pub(super) are_private: bool,
+    /// The `Host` header of requests, with `${PORT}` for the port; by default the client's.
+    #[serde(default)]
+    pub(super) host: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +85,16 @@ impl E2bApi {
         shown.is_ok_and(|shown| shown == self.options.token.derived(&format!("e2b sandbox {sandbox}")))
     }
 
+    /// Returns the token for requests to the ports of a sandbox.
+    fn traffic_token_of(&self, sandbox: &str) -> blake3::Hash {
+        self.options.token.derived(&format!("e2b traffic {sandbox}"))
+    }
+
+    /// Returns true if the text is the token for the ports of a sandbox; compares in constant time.
+    pub(super) fn is_traffic_token_of(&self, sandbox: &str, shown: &str) -> bool {
+        blake3::Hash::from_hex(shown).is_ok_and(|shown| shown == self.traffic_token_of(sandbox))
+    }
+
     /// Describes a sandbox in the answer to its creation.
     pub(super) fn created(&self, sandbox: &Sandbox) -> Value {
         json!({
@@ -80,6 +103,8 @@ impl E2bApi {
             "clientID": "foldspace",
             "envdVersion": ENVD_VERSION,
             "envdAccessToken": self.token_of(sandbox.name()),
+            "trafficAccessToken":
+                sandbox.record.ports.are_private.then(|| self.traffic_token_of(sandbox.name()).to_hex().to_string()),
         })
     }
 

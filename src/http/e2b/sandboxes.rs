@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::connect::Wrong;
 use super::place::HOME;
-use super::sandbox::{Sandbox, SandboxRecord, SandboxState};
+use super::sandbox::{PortRules, Sandbox, SandboxRecord, SandboxState};
 use super::snapshots::{SNAPSHOT, SnapshotRecord};
 use super::{DEBUG_SANDBOX, E2bApi};
 use crate::backends::WorkspaceSpec;
@@ -49,6 +49,7 @@ pub(super) struct NewSandbox {
     pub(super) auto_resume: bool,
     /// True to let its commands use the network, if the server's workspaces may.
     pub(super) network: bool,
+    pub(super) ports: PortRules,
     /// The client's idempotency key: the same key returns the same sandbox.
     pub(super) request: Option<String>,
 }
@@ -160,6 +161,7 @@ impl E2bApi {
             state: SandboxState::Running,
             auto_pause: new.auto_pause,
             auto_resume: new.auto_resume,
+            ports: new.ports,
         };
         self.keep(Sandbox { envs, ..Sandbox::new(session.id(), record) }).await
     }
@@ -239,6 +241,7 @@ impl E2bApi {
             state: SandboxState::Running,
             auto_pause: false,
             auto_resume: true,
+            ports: PortRules::default(),
         };
         self.keep(Sandbox::new(open.session().id(), record)).await
     }

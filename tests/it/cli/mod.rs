@@ -28,6 +28,7 @@ mod merge;
 mod own_directory;
 mod owner;
 mod places;
+mod ports;
 mod positions;
 mod privacy;
 mod pulling;

@@ -18,6 +18,7 @@ mod live;
 mod materialise;
 mod output;
 mod own_slices;
+mod ports;
 mod process_tools;
 mod processes;
 mod recorded;

@@ -1,8 +1,11 @@
 //! A session's container: made when a command needs it, stopped when idle, removed at the end.
 
 mod sharing;
+mod sockets;
 mod state;
 
+use std::io;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, Weak};
 use std::time::Duration;
@@ -14,6 +17,7 @@ use super::container_plan::{ContainerPlan, RUN, places, workspace_of};
 use super::engine::{Engine, EngineError};
 use super::launch::{self, LiveContainer};
 use super::paths::{self, Paths};
+use super::usage::usage;
 use super::warm;
 use crate::backends::command_options::CommandOptions;
 use crate::backends::commands::CommandHost;
@@ -23,7 +27,7 @@ use crate::backends::disk::locked::OnDisk;
 use crate::backends::runner::{Runner, now};
 use crate::backends::running_commands::RunningCommands;
 use crate::backends::shell::ShellError;
-use crate::backends::{Container, MachineNews, ProgressWatch};
+use crate::backends::{Container, MachineNews, MachineUsage, ProgressWatch};
 use crate::engine::event::{ContainerStarted, ContainerStopped};
 use crate::engine::id::SessionId;
 use crate::engine::lock::lock;
@@ -317,9 +321,13 @@ impl SessionContainer {
         }
     }
 
+    /// Returns a directory on the disk that holds the files.
+    fn disk(&self) -> &Path {
+        if self.files.is_overlay() { &self.paths.layers } else { &self.paths.files }
+    }
+
     fn free(&self) -> Option<u64> {
-        let files = if self.files.is_overlay() { &self.paths.layers } else { &self.paths.files };
-        let stat = rustix::fs::statvfs(files).ok()?;
+        let stat = rustix::fs::statvfs(self.disk()).ok()?;
         Some(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
@@ -384,6 +392,17 @@ impl Container for SessionContainer {
 
     fn start(&self) -> Result<(), ShellError> {
         self.runner().map(drop)
+    }
+
+    fn connect(&self, port: u16) -> io::Result<TcpStream> {
+        self.connect_to(port)
+    }
+
+    fn usage(&self) -> Option<MachineUsage> {
+        match &*lock(&self.state) {
+            ContainerState::Running(live) => usage(live.pid, self.disk()),
+            _ => None,
+        }
     }
 
     fn last_start(&self) -> Option<ContainerStarted> {

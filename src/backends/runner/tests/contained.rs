@@ -219,3 +219,27 @@ fn runner_gives_terminals_as_unprivileged_user() {
     let ran = run(&container.runner, &spec).unwrap();
     assert_eq!((ran.stdout.as_str(), ran.ended.exit_code), ("24 80\r\n", Some(0)), "{ran:?}");
 }
+
+#[test]
+fn runner_opens_sockets_in_its_network() {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    let container = container!();
+    let open = |kind, port| container.runner.socket(SocketRequest { kind, address: [127, 0, 0, 1], port });
+    let listener = TcpListener::from(open(SocketKind::Listen, 0).unwrap());
+    let port = listener.local_addr().unwrap().port();
+    let mut one = TcpStream::from(open(SocketKind::Connect, port).unwrap());
+    let (mut other, _) = listener.accept().unwrap();
+    one.write_all(b"through").unwrap();
+    drop(one);
+    let mut read = String::new();
+    other.read_to_string(&mut read).unwrap();
+    assert_eq!(read, "through");
+    assert!(UdpSocket::from(open(SocketKind::Datagram, 0).unwrap()).local_addr().unwrap().port() != 0);
+    let taken = open(SocketKind::Listen, port).unwrap_err();
+    assert!(matches!(taken, RunnerError::Io { errno: 98, .. }), "{taken}");
+    drop((listener, other));
+    let refused = open(SocketKind::Connect, port).unwrap_err();
+    assert!(matches!(refused, RunnerError::Io { errno: 111, .. }), "{refused}");
+    container.runner.ping().unwrap();
+}

@@ -47,6 +47,7 @@ fn requests() -> Vec<RunnerRequest<'static>> {
         RunnerRequest::EndInput,
         RunnerRequest::Resize(TerminalWindow { rows: 1, columns: u16::MAX }),
         RunnerRequest::Signal(15),
+        RunnerRequest::Socket(SocketRequest { kind: SocketKind::Listen, address: [127, 0, 0, 1], port: 80 }),
     ]
 }
 
