@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::command_options::CommandOptions;
+use super::container_network::ContainerNetwork;
 use super::host::recorded_path;
 use super::podman;
 
@@ -84,8 +85,8 @@ pub struct PodmanOptions {
     /// Changes outside of the workspace are not recorded, and are removed with the container. Podman only.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub writable_root: bool,
-    /// True to give commands network access.
-    pub network: bool,
+    /// The network of commands.
+    pub network: ContainerNetwork,
     /// Seconds without a call until the container is stopped; 0 for never.
     pub idle_seconds: u64,
     /// Seconds after its start until the container is removed, even while commands run; 0 for never. The next command
@@ -171,7 +172,7 @@ impl Default for PodmanOptions {
             reserve_bytes: 1 << 30,
             also_at: None,
             writable_root: false,
-            network: false,
+            network: ContainerNetwork::None,
             idle_seconds: 600,
             uptime_seconds: 0,
             name_prefix: PREFIX.to_owned(),

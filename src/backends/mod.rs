@@ -12,6 +12,7 @@ mod commands;
 #[cfg(feature = "compliance")]
 pub mod compliance;
 pub(crate) mod config;
+mod container_network;
 mod containers;
 #[doc(hidden)]
 pub mod disk;
@@ -50,11 +51,13 @@ pub use command_input::ClosesInput;
 pub use command_input::{CommandInput, WindowSize};
 pub use command_options::CommandOptions;
 pub use config::{MockOptions, MockRule, WorkspaceSpec};
+pub use container_network::ContainerNetwork;
 pub use containers::{EngineKind, Leftover, Leftovers, OverlayUse, PodmanOptions};
 pub use disk::{IgnoredLimits, is_secret_name};
 pub use doctor::{DoctorReport, Finding, diagnose};
 pub use durations::Durations;
 pub use error::{BackendError, UnusableDirectory};
+pub use foldspace_network::{HostPattern, NetworkRules};
 #[doc(hidden)]
 pub use git::{GitPlace, commit_in, write_commit};
 #[doc(hidden)]

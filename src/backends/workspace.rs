@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::engine::clock::Timestamp;
 
-use crate::engine::event::{ContainerStarted, ContainerStopped, FileMode, Node};
+use crate::engine::event::{ContainerStarted, ContainerStopped, FileMode, NetworkConnection, Node};
 use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
 
@@ -230,6 +230,8 @@ pub enum MachineNews {
     Started(ContainerStarted),
     /// The container was stopped, or is gone.
     Stopped(ContainerStopped),
+    /// A connection of its commands has ended.
+    Connected(NetworkConnection),
 }
 
 /// One change of a workspace's files.

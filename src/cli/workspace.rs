@@ -6,7 +6,8 @@ use std::sync::Arc;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ValueEnum};
 use foldspace::backends::{
-    CommandOptions, EngineKind, HostOptions, MAX_TIMEOUT, MockOptions, MockRule, OverlayUse, PodmanOptions, find_engine,
+    CommandOptions, ContainerNetwork, EngineKind, HostOptions, HostPattern, MAX_TIMEOUT, MockOptions, MockRule,
+    NetworkRules, OverlayUse, PodmanOptions, find_engine,
 };
 use foldspace::event::Isolation;
 use foldspace::store::MAX_AGENT_BYTES;
@@ -116,9 +117,17 @@ pub(super) struct WorkspaceArgs {
     /// outside the workspace are neither recorded nor forked
     #[arg(long)]
     writable_root: bool,
-    /// container: lets commands reach the network
-    #[arg(long)]
-    network: bool,
+    /// container: lets commands reach public hosts, through a proxy that records each connection; `engine` gives them
+    /// the engine's network instead, unrecorded
+    #[arg(long, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "recorded")]
+    #[arg(value_parser = ["recorded", "engine"])]
+    network: Option<String>,
+    /// container: lets commands reach these hosts only, such as *.example.com, example.com:443 or 10.0.0.0/8
+    #[arg(long, value_name = "HOST")]
+    allow_host: Vec<HostPattern>,
+    /// container: lets commands reach public hosts except these; the most specific pattern decides
+    #[arg(long, value_name = "HOST")]
+    deny_host: Vec<HostPattern>,
     /// container: the engine's address, such as unix:///run/podman/podman.sock
     #[arg(long, value_name = "URL")]
     engine: Option<String>,
@@ -280,6 +289,10 @@ impl WorkspaceArgs {
                 return Err(Failure::usage(format!("{option} requires --backend {name}")));
             }
         }
+        if self.network.as_deref() == Some("engine") && !(self.allow_host.is_empty() && self.deny_host.is_empty()) {
+            let hint = "leave out `=engine`, or the hosts";
+            return Err(Failure::usage("rules for hosts do not apply to the engine's network").with_hint(hint));
+        }
         if let (None | Some(BackendArg::Memory), Some(option)) = (self.backend, self.commands.given()) {
             let hint = "add --backend host or --backend container";
             return Err(Failure::usage(format!("{option} requires a backend that runs commands")).with_hint(hint));
@@ -315,7 +328,7 @@ impl WorkspaceArgs {
         Ok(spec.unwrap_or_default())
     }
 
-    fn given(&self) -> [(BackendArg, bool, &'static str); 17] {
+    fn given(&self) -> [(BackendArg, bool, &'static str); 19] {
         let container = |is_given, option| (BackendArg::Container, is_given, option);
         [
             (BackendArg::Host, self.gitignore, "--gitignore"),
@@ -332,7 +345,9 @@ impl WorkspaceArgs {
             container(self.overlay.is_some(), "--overlay"),
             container(self.also_at.is_some(), "--also-at"),
             container(self.writable_root, "--writable-root"),
-            container(self.network, "--network"),
+            container(self.network.is_some(), "--network"),
+            container(!self.allow_host.is_empty(), "--allow-host"),
+            container(!self.deny_host.is_empty(), "--deny-host"),
             container(self.engine.is_some(), "--engine"),
             (BackendArg::Mock, self.answers.is_some(), "--answers"),
         ]
@@ -354,7 +369,7 @@ impl WorkspaceArgs {
             pids: self.pids.unwrap_or(defaults.pids),
             also_at: self.also_at.clone(),
             writable_root: self.writable_root,
-            network: self.network,
+            network: self.container_network(),
             idle_seconds: self.idle_seconds.unwrap_or(defaults.idle_seconds),
             uptime_seconds: self.uptime_seconds.unwrap_or(defaults.uptime_seconds),
             name_prefix: self.name_prefix.clone().unwrap_or(defaults.name_prefix),
@@ -368,6 +383,15 @@ impl WorkspaceArgs {
             options.overlay = OverlayUse::Never;
         }
         options
+    }
+
+    fn container_network(&self) -> ContainerNetwork {
+        let rules = NetworkRules { allow: self.allow_host.clone(), deny: self.deny_host.clone() };
+        match self.network.as_deref() {
+            Some("engine") => ContainerNetwork::Engine,
+            None if rules == NetworkRules::default() => ContainerNetwork::None,
+            _ => ContainerNetwork::Recorded(rules),
+        }
     }
 
     fn mock(&self, commands: CommandOptions) -> Result<MockOptions, Failure> {

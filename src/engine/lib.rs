@@ -25,10 +25,10 @@ pub mod event {
         ChangesUnknown, ChildLimits, ChildMerged, ChildStarted, CodecError, CommandDecided, CommandLine, CommandResult,
         ConflictKind, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, Event,
         EventsLost, FileMode, GitMoved, Isolation, LinkFile, LostBytes, MergeConflict, MergeConflicted, MergeSide,
-        MergedEntry, MountHydrated, MountPreview, Node, ObservedAccess, Origin, PolicyDecision, PositionTagged,
-        RecordedOutput, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow, SessionRewound,
-        SessionStarted, SessionTaken, SliceDeclared, SliceRestored, Special, TaskObserved, TerminalRecorded,
-        ToolPolicySet, TranscriptRecord, VariableValue, WorkspaceTouched, WriteFile, WriteMode,
+        MergedEntry, MountHydrated, MountPreview, NetworkConnection, Node, ObservedAccess, Origin, PolicyDecision,
+        PositionTagged, RecordedOutput, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow,
+        SessionRewound, SessionStarted, SessionTaken, SliceDeclared, SliceRestored, Special, TaskObserved,
+        TerminalRecorded, ToolPolicySet, TranscriptRecord, VariableValue, WorkspaceTouched, WriteFile, WriteMode,
     };
     pub use crate::engine::id::{CommitId, Digest, Seq, SessionId};
     pub use crate::engine::path::EntryPath;

@@ -41,8 +41,8 @@ fn commands(spec: &WorkspaceSpec, time: CommandTime) -> String {
             format!("{place} {}", time.advice())
         }
         WorkspaceSpec::Podman(options) => {
-            let network = if options.network { "with" } else { "without" };
-            format!("Commands run in an isolated Linux container {network} network. {}", time.advice())
+            let network = &options.network;
+            format!("Commands run in an isolated Linux container. They {network}. {}", time.advice())
         }
     }
 }

@@ -60,7 +60,7 @@ fn wanted(own: &Session, mut bisection: Bisection) -> Result<WantedProbe, Operat
 
 /// Refuses copies that restrict commands less than the client's own workspace.
 fn check_place(own: &WorkspaceSpec, bisection: &Bisection) -> Result<(), OperationError> {
-    let has_network = |spec: &WorkspaceSpec| matches!(spec, WorkspaceSpec::Podman(options) if options.network);
+    let has_network = |spec: &WorkspaceSpec| matches!(spec, WorkspaceSpec::Podman(options) if options.network.is_on());
     let why = match (own, &bisection.spec) {
         (_, WorkspaceSpec::Memory) => "is in memory, where no command can run; bisect with a predicate",
         (WorkspaceSpec::Host(_), _) => return Ok(()),

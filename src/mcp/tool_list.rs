@@ -94,7 +94,7 @@ fn limited(client: &McpClient) -> Option<BTreeSet<String>> {
 fn is_open(spec: &WorkspaceSpec) -> bool {
     match spec {
         WorkspaceSpec::Host(_) => true,
-        WorkspaceSpec::Podman(options) => options.network,
+        WorkspaceSpec::Podman(options) => options.network.is_on(),
         WorkspaceSpec::Memory | WorkspaceSpec::Mock(_) => false,
     }
 }

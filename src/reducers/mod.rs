@@ -13,6 +13,7 @@ mod git_worktree;
 mod merge;
 mod merges;
 mod mounts;
+mod network;
 mod podman_workspace;
 #[cfg(feature = "tools")]
 mod predicate;
@@ -49,6 +50,7 @@ pub use merge::MergeChoices;
 pub use merge::{ConflictHunk, ConflictSide, MergePlan, MergeStep, can_be_made, conflict_hunks, plan_merge};
 pub use merges::{LastMerge, Merges};
 pub use mounts::Mounts;
+pub use network::{HostTraffic, Network};
 pub use podman_workspace::PodmanWorkspace;
 #[cfg(feature = "tools")]
 pub use predicate::{Predicate, regex_error};
@@ -119,6 +121,7 @@ fn standard() -> Result<Registry, ValueError> {
         .with(commands::register)?
         .with(allowances::register)?
         .with(podman_workspace::register)?
+        .with(network::register)?
         .with(children::register)?
         .with(merges::register)?
         .with(annotations::register)?
@@ -154,6 +157,7 @@ mod tests {
                 "Commands",
                 "Allowances",
                 "PodmanWorkspace",
+                "Network",
                 "Children",
                 "Merges",
                 "Annotations",

@@ -3,10 +3,10 @@
 use foldspace::event::{
     Annotated, CallFinished, CallNoted, CallObserved, CallStarted, CallStatus, ChangesShared, ChangesUnknown,
     ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry,
-    DriftFound, EvalResult, EventRef, EventsLost, FileMode, GitMoved, LinkFile, LostBytes, MountHydrated, Node,
-    PolicyDecision, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow,
-    SessionRewound, SessionStarted, SessionTaken, SliceDeclared, SliceRestored, TaskObserved, TerminalRecorded,
-    ToolPolicySet, TranscriptRecord, WorkspaceTouched, WriteFile, WriteMode,
+    DriftFound, EvalResult, EventRef, EventsLost, FileMode, GitMoved, LinkFile, LostBytes, MountHydrated,
+    NetworkConnection, Node, PolicyDecision, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted,
+    SessionAllow, SessionRewound, SessionStarted, SessionTaken, SliceDeclared, SliceRestored, TaskObserved,
+    TerminalRecorded, ToolPolicySet, TranscriptRecord, WorkspaceTouched, WriteFile, WriteMode,
 };
 use foldspace::view::{self, RunMessage};
 use foldspace::{Event, Recorded, Session};
@@ -38,7 +38,9 @@ pub(crate) fn tone_of(kind: &str) -> Tone {
         | SessionTaken::KIND
         | GitMoved::KIND
         | ChangesShared::KIND => Tone::Odd,
-        RunNoted::KIND | CallObserved::KIND | CallNoted::KIND | TaskObserved::KIND => Tone::Dim,
+        RunNoted::KIND | CallObserved::KIND | CallNoted::KIND | TaskObserved::KIND | NetworkConnection::KIND => {
+            Tone::Dim
+        }
         ChangesUnknown::KIND | TranscriptRecord::KIND => Tone::Dim,
         SessionRewound::KIND | SliceRestored::KIND => Tone::Odd,
         _ => Tone::Plain,
@@ -107,6 +109,7 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         TranscriptRecord::KIND => recorded(session, event),
         ChildStarted::KIND => typed(event).map(|e| child(&e)),
         ContainerStopped::KIND => typed(event).map(|e: ContainerStopped| format!("{}: {}", e.name, e.reason)),
+        NetworkConnection::KIND => typed(event).map(|e| connected(&e)),
         SessionTaken::KIND => typed(event).map(|e: SessionTaken| format!("by {}, owner {}", e.host, e.epoch)),
         EventsLost::KIND => typed(event).map(|e| lost(&e)),
         _ => None,
@@ -134,6 +137,16 @@ pub(crate) fn usage(message: &RunMessage) -> Option<String> {
     let parts = [tokens(message.usage.input_tokens, "in"), tokens(message.usage.output_tokens, "out"), cost];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn connected(event: &NetworkConnection) -> String {
+    let NetworkConnection { host, port, outcome, reason, sent, received, count, .. } = event;
+    let host = if *port == 0 { host.clone() } else { format!("{host}:{port}") };
+    let times = if *count > 1 { format!(", {count} times") } else { String::new() };
+    match outcome.as_str() {
+        "closed" => format!("{host}{times}: {} out, {} in", text::size(*sent), text::size(*received)),
+        _ => format!("{host}{times}: {outcome}: {reason}"),
+    }
 }
 
 fn child(event: &ChildStarted) -> String {

@@ -322,7 +322,7 @@ impl WorkspaceSpec {
             Self::Memory | Self::Mock(_) | Self::Host(_) => {}
             Self::Podman(options) => {
                 reached.extend(options.connection.iter().map(|url| format!("the engine at {url}")));
-                if options.network {
+                if options.network.is_on() {
                     reached.push("the network".to_owned());
                 }
                 if options.writable_root {

@@ -4,11 +4,14 @@ use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
+use super::network;
 use super::paths::{DOOR, Paths, SOCKET};
 use crate::backends::containers::PodmanOptions;
 
 pub(crate) const WORKSPACE: &str = "/workspace";
 pub(crate) const RUN: &str = "/run/foldspace";
+/// The place of the file with the address of the resolver.
+pub(super) const RESOLV_CONF: &str = "/etc/resolv.conf";
 pub(crate) const LABEL: &str = "foldspace.session";
 /// The label's value for a container made before a session needed it.
 pub(crate) const WARM: &str = "warm";
@@ -71,6 +74,19 @@ impl ContainerPlan<'_> {
             Some(_) => "/tmp",
             None => workspace_of(self.options),
         }
+    }
+
+    /// Returns the variables of commands.
+    pub(super) fn environment(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let own = [("HOME", self.home().to_owned()), ("LANG", "C.UTF-8".to_owned())];
+        let is_recorded = self.options.network.rules().is_some();
+        own.into_iter().chain(network::variables().filter(move |_| is_recorded))
+    }
+
+    /// Returns settings of its own network: its resolver, like servers of commands, may listen at any port.
+    pub(super) fn sysctls(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let is_recorded = self.options.network.rules().is_some();
+        is_recorded.then_some(("net.ipv4.ip_unprivileged_port_start", "0")).into_iter()
     }
 
     pub(super) fn memory(&self) -> i64 {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use foldspace_network::NetworkProxy;
 use rustix::fs::StatVfsMountFlags;
 
 use super::confinement::Confinement;
@@ -23,6 +24,8 @@ pub(super) struct LiveContainer {
     pub(super) pid: i32,
     pub(super) image_digest: String,
     pub(super) runner: Runner,
+    /// The proxy of a recorded network.
+    pub(super) network: Option<NetworkProxy>,
     /// True if it was made before a session needed it, so that it can't be started again.
     pub(super) was_warm: bool,
     /// The time of its start, or of its adoption.

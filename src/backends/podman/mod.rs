@@ -9,6 +9,7 @@ mod engine;
 mod files;
 mod images;
 mod launch;
+mod network;
 mod orphans;
 mod own_directory;
 mod owners;

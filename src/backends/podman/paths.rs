@@ -14,6 +14,9 @@ use crate::engine::id::SessionId;
 /// Stricter than the engine's own profile: no user namespaces, mounts, bpf or ptrace.
 pub(super) const SECCOMP: &str = include_str!("seccomp.json");
 
+/// The file with the address of the resolver.
+pub(super) const RESOLVER: &str = "resolv.conf";
+
 const USER: (u32, u32) = (65534, 65534);
 /// The ids of this machine for a container's own user namespace, from root's on: outside of all known allocations.
 pub(crate) const OWN_IDS: (u32, u32) = (0x7000_0000, 0x1_0000);
@@ -84,6 +87,11 @@ impl Paths {
         for path in ["scripts", DOOR] {
             directory(&self.run.join(path), 0o755)?;
         }
+        write(
+            &self.run.join(RESOLVER),
+            format!("nameserver {}\n", foldspace_network::RESOLVER.ip()).as_bytes(),
+            0o444,
+        )?;
         write(&self.run.join("runner"), runner, 0o555)
     }
 

@@ -90,7 +90,7 @@ impl PodmanSandbox {
         let properties = ShellProperties {
             backend_name: options.engine.name(),
             sandboxed: true,
-            network_enabled: options.network,
+            network_enabled: options.network.is_on(),
             default_timeout: DEFAULT_TIMEOUT,
             in_container: true,
         };
@@ -168,14 +168,14 @@ impl Workspace for PodmanSandbox {
     }
 
     fn description(&self) -> String {
-        let network = if self.container.options.network { "It has a network" } else { "It has no network" };
+        let network = &self.container.options.network;
         let rights = match self.container.options.writable_root {
             true => "Commands run as root, and may install packages; changes outside of /workspace are temporary",
             false => "Commands have no privileges",
         };
         let also = self.container.options.also_at.as_ref();
         let also = also.map(|_| format!(" The workspace is also at {WORKSPACE}.")).unwrap_or_default();
-        format!("Commands run in an isolated Linux container. {network}. {rights}.{also}")
+        format!("Commands run in an isolated Linux container. They {network}. {rights}.{also}")
     }
 
     fn close(&self) {

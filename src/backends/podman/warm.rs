@@ -174,6 +174,7 @@ fn essence(options: &PodmanOptions) -> PodmanOptions {
         idle_seconds: 0,
         uptime_seconds: 0,
         name_prefix: String::new(),
+        network: options.network.without_rules(),
         commands: CommandOptions::default(),
         ..options.clone()
     }
@@ -285,7 +286,8 @@ impl Warm {
             .map_err(failed("show the files in the container"))?;
         self.paths.remove_spare();
         let (image_digest, since) = (self.image_digest.clone(), now());
-        let live = LiveContainer { engine, id, pid, image_digest, runner, was_warm: true, since, used: since };
+        let live =
+            LiveContainer { engine, id, pid, image_digest, runner, network: None, was_warm: true, since, used: since };
         Ok((live, limits_enforced))
     }
 
@@ -311,6 +313,7 @@ fn unready(options: &PodmanOptions, reason: &str) -> BackendError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backends::ContainerNetwork;
 
     #[test]
     fn warm_key_covers_container_options_only() {
@@ -321,7 +324,7 @@ mod tests {
         for other in [
             PodmanOptions { image: "another".to_owned(), ..one.clone() },
             PodmanOptions { memory_bytes: 1, ..one.clone() },
-            PodmanOptions { network: true, ..one.clone() },
+            PodmanOptions { network: ContainerNetwork::Engine, ..one.clone() },
             PodmanOptions { pids: 1, ..one.clone() },
             PodmanOptions { connection: Some("unix:///e.sock".to_owned()), ..one.clone() },
         ] {

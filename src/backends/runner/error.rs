@@ -72,3 +72,12 @@ impl From<Malformed> for RunnerError {
         Self::Protocol(why.to_owned())
     }
 }
+
+impl From<RunnerError> for io::Error {
+    fn from(error: RunnerError) -> Self {
+        match error {
+            RunnerError::Io { errno, .. } => Self::from_raw_os_error(errno),
+            error => Self::other(error),
+        }
+    }
+}

@@ -43,7 +43,9 @@ pub use session::{
     SessionTaken,
 };
 pub use tool_policy::ToolPolicySet;
-pub use workspace::{ContainerStarted, ContainerStopped, DriftFound, VariableValue, WorkspaceTouched};
+pub use workspace::{
+    ContainerStarted, ContainerStopped, DriftFound, NetworkConnection, VariableValue, WorkspaceTouched,
+};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -153,7 +155,7 @@ macro_rules! events_in_json {
 
 events_in_json! {
     with contents: CallNoted, ChildMerged, CommandDecided, CommandResult, EvalResult, EventsLost, MergeConflicted, RunPrompted, TerminalRecorded, TranscriptRecord;
-    without: Annotated, CallObserved, ChangesShared, ChangesUnknown, ChildStarted, ContainerStarted, ContainerStopped, DriftFound, GitMoved, LinkFile, MountHydrated, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, SessionAllow, SessionRewound, SessionStarted, SessionTaken, TaskObserved, ToolPolicySet, WorkspaceTouched
+    without: Annotated, CallObserved, ChangesShared, ChangesUnknown, ChildStarted, ContainerStarted, ContainerStopped, DriftFound, GitMoved, LinkFile, MountHydrated, NetworkConnection, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, SessionAllow, SessionRewound, SessionStarted, SessionTaken, TaskObserved, ToolPolicySet, WorkspaceTouched
 }
 
 /// Error of encoding or decoding an event.

@@ -70,6 +70,43 @@ pub struct ContainerStarted {
     pub kernel: String,
 }
 
+/// Event of a connection that the commands of a container asked for, at its end. It belongs to the call that recorded
+/// it; with several calls at once, another one may have made it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkConnection {
+    /// Host, by its name or address, as the command named it.
+    pub host: String,
+    /// Port; 0 for a name whose address was asked for, and refused.
+    pub port: u16,
+    /// Address that was connected to; empty if none was.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub address: String,
+    /// How the command asked: `connect`, `http`, `socks` or `name`, for a program that knows no proxy.
+    pub by: String,
+    /// Outcome: `closed`, `refused` by the rules, or `failed`.
+    pub outcome: String,
+    /// Reason of a refusal or a failure.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Bytes sent to the host.
+    pub sent: u64,
+    /// Bytes received from it.
+    pub received: u64,
+    /// Time from the request to the end, in microseconds.
+    pub micros: u64,
+    /// Number of connections that the event stands for: equal ones are counted when there are very many.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub count: u64,
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn is_one(number: &u64) -> bool {
+    *number == 1
+}
+
 /// The value of a session's variable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]

@@ -9,7 +9,7 @@ use super::place::HOME;
 use super::sandbox::{PortRules, Sandbox, SandboxRecord, SandboxState};
 use super::snapshots::{SNAPSHOT, SnapshotRecord};
 use super::{DEBUG_SANDBOX, E2bApi};
-use crate::backends::WorkspaceSpec;
+use crate::backends::{ContainerNetwork, WorkspaceSpec};
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{Annotated, ChildLimits, Isolation, VariableValue};
 use crate::engine::id::Digest;
@@ -182,7 +182,9 @@ impl E2bApi {
             }
         }
         if let WorkspaceSpec::Podman(options) = &mut spec {
-            options.network &= network;
+            if !network {
+                options.network = ContainerNetwork::None;
+            }
             // A directory of the server's user can't be at a second place.
             if options.also_at.is_none() && options.own_directory().is_none() {
                 options.also_at = Some(HOME.to_owned());

@@ -167,7 +167,8 @@ pub(super) async fn run(
         }
         Err(process) => left(&process, returned),
     };
-    run.note = context.note.take();
+    let notes: Vec<String> = context.note.take().into_iter().chain(context.refused_connections()).collect();
+    run.note = Some(notes.join("; ")).filter(|note| !note.is_empty());
     run.cwd = elsewhere.unwrap_or(run.cwd);
     Ok(run)
 }

@@ -1,5 +1,6 @@
 //! Context of a tool's handler.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::backends::{
 };
 use crate::engine::commit::{Commit, CommitError, Content};
 use crate::engine::error::ValueError;
-use crate::engine::event::Event;
+use crate::engine::event::{Event, NetworkConnection};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
@@ -386,6 +387,16 @@ impl ToolContext {
         self.news.iter().any(|news| matches!(news, MachineNews::Started(_)))
     }
 
+    /// Describes the connections of this call that the network's rules refused; `None` if there are none.
+    pub(crate) fn refused_connections(&mut self) -> Option<String> {
+        self.news.extend(self.machine.workspace.news());
+        let refused: BTreeSet<String> = self.news.iter().filter_map(refused_connection).collect();
+        let shown: Vec<&str> = refused.iter().take(REFUSED_SHOWN).map(String::as_str).collect();
+        let more = refused.len() - shown.len();
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        (!shown.is_empty()).then(|| format!("the network's rules refused connections: {}{more}", shown.join("; ")))
+    }
+
     /// Adds the changes and events of a success; returns the changes that are not on the disk yet. A failure does not
     /// record the tool's events, so they are moved.
     pub(super) fn record_work(&mut self, recording: &mut EventBuffer) -> Result<Vec<FileChange>, ToolError> {
@@ -393,4 +404,13 @@ impl ToolContext {
         recording.append(std::mem::replace(&mut self.extra, self.session.commit()))?;
         self.files.changes()
     }
+}
+
+/// The most refused hosts that a note names.
+const REFUSED_SHOWN: usize = 5;
+
+fn refused_connection(news: &MachineNews) -> Option<String> {
+    let MachineNews::Connected(NetworkConnection { host, port, outcome, reason, .. }) = news else { return None };
+    let port = if *port == 0 { String::new() } else { format!(":{port}") };
+    (outcome == "refused").then(|| format!("{host}{port} ({reason})"))
 }

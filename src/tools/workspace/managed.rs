@@ -79,7 +79,7 @@ impl ManagedWorkspace {
         Ok(machine)
     }
 
-    /// Records starts and stops of the container between calls as they happen.
+    /// Records starts and stops of the container, and its connections, between calls as they happen.
     fn watch(&self, session: &Session) {
         let (session, workspace) = (session.clone(), Arc::downgrade(&self.workspace));
         self.workspace.watch_machine(Arc::new(move || {
@@ -87,7 +87,7 @@ impl ManagedWorkspace {
             // The call that holds the lock records it.
             let Some(_turn) = SessionRuntime::of(&session).try_lock_workspace() else { return };
             if let Err(error) = record_machine(&session, workspace.as_ref()) {
-                tracing::warn!(%error, "failed to record the start or stop of a container");
+                tracing::warn!(%error, "failed to record the start or stop of a container, or its connections");
             }
         }));
     }
@@ -436,6 +436,7 @@ pub(crate) fn push_news(news: &[MachineNews], recording: &mut EventBuffer) -> Re
     news.iter().try_for_each(|news| match news {
         MachineNews::Started(event) => recording.push(event),
         MachineNews::Stopped(event) => recording.push(event),
+        MachineNews::Connected(event) => recording.push(event),
     })
 }
 

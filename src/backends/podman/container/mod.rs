@@ -120,10 +120,11 @@ impl SessionContainer {
         }
         lock(&self.log).clear();
         let begun = now();
-        let (live, event) = match self.adopt(state) {
+        let (mut live, event) = match self.adopt(state) {
             Some(adopted) => adopted,
             None => self.bring_up(state).inspect_err(|error| state.note(error))?,
         };
+        live.network = self.open_network(&live).inspect_err(|_| drop(live.engine.remove(&live.id)))?;
         lock(&self.name).clone_from(&event.name);
         container_figures::started(live.was_warm, event.created, begun.elapsed());
         *lock(&self.last) = Some(event.clone());
@@ -188,7 +189,8 @@ impl SessionContainer {
             .map_err(launch::failed("show the files in the container"))?;
         let (runner, limits_enforced) = launch::reach(pid, &self.paths, &token, &self.options)?;
         let (engine, id, since) = (Arc::clone(engine), id.to_owned(), now());
-        let live = LiveContainer { engine, id, pid, image_digest, runner, was_warm: false, since, used: since };
+        let live =
+            LiveContainer { engine, id, pid, image_digest, runner, network: None, was_warm: false, since, used: since };
         Ok((live, limits_enforced))
     }
 
@@ -362,7 +364,7 @@ fn keep_watch(container: Weak<SessionContainer>) {
         while let Some(container) = Weak::upgrade(&container) {
             container.spare_the_disk();
             let has_ended = container.end_if_old() || container.stop_if_idle();
-            let watch = if has_ended { lock(&container.changed).clone() } else { None };
+            let watch = if has_ended || container.has_connections() { lock(&container.changed).clone() } else { None };
             if let Some(watch) = watch {
                 watch();
             }

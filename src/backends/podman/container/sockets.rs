@@ -2,12 +2,40 @@
 
 use std::io;
 use std::net::{Ipv4Addr, TcpStream};
+use std::sync::{Arc, Weak};
+
+use foldspace_network::{NetworkProxy, ReportSink};
 
 use super::{ContainerState, SessionContainer};
-use crate::backends::runner::{RunnerError, SocketKind, SocketRequest, now};
+use crate::backends::MachineNews;
+use crate::backends::podman::engine::EngineError;
+use crate::backends::podman::launch::LiveContainer;
+use crate::backends::podman::network;
+use crate::backends::runner::{SocketKind, SocketRequest, now};
+use crate::engine::event::NetworkConnection;
 use crate::engine::lock::lock;
 
+/// The number of connections from which on equal ones are only counted, until they are recorded.
+const SEPARATE_MAX: usize = 1000;
+
 impl SessionContainer {
+    /// Starts the proxy of a recorded network.
+    pub(super) fn open_network(&self, live: &LiveContainer) -> Result<Option<NetworkProxy>, EngineError> {
+        let Some(rules) = self.options.network.rules() else { return Ok(None) };
+        let container = Weak::clone(&self.own);
+        let sink: ReportSink = Arc::new(move |report| {
+            if let Some(container) = container.upgrade() {
+                add(&mut lock(&container.news), network::event(report));
+            }
+        });
+        network::open(&live.runner, rules.clone(), sink).map(Some)
+    }
+
+    /// Returns true if connections have ended that are not recorded yet.
+    pub(super) fn has_connections(&self) -> bool {
+        lock(&self.news).iter().any(|news| matches!(news, MachineNews::Connected(_)))
+    }
+
     pub(super) fn connect_to(&self, port: u16) -> io::Result<TcpStream> {
         let runner = match &mut *lock(&self.state) {
             ContainerState::Running(live) => {
@@ -17,9 +45,28 @@ impl SessionContainer {
             _ => return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "its container does not run")),
         };
         let asked = SocketRequest { kind: SocketKind::Connect, address: Ipv4Addr::LOCALHOST.octets(), port };
-        runner.socket(asked).map(TcpStream::from).map_err(|error| match error {
-            RunnerError::Io { errno, .. } => io::Error::from_raw_os_error(errno),
-            error => io::Error::other(error),
-        })
+        Ok(runner.socket(asked)?.into())
+    }
+}
+
+/// Adds a connection to the news. Among very many, equal ones become one.
+fn add(news: &mut Vec<MachineNews>, event: NetworkConnection) {
+    let is_equal = |known: &NetworkConnection| {
+        (&known.host, known.port, &known.outcome, &known.reason)
+            == (&event.host, event.port, &event.outcome, &event.reason)
+    };
+    let has_many = news.len() >= SEPARATE_MAX;
+    let known = news.iter_mut().rev().find_map(|news| match news {
+        MachineNews::Connected(known) if has_many && is_equal(known) => Some(known),
+        _ => None,
+    });
+    match known {
+        Some(known) => {
+            known.count += 1;
+            known.sent += event.sent;
+            known.received += event.received;
+            known.micros += event.micros;
+        }
+        None => news.push(MachineNews::Connected(event)),
     }
 }

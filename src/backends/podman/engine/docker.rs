@@ -18,10 +18,12 @@ use super::{
     CONTAINERFILE_NAME, ContainerPlace, EngineAnswer, EngineClient, EngineFacts, ImageBuild, InspectedContainer, Ours,
     PULL, Progress, Refusal, pass_on,
 };
+use crate::backends::ContainerNetwork;
 use crate::backends::podman::container_plan::{
-    CGROUPS, CPU_PERIOD, ContainerPlan, LABEL, OWNER, RUN, STOP_SECONDS, WORKSPACE, most, places, workspace_of,
+    CGROUPS, CPU_PERIOD, ContainerPlan, LABEL, OWNER, RESOLV_CONF, RUN, STOP_SECONDS, WORKSPACE, most, places,
+    workspace_of,
 };
-use crate::backends::podman::paths::{DOOR, SECCOMP};
+use crate::backends::podman::paths::{DOOR, RESOLVER, SECCOMP};
 use crate::backends::podman::process_label::owner_of_this_process;
 
 /// Paths that Docker masks by default. A configured list replaces them.
@@ -259,7 +261,7 @@ fn creation(plan: &ContainerPlan<'_>, place: &ContainerPlace, volumes: &[String]
         cmd: Some(Vec::new()),
         user: Some(format!("{user}:{group}")),
         working_dir: Some(workspace_of(plan.options).to_owned()),
-        env: Some(vec![format!("HOME={}", plan.home()), "LANG=C.UTF-8".to_owned()]),
+        env: Some(plan.environment().map(|(name, value)| format!("{name}={value}")).collect()),
         // Disables the image's health check, which would run commands in the container.
         healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }),
         stop_timeout: Some(i64::from(STOP_SECONDS)),
@@ -271,7 +273,9 @@ fn creation(plan: &ContainerPlan<'_>, place: &ContainerPlace, volumes: &[String]
 fn host_config(plan: &ContainerPlan<'_>, place: &ContainerPlace, volumes: &[String]) -> HostConfig {
     let (options, paths) = (plan.options, plan.paths);
     let own = [bind(&paths.run, RUN.to_owned(), true), bind(&paths.door, format!("{RUN}/{DOOR}"), false)];
-    let binds = places(options).map(|place| bind(plan.workspace, place.to_owned(), false)).chain(own);
+    let resolver = bind(&paths.run.join(RESOLVER), RESOLV_CONF.to_owned(), true);
+    let resolver = options.network.rules().map(|_| resolver);
+    let binds = places(options).map(|place| bind(plan.workspace, place.to_owned(), false)).chain(own).chain(resolver);
     let size = options.tmp_bytes;
     let tmp = ("/tmp".to_owned(), format!("rw,exec,nosuid,nodev,mode=1777,size={size}"));
     // Covers each volume, because it would be writable, and anonymous volumes can't be disabled.
@@ -288,7 +292,8 @@ fn host_config(plan: &ContainerPlan<'_>, place: &ContainerPlace, volumes: &[Stri
         cap_drop: Some(vec!["ALL".to_owned()]),
         security_opt: Some(vec!["no-new-privileges:true".to_owned(), format!("seccomp={SECCOMP}")]),
         masked_paths: groups.map(|groups| MASKED.into_iter().chain([groups]).map(str::to_owned).collect()),
-        network_mode: Some(if options.network { "default" } else { "none" }.to_owned()),
+        network_mode: Some(if options.network == ContainerNetwork::Engine { "default" } else { "none" }.to_owned()),
+        sysctls: Some(plan.sysctls().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()),
         ipc_mode: Some("private".to_owned()),
         cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
         // User remapping by the engine would make the files accessible to another user.

@@ -2,6 +2,7 @@
 //!
 //! Its container options have `no_new_privilages`, which it sends under that name: the engine does not know it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
@@ -20,11 +21,13 @@ use super::{
     CONTAINERFILE_NAME, ContainerPlace, EngineAnswer, EngineClient, EngineFacts, ImageBuild, InspectedContainer, Ours,
     Progress, Refusal, pass_on,
 };
+use crate::backends::ContainerNetwork;
 use crate::backends::containers::PodmanOptions;
 use crate::backends::podman::container_plan::{
-    CGROUPS, CPU_PERIOD, ContainerPlan, LABEL, OF_ROOT, OWNER, RUN, STOP_SECONDS, most, places, workspace_of,
+    CGROUPS, CPU_PERIOD, ContainerPlan, LABEL, OF_ROOT, OWNER, RESOLV_CONF, RUN, STOP_SECONDS, most, places,
+    workspace_of,
 };
-use crate::backends::podman::paths::{DOOR, OWN_IDS};
+use crate::backends::podman::paths::{DOOR, OWN_IDS, RESOLVER};
 use crate::backends::podman::process_label::owner_of_this_process;
 
 /// The number of attempts if a rootless engine finds no ids for its user, due to a library that is not thread-safe.
@@ -198,6 +201,9 @@ fn creation(plan: &ContainerPlan<'_>, place: &ContainerPlace) -> Value {
         bind(&paths.door, &format!("{RUN}/{DOOR}"), &["bind", "rw", "noexec"]),
         json!({ "type": "tmpfs", "source": "tmpfs", "destination": "/tmp", "options": [size, "mode=1777", "nosuid", "nodev"] }),
     ];
+    if options.network.rules().is_some() {
+        mounts.push(bind(&paths.run.join(RESOLVER), RESOLV_CONF, &["bind", "ro"]));
+    }
     mounts.extend(places(options).map(|place| bind(workspace, place, &["rbind", "rw"])));
     let mut spec = json!({
         "image": options.image,
@@ -207,7 +213,7 @@ fn creation(plan: &ContainerPlan<'_>, place: &ContainerPlace) -> Value {
         "entrypoint": [],
         "user": format!("{user}:{group}"),
         "work_dir": workspace_of(options),
-        "env": { "HOME": plan.home(), "LANG": "C.UTF-8" },
+        "env": plan.environment().collect::<BTreeMap<_, _>>(),
         "cap_drop": ["all"],
         "no_new_privileges": true,
         "read_only_filesystem": !options.writable_root,
@@ -218,7 +224,8 @@ fn creation(plan: &ContainerPlan<'_>, place: &ContainerPlace) -> Value {
         // Image volumes would be writable.
         "image_volume_mode": "ignore",
         "stop_timeout": STOP_SECONDS,
-        "netns": { "nsmode": if options.network { "" } else { "none" } },
+        "sysctl": plan.sysctls().collect::<BTreeMap<_, _>>(),
+        "netns": { "nsmode": if options.network == ContainerNetwork::Engine { "" } else { "none" } },
         "mounts": mounts,
         // Their names have no prefix here.
         "r_limits": most(*rootless).map(|(name, most)| json!({ "type": name, "soft": most, "hard": most })),

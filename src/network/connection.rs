@@ -1,0 +1,153 @@
+//! Connections to the outside: resolved, checked, counted, reported.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::proxy::Proxy;
+use super::report::{ConnectionOutcome, ConnectionReport, ReportSink};
+use super::rules::canonical;
+
+/// Time limit for a name to be resolved, and for a connection to be made.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
+
+/// Reports a connection when it is dropped.
+pub(crate) struct Reporting {
+    sink: ReportSink,
+    begun: Instant,
+    report: ConnectionReport,
+}
+
+impl Drop for Reporting {
+    fn drop(&mut self) {
+        (self.sink)(ConnectionReport { duration: self.begun.elapsed(), ..self.report.clone() });
+    }
+}
+
+/// A connection to the outside.
+pub(crate) struct Outside {
+    // Before the stream: its end is reported when others see it.
+    counting: Reporting,
+    stream: TcpStream,
+}
+
+/// A host that was not reached.
+pub(crate) struct Unreached {
+    pub(crate) is_refusal: bool,
+    pub(crate) why: String,
+}
+
+impl Proxy {
+    /// Reports a name that the rules refuse.
+    pub(crate) fn refuse_name(&self, name: &str) {
+        let reason = self.rules().check_name(name, 443).err().map(|reason| reason.to_string()).unwrap_or_default();
+        let report = ConnectionReport { outcome: ConnectionOutcome::Refused(reason), ..report(name, 0, "name") };
+        (self.sink)(report);
+    }
+
+    /// Connects to a host, if the rules allow it. The name is resolved once, so the checked addresses are the used ones.
+    pub(crate) async fn connect(&self, host: &str, port: u16, by: &'static str) -> Result<Outside, Unreached> {
+        let report = report(host, port, by);
+        let mut counting = Reporting { sink: Arc::clone(&self.sink), begun: started(), report };
+        match self.reach(host, port).await {
+            Ok((stream, address)) => {
+                counting.report.address = Some(address);
+                Ok(Outside { stream, counting })
+            }
+            Err(Unreached { is_refusal, why }) => {
+                counting.report.outcome = match is_refusal {
+                    true => ConnectionOutcome::Refused(why.clone()),
+                    false => ConnectionOutcome::Failed(why.clone()),
+                };
+                Err(Unreached { is_refusal, why })
+            }
+        }
+    }
+
+    async fn reach(&self, host: &str, port: u16) -> Result<(TcpStream, IpAddr), Unreached> {
+        let refused = |why: &dyn ToString| Unreached { is_refusal: true, why: why.to_string() };
+        let failed = |why: String| Unreached { is_refusal: false, why };
+        let rules = self.rules();
+        rules.check_name(host, port).map_err(|reason| refused(&reason))?;
+        let name = canonical(host).map_err(|reason| refused(&reason))?;
+        let addresses = match name.parse::<IpAddr>() {
+            Ok(address) => vec![address],
+            Err(_) => {
+                let resolved = tokio::time::timeout(TIME_LIMIT, tokio::net::lookup_host((name.as_str(), port))).await;
+                let resolved = resolved.map_err(|_| failed("its name was not resolved in time".to_owned()))?;
+                let resolved = resolved.map_err(|error| failed(format!("its name was not resolved: {error}")))?;
+                resolved.map(|address| address.ip()).collect()
+            }
+        };
+        if addresses.is_empty() {
+            return Err(failed("its name has no address".to_owned()));
+        }
+        let allowed = rules.check(&name, port, &addresses).map_err(|reason| refused(&reason))?;
+        let mut last = String::new();
+        for address in allowed {
+            let connected = tokio::time::timeout(TIME_LIMIT, TcpStream::connect(SocketAddr::new(address, port))).await;
+            match connected {
+                Ok(Ok(stream)) => {
+                    // Whoever connects decides when to send.
+                    drop(stream.set_nodelay(true));
+                    return Ok((stream, address));
+                }
+                Ok(Err(error)) => last = error.to_string(),
+                Err(_) => last = format!("no answer within {} s", TIME_LIMIT.as_secs()),
+            }
+        }
+        Err(failed(last))
+    }
+}
+
+fn report(host: &str, port: u16, by: &'static str) -> ConnectionReport {
+    ConnectionReport {
+        host: host.chars().take(300).collect(),
+        port,
+        address: None,
+        by,
+        outcome: ConnectionOutcome::Closed,
+        sent: 0,
+        received: 0,
+        duration: Duration::ZERO,
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "only the duration is reported")]
+fn started() -> Instant {
+    Instant::now()
+}
+
+impl AsyncRead for Outside {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, into);
+        let count = (into.filled().len() - before) as u64;
+        self.counting.report.received += count;
+        read
+    }
+}
+
+impl AsyncWrite for Outside {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        if let Poll::Ready(Ok(count)) = written {
+            self.counting.report.sent += count as u64;
+        }
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

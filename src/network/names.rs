@@ -1,0 +1,189 @@
+//! Names for programs that know no proxy: a resolver gives each allowed name an address on loopback, where listeners take
+//! its connections. A name is resolved outside only when something connects.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+use std::time::Duration;
+
+use simple_dns::rdata::{A, RData};
+use simple_dns::{CLASS, Packet, PacketFlag, QCLASS, QTYPE, RCODE, ResourceRecord, TYPE};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::proxy::{Proxy, SHORTAGE, join, opened};
+use super::sockets::{ContainerSocket, SocketOpener};
+
+/// The ports of names, besides those in the rules.
+const PORTS: [u16; 3] = [22, 80, 443];
+/// The first address of a name, and the number of them: each name has its own while it is in use.
+const ADDRESSES: (u32, u32) = (Ipv4Addr::new(127, 64, 0, 1).to_bits(), (1 << 22) - 2);
+/// The most names with listeners at once. A new one takes the place of the one that was used least recently.
+const NAMES_MAX: usize = 256;
+/// Time without a question or a connection after which the listeners of a name close.
+const IDLE: Duration = Duration::from_secs(300);
+const LOOK: Duration = Duration::from_secs(10);
+/// Seconds for which a program may keep an answer.
+const TTL: u32 = 5;
+/// The most bytes of a question and of an answer.
+const PACKET_MAX: usize = 512;
+
+/// The names with listeners.
+struct Names {
+    proxy: Arc<Proxy>,
+    open: SocketOpener,
+    known: BTreeMap<String, KnownName>,
+    next: u32,
+}
+
+struct KnownName {
+    address: Ipv4Addr,
+    used: Instant,
+    _listening: DropGuard,
+}
+
+/// Answers questions for addresses.
+pub(crate) async fn resolve(socket: UdpSocket, proxy: Arc<Proxy>, open: SocketOpener) {
+    let mut names = Names { proxy, open, known: BTreeMap::new(), next: 0 };
+    let mut question = [0; PACKET_MAX];
+    let mut look = tokio::time::interval(LOOK);
+    loop {
+        let received = tokio::select! {
+            received = socket.recv_from(&mut question) => received,
+            now = look.tick() => {
+                names.known.retain(|_, name| now.saturating_duration_since(name.used) < IDLE);
+                continue;
+            }
+        };
+        match received {
+            Ok((length, from)) => {
+                if let Some(answer) = names.answer(question.get(..length).unwrap_or_default()).await {
+                    drop(socket.send_to(&answer, from).await);
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%error, "failed to receive a question for an address");
+                tokio::time::sleep(SHORTAGE).await;
+            }
+        }
+    }
+}
+
+impl Names {
+    /// Returns the answer to a question; `None` if it is not understood.
+    async fn answer(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let asked = Packet::parse(bytes).ok().filter(|packet| !packet.has_flags(PacketFlag::RESPONSE))?;
+        let question = asked.questions.first()?.clone().into_owned();
+        let mut answer = Packet::new_reply(asked.id());
+        answer.set_flags(PacketFlag::RECURSION_AVAILABLE | PacketFlag::AUTHORITATIVE_ANSWER);
+        let name = question.qname.to_string().to_ascii_lowercase();
+        let (is_internet, kind) = (question.qclass == QCLASS::CLASS(CLASS::IN), question.qtype);
+        match self.allowed(&name) {
+            true if is_internet && kind == QTYPE::TYPE(TYPE::A) => match self.address(&name).await {
+                Ok(address) => {
+                    let data = RData::A(A { address: address.to_bits() });
+                    answer.answers.push(ResourceRecord::new(question.qname.clone(), CLASS::IN, TTL, data));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, name, "failed to listen for a name");
+                    *answer.rcode_mut() = RCODE::ServerFailure;
+                }
+            },
+            // Other records are not known; there is no address of version 6.
+            true => {}
+            false => {
+                if kind == QTYPE::TYPE(TYPE::A) {
+                    self.proxy.refuse_name(&name);
+                }
+                *answer.rcode_mut() = RCODE::NameError;
+            }
+        }
+        answer.questions.push(question);
+        answer.build_bytes_vec().ok()
+    }
+
+    /// Returns true if the rules allow the name at one of its ports.
+    fn allowed(&self, name: &str) -> bool {
+        let rules = self.proxy.rules();
+        self.ports().iter().any(|port| rules.check_name(name, *port).is_ok())
+    }
+
+    fn ports(&self) -> Vec<u16> {
+        let rules = self.proxy.rules();
+        let mut ports: Vec<u16> = rules.allow.iter().filter_map(|pattern| pattern.port()).chain(PORTS).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        ports
+    }
+
+    /// Returns the address of a name, at which listeners wait.
+    async fn address(&mut self, name: &str) -> io::Result<Ipv4Addr> {
+        let now = Instant::now();
+        if let Some(known) = self.known.get_mut(name) {
+            known.used = now;
+            return Ok(known.address);
+        }
+        if self.known.len() >= NAMES_MAX
+            && let Some(oldest) = self.known.iter().min_by_key(|(_, known)| known.used).map(|(name, _)| name.clone())
+        {
+            self.known.remove(&oldest);
+        }
+        let address = Ipv4Addr::from_bits(ADDRESSES.0 + self.next % ADDRESSES.1);
+        self.next = self.next.wrapping_add(1);
+        let ports = self.ports();
+        let open = Arc::clone(&self.open);
+        let listeners = tokio::task::spawn_blocking(move || {
+            let listen = |port: &u16| open(ContainerSocket::Listen(SocketAddrV4::new(address, *port)));
+            // A server of the commands may have a port already.
+            ports.iter().filter_map(|port| Some((*port, listen(port).ok()?))).collect::<Vec<_>>()
+        });
+        let listeners = listeners.await.map_err(io::Error::other)?;
+        if listeners.is_empty() {
+            return Err(io::Error::other("no port is free"));
+        }
+        let end = CancellationToken::new();
+        for (port, listener) in listeners {
+            let listener = opened(listener.into(), TcpListener::from_std)?;
+            let (proxy, name, end) = (Arc::clone(&self.proxy), name.to_owned(), end.clone());
+            self.proxy.spawn(async move {
+                tokio::select! {
+                    () = accept(listener, proxy, name, port) => {}
+                    () = end.cancelled() => {}
+                }
+            });
+        }
+        self.known.insert(name.to_owned(), KnownName { address, used: now, _listening: end.drop_guard() });
+        Ok(address)
+    }
+}
+
+async fn accept(listener: TcpListener, proxy: Arc<Proxy>, name: String, port: u16) {
+    loop {
+        // It is never closed.
+        let Some(place) = proxy.place().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let (served, name) = (Arc::clone(&proxy), name.clone());
+                proxy.spawn(async move {
+                    pass_on(stream, &served, &name, port).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::debug!(%error, "failed to accept a connection of a container");
+                tokio::time::sleep(SHORTAGE).await;
+            }
+        }
+    }
+}
+
+async fn pass_on(stream: TcpStream, proxy: &Proxy, name: &str, port: u16) {
+    drop(stream.set_nodelay(true));
+    match proxy.connect(name, port, "name").await {
+        Ok(outside) => join(stream, outside).await,
+        // The program sees a reset connection.
+        Err(_) => drop(stream.set_zero_linger()),
+    }
+}

@@ -1,0 +1,40 @@
+//! Reports of connections.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The end of a connection to a host, or of the attempt to make one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectionReport {
+    /// The host, as the command named it.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// The address that was connected to.
+    pub address: Option<IpAddr>,
+    /// How the command asked: `connect`, `http` or `socks`.
+    pub by: &'static str,
+    /// The outcome.
+    pub outcome: ConnectionOutcome,
+    /// Bytes sent to the host.
+    pub sent: u64,
+    /// Bytes received from it.
+    pub received: u64,
+    /// Time from the request to the end.
+    pub duration: Duration,
+}
+
+/// The outcome of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConnectionOutcome {
+    /// It was made, and has ended.
+    Closed,
+    /// The rules refused it, for this reason.
+    Refused(String),
+    /// It could not be made, for this reason.
+    Failed(String),
+}
+
+/// Receives the reports. It must not block.
+pub type ReportSink = Arc<dyn Fn(ConnectionReport) + Send + Sync>;
