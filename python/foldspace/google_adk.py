@@ -74,9 +74,9 @@ class FoldspaceSessionService(BaseSessionService):
         runner = Runner(app_name="notes", agent=agent, session_service=service)
         conversation = await service.create_session(app_name="notes", user_id="ann")
 
-    The agent's tools work in ``session``. ``runner.rewind_async`` rewinds the files, too; instead of ADK's event for a
-    rewind, the log has one. State of users and of the app is rewound with the conversations. Use the runner's ``run_async``
-    in the event loop of the client: its ``run`` starts another one.
+    The agent's tools work in ``session``. ``runner.rewind_async`` rewinds the files, too: the log has a rewind in place of
+    ADK's event. State of users and of the app is rewound with the conversations. Use the runner's ``run_async`` in the event
+    loop of the client: its ``run`` starts another one.
     """
 
     def __init__(self, session: foldspace.Session) -> None:
@@ -133,7 +133,7 @@ class FoldspaceSessionService(BaseSessionService):
         """Adds an event. A turn starts with the first event of an invocation. An event that rewinds is not added: it
         rewinds conversation and files.
 
-        Raises ``RefusedError`` if a rewind would lose files.
+        Raises ``NotFoundError`` if the invocation to rewind is not in the log, ``RefusedError`` if a rewind would lose files.
         """
         if event.partial:
             return event
@@ -143,6 +143,8 @@ class FoldspaceSessionService(BaseSessionService):
             raise SessionNotFoundError(f"session {session.id} not found")
         before = event.actions.rewind_before_invocation_id
         same = [each for each in entries if each.value.get("invocation_id") == (before or event.invocation_id)]
+        if before and not same:
+            raise NotFoundError(f"no invocation {before} in session {session.id}")
         if before:
             await self.rewind(session, to=same[0].position)
             return event

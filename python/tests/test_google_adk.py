@@ -112,6 +112,9 @@ async def test_rewinds_of_the_runner_take_the_files(session: foldspace.Session) 
     assert await session.files.list() == []
     with pytest.raises(foldspace.NotFoundError, match="turns is 1; the thread has 0"):
         await service.rewind(found)
+    again = Event(author="user", actions=EventActions(rewind_before_invocation_id=event.invocation_id))
+    with pytest.raises(foldspace.NotFoundError, match="no invocation"):
+        await service.append_event(found, again)
 
 
 async def test_state_and_lists(client: foldspace.Client) -> None:
