@@ -104,7 +104,7 @@ def first_sentence(text: str) -> str:
 
 # -- the synchronous client
 
-SOURCES = ("_absolute", "_past", "_slices", "_session", "_files", "_process", "_client")
+SOURCES = ("_absolute", "_past", "_slices", "_session", "_files", "_process", "_client", "_selection")
 HEAD = '''"""The same client without asyncio. Made by generate.py from the asyncio client, which has the logic."""
 
 # ruff: noqa: E501
@@ -118,8 +118,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar
 
-from foldspace import _absolute, _client, _files, _models, _past, _process, _session, _slices
-from foldspace._background import LOOP
+from foldspace import _absolute, _client, _files, _models, _past, _process, _selection, _session, _slices
+from foldspace._background import LOOP, in_thread
 from foldspace._models import Annotation, Bisect, CallOutcome, DeclaredSlice, EntryAtPath, Event, Merge, Rerun, Rewind
 from foldspace.results import CommandResult, Diff, Entries, Log, Tree
 from foldspace.types import Ask, Command, Data, Identified, Limits, Options, Output, PositionLike
@@ -144,6 +144,8 @@ def synchronous() -> str:
                 out.append(one_class(module, node, classes))
             elif isinstance(node, ast.AsyncFunctionDef) and public(node.name) and node.decorator_list:
                 out.append(one_context(module, node, classes))
+            elif isinstance(node, ast.AsyncFunctionDef) and node.name == "fork_and_select":
+                out.append(one_function(module, node, classes))
     return "\n\n".join(out).rstrip() + "\n"
 
 
@@ -167,10 +169,12 @@ def one_class(module: str, node: ast.ClassDef, classes: dict[str, str]) -> str:
         out += [f"    def __init__(self, core: {own}) -> None:"]
         out += ["        super().__init__(core)"] if bases else []
         out += [f"        self.{core}: {own} = core", ""]
-    for item in node.body:
+    for item, following in zip(node.body, [*node.body[1:], None]):
         if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)):
             if public(item.name) or item.name in ("__call__", "__repr__", "_repr_html_", "__aenter__", "__aexit__"):
                 out.append(one_method(item, classes, f"self.{core}"))
+        elif isinstance(item, ast.AnnAssign) and isinstance(following, ast.Expr):
+            out.append(one_field(item, following, classes, f"self.{core}"))
     return "\n".join(out).rstrip() + "\n"
 
 
@@ -189,6 +193,7 @@ def doc_of(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str |
     """Returns the documentation, with examples without asyncio."""
     doc = ast.get_docstring(node, clean=False)
     doc = doc and re.sub(r"\b(await|async) ", "", doc).replace("foldspace.Client(", "foldspace.sync.Client(")
+    doc = doc and doc.replace("foldspace.fork_and_select(", "foldspace.sync.fork_and_select(")
     return doc and doc.replace("\\", "\\\\")
 
 
@@ -216,14 +221,21 @@ def one_method(node: ast.FunctionDef | ast.AsyncFunctionDef, classes: dict[str, 
     return "\n".join(lines) + "\n"
 
 
+def one_field(node: ast.AnnAssign, doc: ast.Expr, classes: dict[str, str], core: str) -> str:
+    name, kind = ast.unparse(node.target), ast.unparse(node.annotation)
+    lines = ["    @property", f"    def {name}(self) -> {kind}:", f'        """{ast.literal_eval(doc.value)}"""']
+    return "\n".join([*lines, f"        return {wrapped(f'{core}.{name}', kind, classes)}"]) + "\n"
+
+
 def wrapped(call: str, returns: str, classes: dict[str, str]) -> str:
     made = re.fullmatch(r"Callable\[\[type\[T\]\], (\w+)\[T\]\]", returns)
     if made:
         return f"lambda item: {made[1]}({call}(item))"
     if returns in classes:
         return f"{returns}({call})"
-    if returns.startswith("list[") and returns[5:-1] in classes:
-        return f"[{returns[5:-1]}(each) for each in {call}]"
+    several = re.fullmatch(r"(?:list|Sequence)\[(\w+)\]", returns)
+    if several and several[1] in classes:
+        return f"[{several[1]}(each) for each in {call}]"
     return call
 
 
@@ -235,6 +247,22 @@ def one_context(module: str, node: ast.AsyncFunctionDef, classes: dict[str, str]
     lines.append(f'    """{doc_of(node)}"""')
     lines.append(f"    with LOOP.enter({module}.{node.name}({arguments(node)})) as core:")
     lines.append(f"        yield {wrapped('core', inner, classes)}")
+    return "\n".join(lines) + "\n"
+
+
+def one_function(module: str, node: ast.AsyncFunctionDef, classes: dict[str, str]) -> str:
+    """Returns a function of a session and of callables, which work in threads."""
+    takes = re.sub(r"Awaitable\[(\w+)\]", r"\1", ast.unparse(node.args))
+    call = arguments(node)
+    for arg in node.args.args:
+        kind = ast.unparse(arg.annotation) if arg.annotation else ""
+        if kind == "Session":
+            call = call.replace(arg.arg, f"{arg.arg}._own", 1)
+        elif kind.startswith("Callable[[Session]"):
+            call = call.replace(arg.arg, f"lambda fork: in_thread(lambda: {arg.arg}(Session(fork)))", 1)
+    returns = ast.unparse(node.returns) if node.returns else "None"
+    lines = [f"def {node.name}({takes}) -> {returns}:", f'    """{doc_of(node)}"""']
+    lines.append(f"    return {wrapped(f'LOOP.wait({module}.{node.name}({call}))', returns, classes)}")
     return "\n".join(lines) + "\n"
 
 

@@ -28,7 +28,9 @@ newer_python() {
 }
 
 environment .venv python3 tests/requirements.txt
+# The package, and a program of a user.
 .venv/bin/pyright --pythonpath .venv/bin/python
+.venv/bin/mypy
 .venv/bin/pytest -q -n "${JOBS:-3}" --ignore tests/test_harbor.py --ignore tests/test_export.py "$@"
 # Options may choose tests of those.
 [ $# -eq 0 ] || exit 0

@@ -10,7 +10,8 @@ import griffe
 
 # Each name is documented in the module that a page shows.
 PUBLIC = ["foldspace", "foldspace.errors", "foldspace.types", "foldspace.results"]
-ADAPTERS = ["deepagents", "harbor", "inspect_ai", "langgraph", "mini", "openai_agents", "pydantic_ai", "pytest_plugin"]
+ADAPTERS = ["claude_agent_sdk", "deepagents", "google_adk", "harbor", "inspect_ai", "langgraph", "mini", "openai_agents"]
+ADAPTERS += ["pydantic_ai", "pytest_plugin", "strands"]
 
 
 def on_pages(site: Path) -> set[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, TypeVar
 
@@ -30,13 +31,25 @@ class Loop:
             return self._loop
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Waits for the work. An interruption, such as Ctrl-C, cancels it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._running())
+        """Waits for the work. An interruption, such as Ctrl-C, cancels it, and waits until it has ended."""
+        loop, tasks, ended = self._running(), list[asyncio.Task[T]](), threading.Event()
+
+        def start() -> None:
+            tasks.append(loop.create_task(work))
+            tasks[0].add_done_callback(lambda _: ended.set())
+
+        loop.call_soon_threadsafe(start)
         try:
-            return future.result()
+            ended.wait()
         except BaseException:
-            future.cancel()
+            loop.call_soon_threadsafe(lambda: tasks[0].cancel())
+            ended.wait()
             raise
+        return tasks[0].result()
+
+    async def join(self, work: Coroutine[Any, Any, T]) -> T:
+        """Waits for the work in another event loop. Cancelling cancels it."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._running()))
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
         """Yields the items as they come."""
@@ -83,3 +96,21 @@ class Loop:
 
 LOOP = Loop()
 """The loop of this process."""
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Runs work in a new thread. Cancelling does not end the work."""
+    done: Future[T] = Future()
+    # Then cancelling leaves it pending.
+    done.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:
+            # SystemExit would end the event loop, and a future takes no StopIteration.
+            fits = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            done.set_exception(error if fits else RuntimeError(repr(error)))
+
+    threading.Thread(target=run, name="foldspace-work", daemon=True).start()
+    return await asyncio.wrap_future(done)

@@ -93,7 +93,7 @@ class Client:
         Raises ``ConflictError`` if the name is taken, ``UnusableError`` for invalid options, ``BackendError`` if the
         backend can't be used.
         """
-        copied = [(os.path.abspath(each), place) for place, each in (mounts or {}).items()]
+        copied: list[tuple[str, str | None]] = [(os.path.abspath(each), place) for place, each in (mounts or {}).items()]
         copied += [(os.path.abspath(mount), None)] if mount is not None else []
         roots = [host for host, _ in copied]
         chosen: dict[str, Any] = dict(options or {})

@@ -14,11 +14,14 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import aiohttp
+from typing_extensions import TypeVar
 from yarl import URL
 
 from foldspace import _owner
 from foldspace._progress import Progress
 from foldspace.errors import ClientClosedError, ConnectionLostError, FoldspaceError, of_problem
+
+T = TypeVar("T", default=Any)
 
 _STREAM = {"accept": "text/event-stream"}
 # The server limits the time of requests; a call may take a day.
@@ -104,16 +107,21 @@ class Connection:
         what: str | None = None,
         headers: Mapping[str, str] | None = None,
         **path: str | int,
-    ) -> Any:
-        """Makes a request and returns its document. Shows its progress if ``what`` names the work."""
+    ) -> T:  # pyright: ignore[reportInvalidTypeVarUse]
+        """Makes a request and returns its document. Shows its progress if ``what`` names the work.
+
+        The type of the document is the type that the caller expects.
+        """
         line = Progress(what, self.progress) if what else None
         try:
             wanted = dict(headers or {}) | (_STREAM if line and line.shown else {})
             async with self.response(method, template, query=query, body=body, content=content, headers=wanted, **path) as response:
                 if response.headers.get("content-type", "").startswith("text/event-stream"):
-                    return await self._outcome(response, line)
-                read = await response.read()
-                return json.loads(read) if read else None
+                    found: T = await self._outcome(response, line)
+                else:
+                    read = await response.read()
+                    found = json.loads(read or b"null")
+                return found
         finally:
             if line:
                 line.close()

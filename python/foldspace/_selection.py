@@ -107,7 +107,7 @@ async def fork_and_select(
 
 
 async def _remove(fork: Session) -> None:
-    """Removes a fork, once cancelled commands and killed processes have ended."""
+    """Removes a fork: kills its processes, cancels its calls, and waits until they have ended."""
     until = asyncio.get_running_loop().time() + 10
     with contextlib.suppress(NotFoundError):
         for process in await fork.processes():
@@ -119,4 +119,8 @@ async def _remove(fork: Session) -> None:
             except RefusedError:
                 if asyncio.get_running_loop().time() > until:
                     raise
+                for call in await fork.calls():
+                    if call["status"] == "running":
+                        with contextlib.suppress(ConflictError, NotFoundError):
+                            await fork.cancel(call["call"])
                 await asyncio.sleep(0.05)

@@ -619,7 +619,9 @@ class Session(SessionPast):
         event with the same ``commit_id`` (32 hexadecimal digits) is not recorded.
         """
         body = {"kind": kind, "data": data, "call": call, "agent": self._rules.agent, "commit_id": commit_id}
-        return (await self._connection.document("POST", _SESSION + "/events", body=body, session=self.id))["last"]
+        recorded: _models.RecordedRange
+        recorded = await self._connection.document("POST", _SESSION + "/events", body=body, session=self.id)
+        return recorded["last"]
 
     async def emit_all(self, events: Sequence[tuple[str, Any]], *, call: int | None = None) -> tuple[int, int]:
         """Records events, each a kind and its data, in one commit; returns the first and the last position."""
@@ -713,6 +715,7 @@ class Session(SessionPast):
         At least one of the three is required. ``at`` is the present by default.
         """
         body = {"name": name, "score": score, "note": note, "value": value, "at": at, "agent": self._rules.agent}
+        recorded: _models.RecordedSeq
         recorded = await self._connection.document("POST", _SESSION + "/annotations", body=body, session=self.id)
         return recorded["seq"]
 
@@ -723,7 +726,9 @@ class Session(SessionPast):
     async def tag(self, name: str, at: PositionLike | None = None) -> int:
         """Names a position, by default the present; then ``"tag:NAME"`` works as a position. An existing name moves."""
         body = {"name": name, "at": at}
-        return (await self._connection.document("POST", _SESSION + "/tags", body=body, session=self.id))["seq"]
+        recorded: _models.RecordedSeq
+        recorded = await self._connection.document("POST", _SESSION + "/tags", body=body, session=self.id)
+        return recorded["seq"]
 
     async def tags(self) -> dict[str, int]:
         """Lists the names of positions."""

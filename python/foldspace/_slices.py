@@ -64,6 +64,5 @@ def to_json(item: Any) -> Any:
 def of_json(item: type[T], value: Any) -> T:
     """Returns the item of a JSON value."""
     validate = getattr(item, "model_validate", None)
-    if validate:
-        return validate(value)
-    return item(**value) if isinstance(value, dict) else value
+    made: T = validate(value) if validate else item(**value) if isinstance(value, dict) else value
+    return made

@@ -39,6 +39,7 @@ class FoldspaceSessionStore(SessionStore):
 
     def __init__(self, session: foldspace.Session) -> None:
         self.session = session
+        """The session with the files and the transcripts."""
         self._log = ThreadLog(session)
 
     def hooks(self) -> dict[Any, list[HookMatcher]]:

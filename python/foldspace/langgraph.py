@@ -67,7 +67,7 @@ class FoldspaceSaver(BaseCheckpointSaver[int]):
         known: Any = found.metadata.get(POSITION) if found else None
         if not known or self.session is None or known["session"] != self.session.id:
             raise NotFoundError("the checkpoint has no position of this session")
-        return known["position"]
+        return int(known["position"])
 
     def rewind(self, config: RunnableConfig) -> RunnableConfig:
         """Rewinds the agent's files to a checkpoint, and returns its config. The rewind is an event, and can be

@@ -269,7 +269,7 @@ class FoldspaceThread:
     async def pop_item(self) -> TResponseInputItem | None:
         """Removes the latest item, and returns it."""
         popped = await self._log.pop(self.session_id)
-        return popped and popped.value
+        return popped.value if popped else None
 
     async def clear_session(self) -> None:
         """Removes all items. Earlier positions keep them."""

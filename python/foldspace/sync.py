@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar
 
-from foldspace import _absolute, _client, _files, _models, _past, _process, _session, _slices
-from foldspace._background import LOOP
+from foldspace import _absolute, _client, _files, _models, _past, _process, _selection, _session, _slices
+from foldspace._background import LOOP, in_thread
 from foldspace._models import Annotation, Bisect, CallOutcome, DeclaredSlice, EntryAtPath, Event, Merge, Rerun, Rewind
 from foldspace.results import CommandResult, Diff, Entries, Log, Tree
 from foldspace.types import Ask, Command, Data, Identified, Limits, Options, Output, PositionLike
@@ -799,3 +799,77 @@ def attach(session: str, *, allow: Sequence[str]=(), deny: Sequence[str]=(), aut
     parameters of ``Client`` and ``Client.open``."""
     with LOOP.enter(_client.attach(session, allow=allow, deny=deny, auto_confirm=auto_confirm, on_question=on_question, agent=agent, data=data, progress=progress)) as core:
         yield Session(core)
+
+
+class Candidate:
+    """A fork of ``fork_and_select``."""
+
+    def __init__(self, core: _selection.Candidate) -> None:
+        self._core: _selection.Candidate = core
+
+    @property
+    def session(self) -> Session:
+        """The fork."""
+        return Session(self._core.session)
+
+    @property
+    def score(self) -> float | None:
+        """Its score; ``None`` if it failed."""
+        return self._core.score
+
+    @property
+    def result(self) -> Any:
+        """The return value of ``run``."""
+        return self._core.result
+
+    @property
+    def error(self) -> Exception | None:
+        """The exception of ``run`` or ``score``; ``None`` if it has a score."""
+        return self._core.error
+
+
+class Selection:
+    """The outcome of ``fork_and_select``."""
+
+    def __init__(self, core: _selection.Selection) -> None:
+        self._core: _selection.Selection = core
+
+    @property
+    def best(self) -> Candidate:
+        """The candidate with the highest score."""
+        return Candidate(self._core.best)
+
+    @property
+    def candidates(self) -> Sequence[Candidate]:
+        """All candidates in the order of their forks. The sessions of the others were removed, unless ``keep`` is set."""
+        return [Candidate(each) for each in self._core.candidates]
+
+    @property
+    def merged(self) -> _models.Merge | None:
+        """The merge of the best; ``None`` without ``merge``. Conflicts leave the session unchanged."""
+        return self._core.merged
+
+
+def fork_and_select(session: Session, count: int, run: Callable[[Session], Any], score: Callable[[Session], float], *, parallel: int=4, merge: bool=True, keep: bool=False, name: str='score') -> Selection:
+    """Forks a session, works in each fork, and merges the fork with the highest score.
+
+        def attempt(fork):
+            fork.run(f"seq {len(fork.name)} > list.txt", check=True)
+
+        def lines(fork):
+            return (fork.files.read("list.txt")).count(b"\\n")
+
+        selection = foldspace.sync.fork_and_select(session, 4, attempt, lines)
+        assert session.files.read("list.txt") == selection.best.session.files.read("list.txt")
+
+    - ``count``: the number of forks, from 1 to 1,000; ``parallel`` of them work at the same time.
+    - ``run``: works in a fork. An exception makes it a failed candidate.
+    - ``score``: returns a fork's score; the first of equal scores wins.
+    - ``merge``: false to only return the best.
+    - ``keep``: true to keep the other forks.
+    - ``name``: the name of the annotations with the scores, which the session and the forks get.
+
+    Raises ``FoldspaceError``, with the first failure as its cause, if all candidates fail. Cancelling the task before
+    the merge removes all forks, unless ``keep`` is set.
+    """
+    return Selection(LOOP.wait(_selection.fork_and_select(session._own, count, lambda fork: in_thread(lambda: run(Session(fork))), lambda fork: in_thread(lambda: score(Session(fork))), parallel=parallel, merge=merge, keep=keep, name=name)))

@@ -97,7 +97,7 @@ async def test_the_example_works(session: foldspace.Session) -> None:
 
     names = {name: getattr(claude_agent_sdk, name) for name in ("tool", "create_sdk_mcp_server", "ResultMessage")}
     names |= {"ClaudeAgentOptions": ClaudeAgentOptions, "FoldspaceSessionStore": FoldspaceSessionStore}
-    _, text, _ = section_examples("Conversation and files as one")
+    _, text, *_ = section_examples("Conversation and files as one")
     ran = await run_example(text, names | {"session": session, "query": query, "replace": replace})
     assert [each.input for each in await ran["store"].turns(key["session_id"])] == ["write a note"]
     assert await session.files.read("notes.txt") == b"write a note\n"

@@ -50,3 +50,7 @@ def test_examples_work_without_asyncio(
 ) -> None:
     monkeypatch.setenv("FOLDSPACE_DATA", str(data))
     exec(example(getattr(foldspace.sync, name)), {"foldspace": foldspace, "session": sync_session})
+
+
+def test_fork_and_select_works_without_asyncio(sync_session: foldspace.sync.Session) -> None:
+    exec(example(foldspace.sync.fork_and_select), {"foldspace": foldspace, "session": sync_session})

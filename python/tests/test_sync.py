@@ -59,13 +59,51 @@ def test_interrupt_cancels_the_call(sync_client: foldspace.sync.Client) -> None:
         time.sleep(0.05)
 
 
+def test_fork_and_select_works_in_threads(sync_session: foldspace.sync.Session) -> None:
+    together = threading.Barrier(4)
+
+    def attempt(fork: foldspace.sync.Session) -> str:
+        together.wait(10)
+        if fork.name.endswith("2"):
+            sys.exit(3)
+        if fork.name.endswith("3"):
+            next(iter(()))
+        fork.run(f"seq {fork.name[-1]} > list.txt", check=True)
+        return fork.name
+
+    def lines(fork: foldspace.sync.Session) -> float:
+        return fork.files.read("list.txt").count(b"\n")
+
+    chosen = foldspace.sync.fork_and_select(sync_session, 4, attempt, lines, parallel=4)
+    assert [each.score for each in chosen.candidates] == [1, None, None, 4]
+    assert [str(each.error) for each in chosen.candidates[1:3]] == ["SystemExit(3)", "StopIteration()"]
+    assert chosen.best.result == chosen.best.session.name == "demo-4"
+    assert chosen.merged and chosen.merged["outcome"] == "merged"
+    assert sync_session.files.read("list.txt") == b"1\n2\n3\n4\n"
+    assert [each.id for each in sync_session.children()] == [chosen.best.session.id]
+
+
+def test_interrupt_removes_the_forks(sync_session: foldspace.sync.Session) -> None:
+    def forever(fork: foldspace.sync.Session) -> None:
+        threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        fork.run("sleep 60")
+
+    with pytest.raises(KeyboardInterrupt):
+        foldspace.sync.fork_and_select(sync_session, 2, forever, lambda fork: 1, parallel=1)
+    assert sync_session.children() == []
+
+
 def test_module_runs_the_program() -> None:
     ran = subprocess.run([sys.executable, "-m", "foldspace", "--version"], capture_output=True, text=True, check=True)
     assert ran.stdout.startswith("foldspace ")
     assert Path(foldspace.find_foldspace_bin()).exists()
 
 
-def test_async_methods_have_sync_twins() -> None:
-    for core, twin in ((foldspace.Session, foldspace.sync.Session), (foldspace.Files, foldspace.sync.Files)):
-        public = {name for name in dir(core) if not name.startswith("_")}
-        assert public <= {name for name in dir(twin)}, f"{core.__name__} without a twin"
+def test_asynchronous_names_have_sync_twins() -> None:
+    shared = {"foldspace._binary", "foldspace._models", "foldspace.errors", "foldspace.results", "foldspace.types"}
+    own = {name: getattr(foldspace, name) for name in foldspace.__all__}
+    own = {name: each for name, each in own.items() if each.__module__ not in shared}
+    assert {"Session", "fork_and_select", "session"} <= set(own)
+    for name, core in own.items():
+        public = {each for each in dir(core) if isinstance(core, type) and not each.startswith("_")}
+        assert public <= set(dir(getattr(foldspace.sync, name))), f"{name} without a twin"

@@ -258,7 +258,7 @@ async def test_the_examples_work(session: foldspace.Session) -> None:
     assert await inputs(ran["other"]) == ["write a note", "write it again"]
     await session.rewind(begun)
 
-    agents, _, selecting = section_examples("Conversation and files as one")
+    agents, *_, selecting = section_examples("Conversation and files as one")
     await run_example(agents, dict(names))
     assert await inputs(thread) == ["write first", "write third"] and await notes(thread) == ["first", "third"]
     await run_example(selecting, dict(names))
