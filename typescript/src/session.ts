@@ -1,19 +1,13 @@
 /** A session: a workspace with its history. */
 
 import { resolve } from "node:path";
-import type { components } from "./api.js";
-import { encoded, type Cancel, type Connection } from "./connection.js";
+import type { Cancel, Connection } from "./connection.js";
 import { CommandFailedError, FoldspaceError, ofProblem, succeeded, type CallOutcome } from "./errors.js";
 import { Files, ReadFiles, type Position } from "./files.js";
+import { SessionPast, type Event, type Schemas, type SessionStatus } from "./past.js";
 import { Collected, CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
 import { TypedSlice, type Schema, type SliceOptions } from "./slices.js";
 
-/** The documents of the HTTP API, by name. */
-export type Schemas = components["schemas"];
-/** An event of a session. */
-export type Event = Schemas["Event"];
-/** The server's description of a session. */
-export type SessionStatus = Schemas["Session"];
 /** A command line for `/bin/sh -c`, or a program with its arguments. */
 export type Command = string | string[];
 
@@ -96,28 +90,15 @@ export class Snapshot {
 }
 
 /** A session: a workspace with its history. */
-export class Session implements AsyncDisposable {
+export class Session extends SessionPast implements AsyncDisposable {
   /** @internal */
-  constructor(
-    private readonly connection: Connection,
-    /** The description from the last request. */
-    public status: SessionStatus,
-    private readonly rules: Rules = {},
-    private readonly disposes = false,
-  ) {}
-
-  /** Its id: 32 hexadecimal digits. */
-  get id(): string {
-    return this.status.session;
+  constructor(connection: Connection, status: SessionStatus, private readonly rules: Rules = {}, private readonly disposes = false) {
+    super(connection, status);
   }
 
   /** Its name. */
   get name(): string {
     return this.status.name;
-  }
-
-  get #path(): string {
-    return `/v1/sessions/${this.id}`;
   }
 
   get #rules(): Record<string, unknown> {
@@ -126,22 +107,22 @@ export class Session implements AsyncDisposable {
   }
 
   #post<T = any>(path: string, body: unknown, signal?: AbortSignal): Promise<T> {
-    return this.connection.document("POST", `${this.#path}/${path}`, { body, signal });
+    return this.connection.document("POST", `${this.path}/${path}`, { body, signal });
   }
 
   /** Its present files. */
   get files(): Files {
-    return new Files(this.connection, this.#path, this.rules.agent);
+    return new Files(this.connection, this.path, this.rules.agent);
   }
 
   /** The session as it was at a position. */
   at(position: Position): Snapshot {
-    return new Snapshot(this.connection, this.#path, position);
+    return new Snapshot(this.connection, this.path, position);
   }
 
   /** Returns its present description. */
   async show(): Promise<SessionStatus> {
-    return (this.status = await this.connection.document("GET", this.#path));
+    return (this.status = await this.connection.document("GET", this.path));
   }
 
   /**
@@ -176,7 +157,7 @@ export class Session implements AsyncDisposable {
 
   async #call(asked: object, collected: Collected, signal?: AbortSignal): Promise<CallOutcome> {
     const body = { ...this.#rules, ...asked, all_output: true };
-    for await (const { name, data } of this.connection.events("POST", `${this.#path}/calls`, { body, signal })) {
+    for await (const { name, data } of this.connection.events("POST", `${this.path}/calls`, { body, signal })) {
       if (name === "output") collected.take(data);
       else if (name === "question") await this.#answer(data);
       else if (name === "outcome") return data as CallOutcome;
@@ -201,13 +182,13 @@ export class Session implements AsyncDisposable {
   ): Promise<Process> {
     const { timeout, signal, ...rest } = options;
     const status = await this.#post<ProcessStatus>("processes", { ...this.#rules, command, ...rest, timeout_seconds: timeout }, signal);
-    return new Process(this.connection, this.#path, status);
+    return new Process(this.connection, this.path, status);
   }
 
   /** Lists background processes that are running or ended recently. */
   async processes(): Promise<Process[]> {
-    const all = await this.connection.document<ProcessStatus[]>("GET", `${this.#path}/processes`);
-    return all.map((status) => new Process(this.connection, this.#path, status));
+    const all = await this.connection.document<ProcessStatus[]>("GET", `${this.path}/processes`);
+    return all.map((status) => new Process(this.connection, this.path, status));
   }
 
   /** Lists its tools. */
@@ -217,7 +198,7 @@ export class Session implements AsyncDisposable {
 
   /** Cancels a call in flight. */
   async cancel(call: number): Promise<void> {
-    await this.connection.document("DELETE", `${this.#path}/calls/${call}`);
+    await this.connection.document("DELETE", `${this.path}/calls/${call}`);
   }
 
   /**
@@ -336,69 +317,11 @@ export class Session implements AsyncDisposable {
     return this.#post("rerun", { ...rest, allow, auto_confirm }, signal);
   }
 
-  /** Finds the next event that meets one of the conditions, such as `failed`, `path src/**` or `Usage.calls > 5`. */
-  async until(conditions: string | string[], options: { from?: Position; backward?: boolean } = {}): Promise<Schemas["Stop"] | undefined> {
-    const query = { ...options, conditions: [conditions].flat().join("\n") };
-    for (let from = options.from; ; ) {
-      const found: Schemas["Stop"] = await this.connection.document("GET", `${this.#path}/until`, { query: { ...query, from } });
-      if (found.next === null || found.next === undefined) return found.seq === null ? undefined : found;
-      from = found.next;
-    }
-  }
-
-  /** Lists its calls from a position on that match all filters. */
-  async calls(wishes: { from?: number; tool?: string; agent?: string; failed?: boolean; changed?: boolean; path?: string; text?: string } = {}): Promise<Schemas["ListedCall"][]> {
-    const calls: Schemas["ListedCall"][] = [];
-    for (let from: number | null | undefined = wishes.from ?? 1; from !== null && from !== undefined; ) {
-      const page: Schemas["CallsPage"] = await this.connection.document("GET", `${this.#path}/calls`, { query: { ...wishes, from, limit: 1000 } });
-      calls.push(...page.calls);
-      from = page.next;
-    }
-    return calls;
-  }
-
-  /** Lists the changes between two positions, or with `live` those not recorded yet, without contents. */
-  changes(options: { from?: Position; to?: Position; live?: boolean } = {}): Promise<Schemas["ChangeList"]> {
-    return this.connection.document("GET", `${this.#path}/changes`, { query: options });
-  }
-
-  /** Returns the change that wrote each line of a file. */
-  blame(path: string, at?: Position): Promise<Schemas["Blame"]> {
-    return this.connection.document("GET", `${this.#path}/blame/${encoded(path)}`, { query: { at } });
-  }
-
-  /** Aligns its calls with the calls of another session. */
-  align(other: Session | string, options: { to?: Position; otherTo?: Position } = {}): Promise<Schemas["Alignment"]> {
-    const query = { other: typeof other === "string" ? other : other.id, to: options.to, other_to: options.otherTo };
-    return this.connection.document("GET", `${this.#path}/alignment`, { query });
-  }
-
-  /** Lists its tree: the oldest ancestor and all sessions that descend from it, with their merges. */
-  family(): Promise<Schemas["Family"]> {
-    return this.connection.document("GET", `${this.#path}/family`);
-  }
-
-  /** Returns the changes between two positions, by default from the start to now. */
-  diff(options: { from?: Position; to?: Position; path?: string } = {}): Promise<Schemas["Diff"]> {
-    return this.connection.document("GET", `${this.#path}/diff`, { query: options });
-  }
-
-  /** Returns its events from a position on. */
-  async log(from: Position = 1): Promise<Event[]> {
-    const events: Event[] = [];
-    for (let at: Position | null | undefined = from; at !== null && at !== undefined; ) {
-      const page: Schemas["Page"] = await this.connection.document("GET", `${this.#path}/events`, { query: { from: at, limit: 1000 } });
-      events.push(...page.events);
-      at = page.next;
-    }
-    return events;
-  }
-
   /** Yields its events, or those of some kinds (with commas), an agent, a tool or a path, from a position on, then new events until it is removed. Reconnects if necessary. */
   async *events(options: { from?: Position; kind?: string; agent?: string; tool?: string; path?: string; signal?: AbortSignal } = {}): AsyncGenerator<Event> {
     const { signal, ...query } = options;
     const asked = { query, signal };
-    for await (const event of this.connection.resumed(`${this.#path}/events/stream`, asked, "end")) {
+    for await (const event of this.connection.resumed(`${this.path}/events/stream`, asked, "end")) {
       if (event.name === "message") yield event.data as Event;
       else if (event.name === "problem") throw ofProblem(event.data);
     }
@@ -406,7 +329,7 @@ export class Session implements AsyncDisposable {
 
   /** Its state: all slices, one slice, or a part of one. */
   state(slice?: string, pointer?: string): Promise<any> {
-    return this.connection.document("GET", `${this.#path}/state`, { query: { slice, pointer } });
+    return this.connection.document("GET", `${this.path}/state`, { query: { slice, pointer } });
   }
 
   /** Records an event of a kind of your own, and returns its position. The kind begins with a lower-case letter. */
@@ -423,7 +346,7 @@ export class Session implements AsyncDisposable {
   /** Declares a slice of your own, and folds the past into it; `state(name)` then returns its value. */
   declare(name: string, declaration: Omit<Schemas["DeclareSlice"], "agent">): Promise<Schemas["DeclaredSlice"]> {
     const body = { ...declaration, agent: this.rules.agent };
-    return this.connection.document("PUT", `${this.#path}/reducers/${encodeURIComponent(name)}`, { body });
+    return this.connection.document("PUT", `${this.path}/reducers/${encodeURIComponent(name)}`, { body });
   }
 
   /** Returns a slice of your own whose items a schema checks, such as one of zod. It is declared on first use. */
@@ -433,27 +356,27 @@ export class Session implements AsyncDisposable {
 
   /** Lists the declared slices, without their values. */
   declared(): Promise<Schemas["DeclaredSlice"][]> {
-    return this.connection.document("GET", `${this.#path}/reducers`);
+    return this.connection.document("GET", `${this.path}/reducers`);
   }
 
   /** Removes a declared slice; earlier positions keep it. */
   async undeclare(name: string): Promise<void> {
-    await this.connection.document("DELETE", `${this.#path}/reducers/${encodeURIComponent(name)}`);
+    await this.connection.document("DELETE", `${this.path}/reducers/${encodeURIComponent(name)}`);
   }
 
   /** Sets its policy for tools: which tools may run, on which paths, in which order and how often. */
   setPolicy(policy: Schemas["ToolPolicy"]): Promise<Schemas["Policies"]> {
-    return this.connection.document("PUT", `${this.#path}/policy`, { body: policy });
+    return this.connection.document("PUT", `${this.path}/policy`, { body: policy });
   }
 
   /** Returns its policy for tools, and those of its ancestors. */
   policy(): Promise<Schemas["Policies"]> {
-    return this.connection.document("GET", `${this.#path}/policy`);
+    return this.connection.document("GET", `${this.path}/policy`);
   }
 
   /** Removes its policy for tools; those of its ancestors stay. */
   async removePolicy(): Promise<void> {
-    await this.connection.document("DELETE", `${this.#path}/policy`);
+    await this.connection.document("DELETE", `${this.path}/policy`);
   }
 
   /** Records a score, a note or a value for a position, and returns the annotation's own position. */
@@ -463,7 +386,7 @@ export class Session implements AsyncDisposable {
 
   /** Lists the annotations. */
   annotations(name?: string): Promise<Schemas["Annotation"][]> {
-    return this.connection.document("GET", `${this.#path}/annotations`, { query: { name } });
+    return this.connection.document("GET", `${this.path}/annotations`, { query: { name } });
   }
 
   /** Names a position; then `tag:NAME` works as a position. */
@@ -473,17 +396,17 @@ export class Session implements AsyncDisposable {
 
   /** Returns the named positions. */
   tags(): Promise<Record<string, number>> {
-    return this.connection.document("GET", `${this.#path}/tags`);
+    return this.connection.document("GET", `${this.path}/tags`);
   }
 
   /** Removes a name of a position. */
   async untag(name: string): Promise<void> {
-    await this.connection.document("DELETE", `${this.#path}/tags/${encodeURIComponent(name)}`);
+    await this.connection.document("DELETE", `${this.path}/tags/${encodeURIComponent(name)}`);
   }
 
   /** Removes it, with its history. */
   async remove(): Promise<void> {
-    await this.connection.document("DELETE", this.#path);
+    await this.connection.document("DELETE", this.path);
   }
 
   /** Closes the connection, if this session has its own. The server ends when it is unused. */
