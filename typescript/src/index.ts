@@ -6,7 +6,7 @@
 
 import type { components } from "./api.js";
 import { Connection, type Place } from "./connection.js";
-import type { SessionStatus } from "./past.js";
+import { allSessions, type SessionStatus } from "./past.js";
 import { create, open, type Session, type NewSession, type Rules } from "./session.js";
 
 export type { components } from "./api.js";
@@ -14,7 +14,7 @@ export { findFoldspaceBin } from "./binary.js";
 export type { Cancel, Data, Place } from "./connection.js";
 export { CommandFailedError, FoldspaceError, type CallOutcome, type Problem } from "./errors.js";
 export { Files, ReadFiles, type Change, type Entry, type Position, type Read } from "./files.js";
-export type { Event, Schemas, SessionStatus } from "./past.js";
+export type { CallFilters, Event, Schemas, SessionStatus } from "./past.js";
 export { CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
 export { Session, Snapshot, type Answer, type Command, type Limits, type NewSession, type Rules, type RunOptions } from "./session.js";
 export { TypedSlice, type Schema, type SliceOptions, type SliceValue } from "./slices.js";
@@ -39,14 +39,8 @@ export class Client implements Disposable {
   }
 
   /** Lists all sessions, oldest first. */
-  async sessions(): Promise<SessionStatus[]> {
-    const found: SessionStatus[] = [];
-    for (;;) {
-      const query = { limit: 500, after: found.at(-1)?.session };
-      const page = await this.#connection.document<SessionStatus[]>("GET", "/v1/sessions", { query });
-      found.push(...page);
-      if (page.length < 500) return found;
-    }
+  sessions(): Promise<SessionStatus[]> {
+    return allSessions(this.#connection);
   }
 
   /** Runs an SQL query over all sessions; docs/sql.md has the tables. `limit` is 10,000 rows by default, `timeout` 30 s. */

@@ -4,7 +4,7 @@ import { resolve } from "node:path";
 import type { Cancel, Connection } from "./connection.js";
 import { CommandFailedError, FoldspaceError, ofProblem, succeeded, type CallOutcome } from "./errors.js";
 import { Files, ReadFiles, type Position } from "./files.js";
-import { SessionPast, type Event, type Schemas, type SessionStatus } from "./past.js";
+import { allSessions, SessionPast, type Event, type Schemas, type SessionStatus } from "./past.js";
 import { Collected, CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
 import { TypedSlice, type Schema, type SliceOptions } from "./slices.js";
 
@@ -96,9 +96,9 @@ export class Session extends SessionPast implements AsyncDisposable {
     super(connection, status);
   }
 
-  /** Its name. */
-  get name(): string {
-    return this.status.name;
+  /** The agent that its calls name, if any. */
+  get agent(): string | undefined {
+    return this.rules.agent;
   }
 
   get #rules(): Record<string, unknown> {
@@ -123,6 +123,11 @@ export class Session extends SessionPast implements AsyncDisposable {
   /** Returns its present description. */
   async show(): Promise<SessionStatus> {
     return (this.status = await this.connection.document("GET", this.path));
+  }
+
+  /** Returns the position of its last event. */
+  async head(): Promise<number> {
+    return (await this.show()).events;
   }
 
   /**
@@ -150,9 +155,18 @@ export class Session extends SessionPast implements AsyncDisposable {
     return result;
   }
 
-  /** Makes a tool call, and throws if it fails. */
-  async call(tool: string, params: object = {}, options: { onOutput?: OnOutput; signal?: AbortSignal } = {}): Promise<CallOutcome> {
-    return succeeded(await this.#call({ tool, params }, new Collected(options.onOutput), options.signal));
+  /**
+   * Makes a tool call, and throws if it fails. `timeout` is the time limit of the whole call in seconds. With `onFailure:
+   * "undo"` a call that fails, or whose command exits non-zero, leaves the files as they were.
+   */
+  async call(
+    tool: string,
+    params: object = {},
+    options: { onOutput?: OnOutput; timeout?: number; onFailure?: "keep" | "undo" } & Cancel = {},
+  ): Promise<CallOutcome> {
+    const { onOutput, timeout, onFailure, signal } = options;
+    const asked = { tool, params, timeout_seconds: timeout, on_failure: onFailure };
+    return succeeded(await this.#call(asked, new Collected(onOutput), signal));
   }
 
   async #call(asked: object, collected: Collected, signal?: AbortSignal): Promise<CallOutcome> {
@@ -191,6 +205,11 @@ export class Session extends SessionPast implements AsyncDisposable {
     return all.map((status) => new Process(this.connection, this.path, status));
   }
 
+  /** Returns a process by its number. */
+  async process(number: number): Promise<Process> {
+    return new Process(this.connection, this.path, await this.connection.document("GET", `${this.path}/processes/${number}`));
+  }
+
   /** Lists its tools. */
   tools(): Promise<Schemas["Tool"][]> {
     return this.connection.document("GET", "/v1/tools", { query: { session: this.id } });
@@ -214,8 +233,23 @@ export class Session extends SessionPast implements AsyncDisposable {
 
   #child(child: Schemas["Child"]): Session {
     const { session, name, backend } = child;
-    const status = { ...this.status, session, name, backend, parent: this.id, events: child.at ?? 0 };
-    return new Session(this.connection, status, { ...this.rules, agent: child.agent || this.rules.agent });
+    const parent = session === this.id ? this.parent : this.id;
+    return this.#related({ ...this.status, session, name, backend, parent, events: child.at ?? 0 }, child.agent);
+  }
+
+  #related(status: SessionStatus, agent?: string): Session {
+    return new Session(this.connection, status, { ...this.rules, agent: agent || this.rules.agent });
+  }
+
+  /**
+   * Lists its children, oldest first: forks and full clones that were not removed. `agent` of each is the agent that it
+   * was created for. A shared clone is not a child: it is the session itself.
+   */
+  async children(): Promise<Session[]> {
+    const started = (await this.log(1, { kind: "ChildStarted" })).map(({ event }) => event as { child: string; agent?: string });
+    const agents = new Map(started.map((each) => [each.child, each.agent]));
+    const children = (await allSessions(this.connection)).filter((each) => each.parent === this.id);
+    return children.map((each) => this.#related(each, agents.get(each.session)));
   }
 
   /**
@@ -402,6 +436,13 @@ export class Session extends SessionPast implements AsyncDisposable {
   /** Removes a name of a position. */
   async untag(name: string): Promise<void> {
     await this.connection.document("DELETE", `${this.path}/tags/${encodeURIComponent(name)}`);
+  }
+
+  /** Copies a directory of this machine into the workspace, if that is still empty; `exclude` has globs to leave out. */
+  async mount(hostPath: string, options: { mountPath?: string; exclude?: string[] } = {}): Promise<void> {
+    const root = resolve(hostPath);
+    const mounts = [{ host_path: root, mount_path: options.mountPath, exclude_glob: options.exclude ?? [] }];
+    await this.#post("mounts", { mounts, allow_roots: [root] });
   }
 
   /** Removes it, with its history. */
