@@ -16,6 +16,7 @@ export { CommandFailedError, FoldspaceError, type CallOutcome, type Problem } fr
 export { Files, ReadFiles, type Change, type Entry, type Position, type Read } from "./files.js";
 export type { CallFilters, Event, Schemas, SessionStatus } from "./past.js";
 export { CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
+export { forkAndSelect, type Candidate, type SelectOptions, type Selection } from "./selection.js";
 export { Session, Snapshot, type Answer, type Command, type Limits, type NewSession, type Rules, type RunOptions } from "./session.js";
 export { TypedSlice, type Schema, type SliceOptions, type SliceValue } from "./slices.js";
 
