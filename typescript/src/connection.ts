@@ -49,6 +49,7 @@ export class Connection {
   readonly directory: string;
   #attended: Socket | undefined;
   #attending: Promise<void> | undefined;
+  #first: Promise<unknown> | undefined;
 
   constructor(private readonly place: Place = {}) {
     this.directory = dataDirectory(place.data);
@@ -78,8 +79,16 @@ export class Connection {
     return (read.length ? JSON.parse(read.toString("utf8")) : undefined) as T;
   }
 
+  /** Gets a document that is older than all that later requests change: they wait for it. */
+  first<T>(path: string): Promise<T> {
+    const document = this.document<T>("GET", path);
+    this.#first = document.catch(() => {});
+    return document;
+  }
+
   /** Makes a request and returns its unread response. */
   async response(method: string, path: string, asked: Asked = {}): Promise<IncomingMessage> {
+    await this.#first;
     await this.attend();
     const response = await this.#send(method, path, asked).catch(async (error) => {
       // The server ended after `attend`, so it has nothing of the request. A stream can't be sent twice.

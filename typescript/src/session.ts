@@ -130,6 +130,11 @@ export class Session extends SessionPast implements AsyncDisposable {
     return (await this.show()).events;
   }
 
+  /** @internal Returns it as of now: later requests of this client wait for it. */
+  async headFirst(): Promise<number> {
+    return (await this.connection.first<SessionStatus>(this.path)).events;
+  }
+
   /**
    * Runs a command to its end. A failed command has a result; a failure of the infrastructure throws, with
    * `isInfrastructure`. `signal` cancels the command.
@@ -207,7 +212,8 @@ export class Session extends SessionPast implements AsyncDisposable {
 
   /** Returns a process by its number. */
   async process(number: number): Promise<Process> {
-    return new Process(this.connection, this.path, await this.connection.document("GET", `${this.path}/processes/${number}`));
+    const status = await this.connection.document<ProcessStatus>("GET", `${this.path}/processes/${number}`);
+    return new Process(this.connection, this.path, status);
   }
 
   /** Lists its tools. */
@@ -440,9 +446,8 @@ export class Session extends SessionPast implements AsyncDisposable {
 
   /** Copies a directory of this machine into the workspace, if that is still empty; `exclude` has globs to leave out. */
   async mount(hostPath: string, options: { mountPath?: string; exclude?: string[] } = {}): Promise<void> {
-    const root = resolve(hostPath);
-    const mounts = [{ host_path: root, mount_path: options.mountPath, exclude_glob: options.exclude ?? [] }];
-    await this.#post("mounts", { mounts, allow_roots: [root] });
+    const mount = { host_path: resolve(hostPath), mount_path: options.mountPath, exclude_glob: options.exclude ?? [] };
+    await this.#post("mounts", { mounts: [mount], allow_roots: [mount.host_path] });
   }
 
   /** Removes it, with its history. */

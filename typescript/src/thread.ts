@@ -52,7 +52,7 @@ interface Node {
 }
 
 /** Runs one function after another. */
-class Queue {
+export class Queue {
   #last: Promise<unknown> = Promise.resolve();
 
   run<T>(work: () => Promise<T>): Promise<T> {

