@@ -88,7 +88,12 @@ export class SessionPast {
   }
 
   /** Yields the output of a call in flight from now on, until the call ends. Fails if no such call is in flight. */
-  async *output(call: number, { signal }: Cancel = {}): AsyncGenerator<{ stream: "stdout" | "stderr"; bytes: Uint8Array }> {
+  async *output(call: number, { signal }: Cancel = {}): AsyncGenerator<{
+    /** The stream. */
+    stream: "stdout" | "stderr";
+    /** A piece of its output. */
+    bytes: Uint8Array;
+  }> {
     for await (const { name, data } of this.connection.resumed(`${this.path}/calls/${call}/output`, { signal }, "ended")) {
       if (name === "output") yield { stream: data.stream, bytes: bytesOf(data) };
       else if (name === "problem") throw ofProblem(data);

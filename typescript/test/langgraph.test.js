@@ -7,7 +7,7 @@ import { tool } from "@langchain/core/tools";
 import { Annotation, END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { FoldspaceSaver, POSITION } from "../dist/langgraph.js";
-import { world } from "./world.js";
+import { example, world } from "./world.js";
 
 const folder = new URL("..", import.meta.url).pathname;
 
@@ -19,18 +19,18 @@ test("the validation suite passes", () => {
   assert.match(ran.stdout, /Tests {2}725 passed \| 1 skipped/);
 });
 
-/** A graph whose steps append their number to a file and to the state. */
-function counter(s, saver, steps) {
+/** A graph whose steps append their names to a file and to the state. */
+function writer(s, ...names) {
   const State = Annotation.Root({ lines: Annotation({ reducer: (one, two) => one.concat(two), default: () => [] }) });
   const graph = new StateGraph(State);
-  for (let step = 1; step <= steps; step += 1) {
-    graph.addNode(`step-${step}`, async () => {
-      await s.run(`echo ${step} >> notes.txt`, { check: true });
-      return { lines: [`${step}`] };
+  for (const [at, name] of names.entries()) {
+    graph.addNode(name, async () => {
+      await s.run(`echo ${name} >> notes.txt`, { check: true });
+      return { lines: [name] };
     });
-    graph.addEdge(step === 1 ? START : `step-${step - 1}`, `step-${step}`);
+    graph.addEdge(names[at - 1] ?? START, name);
   }
-  return graph.addEdge(`step-${steps}`, END).compile({ checkpointer: saver });
+  return graph.addEdge(names.at(-1), END);
 }
 
 const history = async (graph, config) => {
@@ -39,16 +39,15 @@ const history = async (graph, config) => {
   return found.reverse();
 };
 const notes = async (files) => ((await files.exists("notes.txt")) ? (await files.readText("notes.txt")).trim().split("\n") : []);
-const world2 = async (t) => {
+const started = async (t) => {
   const client = world(t);
   return { client, s: await client.create({ name: "agent", backend: "host", autoConfirm: true }) };
 };
 
 for (const durability of ["async", "sync", "exit"]) {
   test(`each checkpoint has the files of its state with durability ${durability}`, async (t) => {
-    const { client, s } = await world2(t);
-    const saver = new FoldspaceSaver(client, s);
-    const graph = counter(s, saver, 12);
+    const { client, s } = await started(t);
+    const graph = writer(s, ..."abcdefghijkl").compile({ checkpointer: new FoldspaceSaver(client, s) });
     const config = { configurable: { thread_id: "a thread / with: signs" } };
     const other = { configurable: { thread_id: "other" } };
     await graph.invoke({ lines: [] }, { ...config, durability });
@@ -64,7 +63,7 @@ for (const durability of ["async", "sync", "exit"]) {
 }
 
 test("a checkpoint after an error has the files before the step", async (t) => {
-  const { client, s } = await world2(t);
+  const { client, s } = await started(t);
   const State = Annotation.Root({ lines: Annotation() });
   const write = (text) => s.run(`echo ${text} >> notes.txt`, { check: true });
   const graph = new StateGraph(State)
@@ -86,36 +85,37 @@ test("a checkpoint after an error has the files before the step", async (t) => {
 });
 
 test("state and files are rewound and forked as one", async (t) => {
-  const { client, s } = await world2(t);
+  const { client, s } = await started(t);
   const saver = new FoldspaceSaver(client, s);
-  const graph = counter(s, saver, 3);
+  const graph = writer(s, "first", "second", "third").compile({ checkpointer: saver });
   const config = { configurable: { thread_id: "main" } };
-  assert.deepEqual((await graph.invoke({ lines: [] }, config)).lines, ["1", "2", "3"]);
+  const all = ["first", "second", "third"];
+  assert.deepEqual((await graph.invoke({ lines: [] }, config)).lines, all);
   const states = await history(graph, config);
-  const between = states.find((each) => each.next[0] === "step-2");
+  const between = states.find((each) => each.next[0] === "second");
 
   const files = await saver.fork(between.config, { name: "files" });
-  assert.deepEqual(await notes(files.files), ["1"]);
+  assert.deepEqual(await notes(files.files), ["first"]);
   const fork = await saver.fork(between.config, { thread: "fork" });
   const forkSaver = new FoldspaceSaver(client, fork);
-  const forked = counter(fork, forkSaver, 3);
+  const forked = writer(fork, "first", "second", "third").compile({ checkpointer: forkSaver });
   const there = { configurable: { thread_id: "fork" } };
-  assert.deepEqual((await forked.getState(there)).next, ["step-2"]);
-  assert.deepEqual((await forked.invoke(null, there)).lines, ["1", "2", "3"]);
-  assert.deepEqual([await notes(fork.files), await notes(s.files)], [["1", "2", "3"], ["1", "2", "3"]]);
+  assert.deepEqual((await forked.getState(there)).next, ["second"]);
+  assert.deepEqual((await forked.invoke(null, there)).lines, all);
+  assert.deepEqual([await notes(fork.files), await notes(s.files)], [all, all]);
   // Positions before the fork are positions of the fork.
   const first = (await history(forked, there))[0];
   await forkSaver.rewind(first.config);
-  assert.deepEqual([await notes(fork.files), await notes(s.files)], [[], ["1", "2", "3"]]);
+  assert.deepEqual([await notes(fork.files), await notes(s.files)], [[], all]);
   await assert.rejects(forkSaver.rewind(states.at(-1).config), { kind: "not_found" });
   await assert.rejects(new FoldspaceSaver(client, s).position((await history(forked, there)).at(-1).config), { kind: "not_found" });
 
   await graph.invoke(null, await saver.rewind(between.config));
-  assert.deepEqual([(await graph.getState(config)).values.lines, await notes(s.files)], [["1", "2", "3"], ["1", "2", "3"]]);
+  assert.deepEqual([(await graph.getState(config)).values.lines, await notes(s.files)], [all, all]);
 });
 
 test("an agent with a scripted model continues from a checkpoint in another process", async (t) => {
-  const { client, s } = await world2(t);
+  const { client, s } = await started(t);
   const model = ({ messages }) => {
     const asked = messages.filter((each) => each.getType() === "human").at(-1).text.split(" ").at(-1);
     const isDone = messages.at(-1).getType() === "tool";
@@ -146,4 +146,15 @@ test("an agent with a scripted model continues from a checkpoint in another proc
   assert.deepEqual([messages.filter((each) => each.getType() === "human").map((each) => each.text), await notes(s.files)], [["write one", "write three"], ["one", "three"]]);
   await saver.deleteThread("main");
   assert.deepEqual((await agent(saver).getState(config)).values, {});
+});
+
+test("the example works", async (t) => {
+  const { client, s } = await started(t);
+  const builderOf = (session) => writer(session, "first", "second");
+  await example("const config", { builderOf, client, FoldspaceSaver, input: { lines: [] }, session: s });
+  const [fork] = await s.children();
+  const all = ["first", "second"];
+  assert.deepEqual([await notes(s.files), await notes(fork.files)], [all, all]);
+  const graph = builderOf(fork).compile({ checkpointer: new FoldspaceSaver(client, fork) });
+  assert.deepEqual((await graph.getState({ configurable: { thread_id: "other" } })).values.lines, all);
 });

@@ -5,7 +5,7 @@ import { Agent, run, setTracingDisabled, Usage } from "@openai/agents";
 import { assistantMessage, functionCall, ScriptedModel } from "@openai/agents/testing";
 import { Client } from "../dist/index.js";
 import { FoldspaceThread, foldspaceTools } from "../dist/openai-agents.js";
-import { world } from "./world.js";
+import { example, world } from "./world.js";
 
 setTracingDisabled(true);
 
@@ -159,4 +159,11 @@ test("items have any kind and size", async (t) => {
   assert.deepEqual([await thread.getItems(), await thread.popItem(), await inputs(other)], [[], undefined, ["other"]]);
   await thread.rewind({ to: at });
   assert.deepEqual(await thread.getItems(), [...items.slice(0, -2), said("again")]);
+});
+
+test("the example works", async (t) => {
+  const s = await world(t).create({ backend: "host", autoConfirm: true });
+  await example("const agentOf", { Agent, FoldspaceThread, foldspaceTools, model: writer, run, session: s });
+  const thread = new FoldspaceThread(s);
+  assert.deepEqual([await inputs(thread), await notes(thread)], [["write first", "write third"], ["first", "third"]]);
 });
