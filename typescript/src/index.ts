@@ -7,17 +7,19 @@
 import type { components } from "./api.js";
 import { Connection, type Place } from "./connection.js";
 import { allSessions, type SessionStatus } from "./past.js";
-import { create, open, type Session, type NewSession, type Rules } from "./session.js";
+import type { Rules } from "./options.js";
+import { create, open, type Session, type NewSession } from "./session.js";
 
 export type { components } from "./api.js";
 export { findFoldspaceBin } from "./binary.js";
 export type { Cancel, Data, Place } from "./connection.js";
 export { CommandFailedError, FoldspaceError, type CallOutcome, type Problem } from "./errors.js";
 export { Files, ReadFiles, type Change, type Entry, type Position, type Read } from "./files.js";
+export type { Answer, Command, Limits, Rules, RunOptions } from "./options.js";
 export type { CallFilters, Event, Schemas, SessionStatus } from "./past.js";
 export { CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
 export { forkAndSelect, type Candidate, type SelectOptions, type Selection } from "./selection.js";
-export { Session, Snapshot, type Answer, type Command, type Limits, type NewSession, type Rules, type RunOptions } from "./session.js";
+export { Session, Snapshot, type NewSession } from "./session.js";
 export { TypedSlice, type Schema, type SliceOptions, type SliceValue } from "./slices.js";
 
 /** A client of a server and its sessions. Starts the server if none runs. */

@@ -3,68 +3,11 @@
 import { resolve } from "node:path";
 import type { Cancel, Connection } from "./connection.js";
 import { CommandFailedError, FoldspaceError, ofProblem, succeeded, type CallOutcome } from "./errors.js";
+import type { Command, Limits, RunOptions, Rules } from "./options.js";
 import { Files, ReadFiles, type Position } from "./files.js";
 import { allSessions, SessionPast, type Event, type Schemas, type SessionStatus } from "./past.js";
 import { Collected, CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
 import { TypedSlice, type Schema, type SliceOptions } from "./slices.js";
-
-/** A command line for `/bin/sh -c`, or a program with its arguments. */
-export type Command = string | string[];
-
-/** The rules for a client's commands. */
-export interface Rules {
-  /** Programs, or programs with their first arguments, that may run without a question. */
-  allow?: string[];
-  /** Programs, or programs with their first arguments, that may not run. */
-  deny?: string[];
-  /** Answers every question with yes. */
-  autoConfirm?: boolean;
-  /** Answers the question about a command. */
-  onQuestion?: (question: { command: Command; programs: string[]; call: number }) => Answer | Promise<Answer>;
-  /** The client's agent name. */
-  agent?: string;
-}
-
-/** An answer to the question about a command. */
-export type Answer = "once" | "session" | "everything" | "refuse";
-
-/** Limits of a child. A call beyond a limit is refused. */
-export interface Limits {
-  /** Calls. */
-  calls?: number;
-  /** The duration of its calls together, in milliseconds. */
-  wall_millis?: number;
-  /** Bytes that it writes to files. */
-  bytes_written?: number;
-  /** Generations of children below it; 0 allows none. */
-  depth?: number;
-  /** The tools that it may call; all by default. */
-  tools?: string[];
-  /** Programs, or programs with their first arguments, that it may not run. */
-  deny?: string[];
-}
-
-/** The options of a command. */
-export interface RunOptions {
-  /** The directory, relative to the workspace; its root by default. */
-  cwd?: string;
-  /** Additional environment variables. */
-  env?: Record<string, string>;
-  /** Its standard input; empty by default. */
-  stdin?: string;
-  /** The time limit in seconds; none by default. */
-  timeout?: number;
-  /** True to throw if it fails. */
-  check?: boolean;
-  /** Receives output as it comes, of both streams or of one. */
-  onOutput?: OnOutput;
-  /** Receives standard output as it comes. */
-  onStdout?: (bytes: Uint8Array) => void;
-  /** Receives standard error as it comes. */
-  onStderr?: (bytes: Uint8Array) => void;
-  /** Cancels it. */
-  signal?: AbortSignal;
-}
 
 function outputOf({ onOutput, onStdout, onStderr }: RunOptions): OnOutput {
   return (stream, bytes) => {
@@ -143,7 +86,7 @@ export class Session extends SessionPast implements AsyncDisposable {
     const { cwd = "", env = {}, stdin = "", timeout, check, signal } = options;
     const onOutput = outputOf(options);
     const collected = new Collected(onOutput);
-    const params = { command, cwd, env, stdin, ...(timeout === undefined ? {} : { timeout_seconds: Math.max(1, timeout) }) };
+    const params = { command, cwd, env, stdin, timeout_seconds: timeout };
     const limits = { no_time_limit: timeout === undefined, timeout_seconds: 86_400, max_timeout_seconds: 86_400 };
     const outcome = succeeded(await this.#call({ tool: "shell_execute", params, ...limits }, collected, signal));
     const ran = outcome.result as { exit_code: number; timed_out: boolean; signal?: number; duration_seconds: number; lost?: boolean };
@@ -338,13 +281,21 @@ export class Session extends SessionPast implements AsyncDisposable {
     return this.#post("undo", { paths, to: at, force: options.force, dry_run: options.dryRun }, options.signal);
   }
 
-  /** Rewinds log and files to a position. The rewind is an event, and can be undone. */
-  rewind(to: Position, options: { force?: boolean; dryRun?: boolean } & Cancel = {}): Promise<Schemas["Rewind"]> {
-    return this.#post("rewind", { to, force: options.force, dry_run: options.dryRun }, options.signal);
+  /**
+   * Rewinds state and files to a position. The rewind is an event, and can be undone. `force` proceeds where it would
+   * refuse; `keepEarlier` still protects files of a directory of yours that are older than the session. `git` also rewinds
+   * the `.git` of a directory of yours.
+   */
+  rewind(
+    to: Position,
+    options: { force?: boolean; keepEarlier?: boolean; git?: boolean; dryRun?: boolean } & Cancel = {},
+  ): Promise<Schemas["Rewind"]> {
+    const { force, keepEarlier, git, dryRun, signal } = options;
+    return this.#post("rewind", { to, force, keep_earlier: keepEarlier, git, dry_run: dryRun }, signal);
   }
 
-  /** Finds the first change after which a command fails, or a predicate over slices holds. */
-  bisect(options: { command?: Command; slice?: string; good?: Position; bad?: Position; timeout?: number } & Cancel): Promise<Schemas["Bisect"]> {
+  /** Finds the first change after which a command fails, or a predicate over slices holds. `jobs` are tried at a time. */
+  bisect(options: { command?: Command; slice?: string; good?: Position; bad?: Position; jobs?: number; timeout?: number } & Cancel): Promise<Schemas["Bisect"]> {
     const { timeout, signal, ...rest } = options;
     const { allow, auto_confirm } = this.#rules;
     return this.#post("bisect", { ...rest, timeout_seconds: timeout, allow, auto_confirm }, signal);

@@ -51,6 +51,8 @@ test("a failed call is undone, a call ends in time, and a directory is mounted",
   await s.call("shell_execute", { command: "echo x > a.txt; exit 3" }, { onFailure: "undo" });
   assert.deepEqual(await s.files.list(), []);
   await assert.rejects(s.call("shell_execute", { command: "sleep 30" }, { timeout: 0.3 }));
+  assert.ok((await s.run("sleep 30", { timeout: 1.2 })).seconds < 2);
+  await assert.rejects(s.run("true", { timeout: 0.2 }), { kind: "invalid" });
   const process = await s.start("read line; echo $line", { input: true });
   const again = await s.process(process.number);
   await again.send("same\n", { end: true });
