@@ -27,7 +27,7 @@ export interface SaverOptions {
   serde?: SerializerProtocol;
 }
 
-// The number of steps whose checkpoints are still to be stored. With the durability `exit`, those of most steps never are.
+// The number of remembered positions. With the durability `exit`, most steps store no checkpoint.
 const STEPS = 1_000;
 
 /**
@@ -166,15 +166,15 @@ export class FoldspaceSaver extends BaseCheckpointSaver<number> {
   /** Stores a checkpoint, with the position of the agent's session. */
   async put(config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, _newVersions?: ChannelVersions): Promise<RunnableConfig> {
     const { thread_id: thread, checkpoint_ns: ns = "", checkpoint_id: parent = "" } = given(config, "thread_id");
-    let kept: object = metadata;
+    let recorded: object = metadata;
     if (this.session) {
       // The graph saves a checkpoint while its next step runs.
       const version = Number(maxChannelVersion(0, ...Object.values(checkpoint.channel_versions)));
       const position = await (this.#positions.get(version) ?? this.session.headFirst());
       this.#positions.delete(version);
-      kept = { ...metadata, [POSITION]: { session: this.session.id, position } };
+      recorded = { ...metadata, [POSITION]: { session: this.session.id, position } };
     }
-    const files = { checkpoint: await this.#packed(checkpoint), metadata: await this.#packed(kept), parent: Buffer.from(parent) };
+    const files = { checkpoint: await this.#packed(checkpoint), metadata: await this.#packed(recorded), parent: Buffer.from(parent) };
     await (await this.#store()).files.untar(tar(files), place(thread, ns, checkpoint.id));
     return configOf(thread, ns, checkpoint.id);
   }

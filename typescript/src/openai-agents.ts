@@ -47,10 +47,10 @@ export async function foldspaceTools(session: Session, options: ToolOptions = {}
  * its own `sessionId`.
  */
 export class FoldspaceThread implements RunContextAwareSession<any> {
-  /** True: the framework passes the run to each method, which tells where a turn starts. */
+  /** True: the framework passes its run to each method. */
   readonly acceptsRunContext = true;
   readonly #log: ThreadLog;
-  // The framework stores the items of a turn at its end, after its calls.
+  // The positions at which runs read the history. The framework stores the items of a turn after the turn's calls.
   readonly #starts = new WeakMap<object, number>();
 
   /** Opens the thread, or starts it. */

@@ -17,7 +17,7 @@ export function unquoted(name: string): string {
   return new TextDecoder().decode(Uint8Array.from(bits.match(/.{8}/g) ?? [], (each) => Number.parseInt(each, 2)));
 }
 
-/** Packs files whose names have at most 100 ASCII characters. */
+/** Packs files. Their names have at most 100 ASCII characters. */
 export function tar(files: Record<string, Uint8Array>): Uint8Array {
   const parts = Object.entries(files).flatMap(([name, contents]) => {
     const header = Buffer.alloc(BLOCK);
@@ -41,7 +41,7 @@ export function untar(archive: Uint8Array): Map<string, Uint8Array> {
   for (let at = 0, long: string | undefined; at < bytes.length && bytes[at] !== 0; ) {
     const size = Number.parseInt(text(at + 124, 12), 8);
     const [kind, start] = [String.fromCharCode(bytes[at + 156]!), at + BLOCK];
-    if (kind === "0") files.set(long ?? text(at, 100), bytes.subarray(start, start + size));
+    if (kind === "0") files.set(long ?? text(at, 100), archive.subarray(start, start + size));
     long = kind === "L" ? text(start, size) : undefined;
     at = start + Math.ceil(size / BLOCK) * BLOCK;
   }

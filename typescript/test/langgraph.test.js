@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { AIMessage, HumanMessage } from "@langchain/core/messages";
 import { tool } from "@langchain/core/tools";
 import { Annotation, END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
+import { emptyCheckpoint } from "@langchain/langgraph-checkpoint";
 import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { FoldspaceSaver, POSITION } from "../dist/langgraph.js";
 import { example, world } from "./world.js";
@@ -146,6 +147,19 @@ test("an agent with a scripted model continues from a checkpoint in another proc
   assert.deepEqual([messages.filter((each) => each.getType() === "human").map((each) => each.text), await notes(s.files)], [["write one", "write three"], ["one", "three"]]);
   await saver.deleteThread("main");
   assert.deepEqual((await agent(saver).getState(config)).values, {});
+});
+
+test("threads, namespaces and tasks have any names", async (t) => {
+  const { client, s } = await started(t);
+  const saver = new FoldspaceSaver(client, s);
+  const [thread_id, checkpoint_ns, task] = ["ü / 😀 ..", "a|b:1", "t".repeat(110)];
+  const config = await saver.put({ configurable: { thread_id, checkpoint_ns } }, emptyCheckpoint(), { source: "loop", step: 0, parents: {} });
+  await saver.putWrites(config, [["lines", Uint8Array.of(0, 255)]], task);
+  await saver.copyThread(thread_id, "copy");
+  const found = [];
+  for await (const each of saver.list({})) found.push([each.config.configurable.thread_id, each.config.configurable.checkpoint_ns, each.pendingWrites]);
+  const writes = [[task, "lines", Uint8Array.of(0, 255)]];
+  assert.deepEqual(found.sort(), [["copy", checkpoint_ns, writes], [thread_id, checkpoint_ns, writes]]);
 });
 
 test("the example works", async (t) => {
