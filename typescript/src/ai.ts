@@ -5,30 +5,19 @@
  */
 
 import { dynamicTool, jsonSchema, type ToolSet } from "ai";
-import { FoldspaceError } from "./errors.js";
 import type { Session } from "./session.js";
+import { toolsOf, type ToolOptions } from "./tools.js";
+
+export type { ToolOptions } from "./tools.js";
 
 /**
  * Returns the tools of a session for `generateText`, `streamText` and agents, or just the tools that `only` names. A
  * failed call returns its error to the model; a failure of the infrastructure throws.
  */
-export async function foldspaceTools(session: Session, { only }: { only?: string[] } = {}): Promise<ToolSet> {
-  const tools = (await session.tools()).filter((tool) => !only || only.includes(tool.name));
-  return Object.fromEntries(
-    tools.map((tool) => [
-      tool.name,
-      dynamicTool({
-        description: tool.description,
-        inputSchema: jsonSchema(tool.params as Parameters<typeof jsonSchema>[0]),
-        execute: async (input, { abortSignal }) => {
-          try {
-            return (await session.call(tool.name, input as object, { signal: abortSignal })).text;
-          } catch (error) {
-            if (error instanceof FoldspaceError && error.outcome && !error.isInfrastructure) return `error: ${error.detail}`;
-            throw error;
-          }
-        },
-      }),
-    ]),
-  );
+export async function foldspaceTools(session: Session, options: ToolOptions = {}): Promise<ToolSet> {
+  const tools = (await toolsOf(session, options)).map(({ name, description, params, execute }) => [
+    name,
+    dynamicTool({ description, inputSchema: jsonSchema(params), execute: (input, { abortSignal }) => execute(input, abortSignal) }),
+  ]);
+  return Object.fromEntries(tools);
 }

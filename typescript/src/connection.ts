@@ -48,6 +48,8 @@ export interface Place {
 export class Connection {
   readonly directory: string;
   #attended: Socket | undefined;
+  #attending: Promise<void> | undefined;
+  #first: Promise<unknown> | undefined;
 
   constructor(private readonly place: Place = {}) {
     this.directory = dataDirectory(place.data);
@@ -56,8 +58,13 @@ export class Connection {
   /** Connects, or reconnects if the server has ended. */
   async attend(): Promise<void> {
     if (this.place.url || (this.#attended && !this.#attended.destroyed && !this.#attended.readableEnded)) return;
-    this.close();
-    this.#attended = await attend(this.directory);
+    this.#attending ??= attend(this.directory)
+      .then((socket) => {
+        this.close();
+        this.#attended = socket;
+      })
+      .finally(() => (this.#attending = undefined));
+    await this.#attending;
   }
 
   /** Allows the server to end. */
@@ -72,10 +79,25 @@ export class Connection {
     return (read.length ? JSON.parse(read.toString("utf8")) : undefined) as T;
   }
 
+  /** Gets a document that is older than all that later requests change: they wait for it. */
+  first<T>(path: string): Promise<T> {
+    const document = this.document<T>("GET", path);
+    this.#first = document.catch(() => {});
+    return document;
+  }
+
   /** Makes a request and returns its unread response. */
   async response(method: string, path: string, asked: Asked = {}): Promise<IncomingMessage> {
+    await this.#first;
     await this.attend();
-    const response = await this.#send(method, path, asked);
+    const response = await this.#send(method, path, asked).catch(async (error) => {
+      // The server ended after `attend`, so it has nothing of the request. A stream can't be sent twice.
+      const isGone = ["ENOENT", "ECONNREFUSED"].includes(error.cause?.code) && !this.place.url;
+      if (!isGone || (asked.content !== undefined && !isWhole(asked.content))) throw error;
+      this.close();
+      await this.attend();
+      return this.#send(method, path, asked);
+    });
     if ((response.statusCode ?? 500) < 400) return response;
     let problem: Partial<Problem> = {};
     try {
@@ -137,16 +159,20 @@ export class Connection {
       sent.on("response", done);
       sent.on("error", (error) => failed(lost(error, signal)));
       if (content === undefined) sent.end(body === undefined ? undefined : JSON.stringify(body));
-      else if (typeof content === "string" || content instanceof Uint8Array) sent.end(content);
+      else if (isWhole(content)) sent.end(content);
       else Readable.from(content as AsyncIterable<Uint8Array>).on("error", failed).pipe(sent);
     });
   }
 }
 
+function isWhole(content: Data): content is string | Uint8Array {
+  return typeof content === "string" || content instanceof Uint8Array;
+}
+
 function lost(error: unknown, signal?: AbortSignal): unknown {
   if (signal?.aborted) return signal.reason;
   if (error instanceof FoldspaceError) return error;
-  return new FoldspaceError("connection", `the server hung up: ${(error as Error).message}`);
+  return Object.assign(new FoldspaceError("connection", `the server hung up: ${(error as Error).message}`), { cause: error });
 }
 
 /** Returns all bytes of a response. */

@@ -6,15 +6,20 @@
 
 import type { components } from "./api.js";
 import { Connection, type Place } from "./connection.js";
-import { create, open, type Session, type NewSession, type Rules, type SessionStatus } from "./session.js";
+import { allSessions, type SessionStatus } from "./past.js";
+import type { Rules } from "./options.js";
+import { create, open, type Session, type NewSession } from "./session.js";
 
 export type { components } from "./api.js";
 export { findFoldspaceBin } from "./binary.js";
 export type { Cancel, Data, Place } from "./connection.js";
 export { CommandFailedError, FoldspaceError, type CallOutcome, type Problem } from "./errors.js";
 export { Files, ReadFiles, type Change, type Entry, type Position, type Read } from "./files.js";
+export type { Answer, Command, Limits, Rules, RunOptions } from "./options.js";
+export type { CallFilters, Event, Schemas, SessionStatus } from "./past.js";
 export { CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
-export { Session, Snapshot, type Answer, type Command, type Event, type Limits, type NewSession, type Rules, type RunOptions, type Schemas, type SessionStatus } from "./session.js";
+export { forkAndSelect, type Candidate, type SelectOptions, type Selection } from "./selection.js";
+export { Session, Snapshot, type NewSession } from "./session.js";
 export { TypedSlice, type Schema, type SliceOptions, type SliceValue } from "./slices.js";
 
 /** A client of a server and its sessions. Starts the server if none runs. */
@@ -37,14 +42,8 @@ export class Client implements Disposable {
   }
 
   /** Lists all sessions, oldest first. */
-  async sessions(): Promise<SessionStatus[]> {
-    const found: SessionStatus[] = [];
-    for (;;) {
-      const query = { limit: 500, after: found.at(-1)?.session };
-      const page = await this.#connection.document<SessionStatus[]>("GET", "/v1/sessions", { query });
-      found.push(...page);
-      if (page.length < 500) return found;
-    }
+  sessions(): Promise<SessionStatus[]> {
+    return allSessions(this.#connection);
   }
 
   /** Runs an SQL query over all sessions; docs/sql.md has the tables. `limit` is 10,000 rows by default, `timeout` 30 s. */

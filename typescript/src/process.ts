@@ -47,6 +47,11 @@ export class CommandResult {
   }
 }
 
+/** Returns the bytes of an output event. */
+export function bytesOf(event: { text?: string; base64?: string }): Uint8Array {
+  return event.base64 === undefined ? Buffer.from(event.text ?? "") : Buffer.from(event.base64, "base64");
+}
+
 /** Collects output by stream. */
 export class Collected {
   readonly #pieces: Record<"stdout" | "stderr", Uint8Array[]> = { stdout: [], stderr: [] };
@@ -54,7 +59,7 @@ export class Collected {
   constructor(private readonly onOutput?: OnOutput) {}
 
   take(event: { stream: "stdout" | "stderr"; text?: string; base64?: string }): void {
-    const bytes = event.base64 === undefined ? Buffer.from(event.text ?? "") : Buffer.from(event.base64, "base64");
+    const bytes = bytesOf(event);
     this.#pieces[event.stream].push(bytes);
     this.onOutput?.(event.stream, bytes);
   }
@@ -125,8 +130,7 @@ export class Process {
     const asked = { query: { from: options.from }, signal: options.signal };
     for await (const event of this.connection.resumed(`${this.#path}/output`, asked, "ended")) {
       if (event.name === "output") {
-        const { stream, text, base64 } = event.data;
-        yield { stream, bytes: base64 === undefined ? Buffer.from(text) : Buffer.from(base64, "base64") };
+        yield { stream: event.data.stream, bytes: bytesOf(event.data) };
       } else if (event.name === "ended") this.status = event.data;
     }
   }

@@ -1,76 +1,13 @@
 /** A session: a workspace with its history. */
 
 import { resolve } from "node:path";
-import type { components } from "./api.js";
-import { encoded, type Cancel, type Connection } from "./connection.js";
+import type { Cancel, Connection } from "./connection.js";
 import { CommandFailedError, FoldspaceError, ofProblem, succeeded, type CallOutcome } from "./errors.js";
+import type { Command, Limits, RunOptions, Rules } from "./options.js";
 import { Files, ReadFiles, type Position } from "./files.js";
+import { allSessions, SessionPast, type Event, type Schemas, type SessionStatus } from "./past.js";
 import { Collected, CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
 import { TypedSlice, type Schema, type SliceOptions } from "./slices.js";
-
-/** The documents of the HTTP API, by name. */
-export type Schemas = components["schemas"];
-/** An event of a session. */
-export type Event = Schemas["Event"];
-/** The server's description of a session. */
-export type SessionStatus = Schemas["Session"];
-/** A command line for `/bin/sh -c`, or a program with its arguments. */
-export type Command = string | string[];
-
-/** The rules for a client's commands. */
-export interface Rules {
-  /** Programs, or programs with their first arguments, that may run without a question. */
-  allow?: string[];
-  /** Programs, or programs with their first arguments, that may not run. */
-  deny?: string[];
-  /** Answers every question with yes. */
-  autoConfirm?: boolean;
-  /** Answers the question about a command. */
-  onQuestion?: (question: { command: Command; programs: string[]; call: number }) => Answer | Promise<Answer>;
-  /** The client's agent name. */
-  agent?: string;
-}
-
-/** An answer to the question about a command. */
-export type Answer = "once" | "session" | "everything" | "refuse";
-
-/** Limits of a child. A call beyond a limit is refused. */
-export interface Limits {
-  /** Calls. */
-  calls?: number;
-  /** The duration of its calls together, in milliseconds. */
-  wall_millis?: number;
-  /** Bytes that it writes to files. */
-  bytes_written?: number;
-  /** Generations of children below it; 0 allows none. */
-  depth?: number;
-  /** The tools that it may call; all by default. */
-  tools?: string[];
-  /** Programs, or programs with their first arguments, that it may not run. */
-  deny?: string[];
-}
-
-/** The options of a command. */
-export interface RunOptions {
-  /** The directory, relative to the workspace; its root by default. */
-  cwd?: string;
-  /** Additional environment variables. */
-  env?: Record<string, string>;
-  /** Its standard input; empty by default. */
-  stdin?: string;
-  /** The time limit in seconds; none by default. */
-  timeout?: number;
-  /** True to throw if it fails. */
-  check?: boolean;
-  /** Receives output as it comes, of both streams or of one. */
-  onOutput?: OnOutput;
-  /** Receives standard output as it comes. */
-  onStdout?: (bytes: Uint8Array) => void;
-  /** Receives standard error as it comes. */
-  onStderr?: (bytes: Uint8Array) => void;
-  /** Cancels it. */
-  signal?: AbortSignal;
-}
 
 function outputOf({ onOutput, onStdout, onStderr }: RunOptions): OnOutput {
   return (stream, bytes) => {
@@ -96,28 +33,15 @@ export class Snapshot {
 }
 
 /** A session: a workspace with its history. */
-export class Session implements AsyncDisposable {
+export class Session extends SessionPast implements AsyncDisposable {
   /** @internal */
-  constructor(
-    private readonly connection: Connection,
-    /** The description from the last request. */
-    public status: SessionStatus,
-    private readonly rules: Rules = {},
-    private readonly disposes = false,
-  ) {}
-
-  /** Its id: 32 hexadecimal digits. */
-  get id(): string {
-    return this.status.session;
+  constructor(connection: Connection, status: SessionStatus, private readonly rules: Rules = {}, private readonly disposes = false) {
+    super(connection, status);
   }
 
-  /** Its name. */
-  get name(): string {
-    return this.status.name;
-  }
-
-  get #path(): string {
-    return `/v1/sessions/${this.id}`;
+  /** The agent that its calls name, if any. */
+  get agent(): string | undefined {
+    return this.rules.agent;
   }
 
   get #rules(): Record<string, unknown> {
@@ -126,22 +50,32 @@ export class Session implements AsyncDisposable {
   }
 
   #post<T = any>(path: string, body: unknown, signal?: AbortSignal): Promise<T> {
-    return this.connection.document("POST", `${this.#path}/${path}`, { body, signal });
+    return this.connection.document("POST", `${this.path}/${path}`, { body, signal });
   }
 
   /** Its present files. */
   get files(): Files {
-    return new Files(this.connection, this.#path, this.rules.agent);
+    return new Files(this.connection, this.path, this.rules.agent);
   }
 
   /** The session as it was at a position. */
   at(position: Position): Snapshot {
-    return new Snapshot(this.connection, this.#path, position);
+    return new Snapshot(this.connection, this.path, position);
   }
 
   /** Returns its present description. */
   async show(): Promise<SessionStatus> {
-    return (this.status = await this.connection.document("GET", this.#path));
+    return (this.status = await this.connection.document("GET", this.path));
+  }
+
+  /** Returns the position of its last event. */
+  async head(): Promise<number> {
+    return (await this.show()).events;
+  }
+
+  /** @internal Returns it as of now: later requests of this client wait for it. */
+  async headFirst(): Promise<number> {
+    return (await this.connection.first<SessionStatus>(this.path)).events;
   }
 
   /**
@@ -152,7 +86,7 @@ export class Session implements AsyncDisposable {
     const { cwd = "", env = {}, stdin = "", timeout, check, signal } = options;
     const onOutput = outputOf(options);
     const collected = new Collected(onOutput);
-    const params = { command, cwd, env, stdin, ...(timeout === undefined ? {} : { timeout_seconds: Math.max(1, timeout) }) };
+    const params = { command, cwd, env, stdin, timeout_seconds: timeout };
     const limits = { no_time_limit: timeout === undefined, timeout_seconds: 86_400, max_timeout_seconds: 86_400 };
     const outcome = succeeded(await this.#call({ tool: "shell_execute", params, ...limits }, collected, signal));
     const ran = outcome.result as { exit_code: number; timed_out: boolean; signal?: number; duration_seconds: number; lost?: boolean };
@@ -169,14 +103,23 @@ export class Session implements AsyncDisposable {
     return result;
   }
 
-  /** Makes a tool call, and throws if it fails. */
-  async call(tool: string, params: object = {}, options: { onOutput?: OnOutput; signal?: AbortSignal } = {}): Promise<CallOutcome> {
-    return succeeded(await this.#call({ tool, params }, new Collected(options.onOutput), options.signal));
+  /**
+   * Makes a tool call, and throws if it fails. `timeout` is the time limit of the whole call in seconds. With `onFailure:
+   * "undo"` a call that fails, or whose command exits non-zero, leaves the files as they were.
+   */
+  async call(
+    tool: string,
+    params: object = {},
+    options: { onOutput?: OnOutput; timeout?: number; onFailure?: "keep" | "undo" } & Cancel = {},
+  ): Promise<CallOutcome> {
+    const { onOutput, timeout, onFailure, signal } = options;
+    const asked = { tool, params, timeout_seconds: timeout, on_failure: onFailure };
+    return succeeded(await this.#call(asked, new Collected(onOutput), signal));
   }
 
   async #call(asked: object, collected: Collected, signal?: AbortSignal): Promise<CallOutcome> {
     const body = { ...this.#rules, ...asked, all_output: true };
-    for await (const { name, data } of this.connection.events("POST", `${this.#path}/calls`, { body, signal })) {
+    for await (const { name, data } of this.connection.events("POST", `${this.path}/calls`, { body, signal })) {
       if (name === "output") collected.take(data);
       else if (name === "question") await this.#answer(data);
       else if (name === "outcome") return data as CallOutcome;
@@ -201,13 +144,19 @@ export class Session implements AsyncDisposable {
   ): Promise<Process> {
     const { timeout, signal, ...rest } = options;
     const status = await this.#post<ProcessStatus>("processes", { ...this.#rules, command, ...rest, timeout_seconds: timeout }, signal);
-    return new Process(this.connection, this.#path, status);
+    return new Process(this.connection, this.path, status);
   }
 
   /** Lists background processes that are running or ended recently. */
   async processes(): Promise<Process[]> {
-    const all = await this.connection.document<ProcessStatus[]>("GET", `${this.#path}/processes`);
-    return all.map((status) => new Process(this.connection, this.#path, status));
+    const all = await this.connection.document<ProcessStatus[]>("GET", `${this.path}/processes`);
+    return all.map((status) => new Process(this.connection, this.path, status));
+  }
+
+  /** Returns a process by its number. */
+  async process(number: number): Promise<Process> {
+    const status = await this.connection.document<ProcessStatus>("GET", `${this.path}/processes/${number}`);
+    return new Process(this.connection, this.path, status);
   }
 
   /** Lists its tools. */
@@ -217,7 +166,7 @@ export class Session implements AsyncDisposable {
 
   /** Cancels a call in flight. */
   async cancel(call: number): Promise<void> {
-    await this.connection.document("DELETE", `${this.#path}/calls/${call}`);
+    await this.connection.document("DELETE", `${this.path}/calls/${call}`);
   }
 
   /**
@@ -233,8 +182,23 @@ export class Session implements AsyncDisposable {
 
   #child(child: Schemas["Child"]): Session {
     const { session, name, backend } = child;
-    const status = { ...this.status, session, name, backend, parent: this.id, events: child.at ?? 0 };
-    return new Session(this.connection, status, { ...this.rules, agent: child.agent || this.rules.agent });
+    const parent = session === this.id ? this.parent : this.id;
+    return this.#related({ ...this.status, session, name, backend, parent, events: child.at ?? 0 }, child.agent);
+  }
+
+  #related(status: SessionStatus, agent?: string): Session {
+    return new Session(this.connection, status, { ...this.rules, agent: agent || this.rules.agent });
+  }
+
+  /**
+   * Lists its children, oldest first: forks and full clones that were not removed. `agent` of each is the agent that it
+   * was created for. A shared clone is not a child: it is the session itself.
+   */
+  async children(): Promise<Session[]> {
+    const started = (await this.log(1, { kind: "ChildStarted" })).map(({ event }) => event as { child: string; agent?: string });
+    const agents = new Map(started.map((each) => [each.child, each.agent]));
+    const children = (await allSessions(this.connection)).filter((each) => each.parent === this.id);
+    return children.map((each) => this.#related(each, agents.get(each.session)));
   }
 
   /**
@@ -317,13 +281,21 @@ export class Session implements AsyncDisposable {
     return this.#post("undo", { paths, to: at, force: options.force, dry_run: options.dryRun }, options.signal);
   }
 
-  /** Rewinds log and files to a position. The rewind is an event, and can be undone. */
-  rewind(to: Position, options: { force?: boolean; dryRun?: boolean } & Cancel = {}): Promise<Schemas["Rewind"]> {
-    return this.#post("rewind", { to, force: options.force, dry_run: options.dryRun }, options.signal);
+  /**
+   * Rewinds state and files to a position. The rewind is an event, and can be undone. `force` proceeds where it would
+   * refuse; `keepEarlier` still protects files of a directory of yours that are older than the session. `git` also rewinds
+   * the `.git` of a directory of yours.
+   */
+  rewind(
+    to: Position,
+    options: { force?: boolean; keepEarlier?: boolean; git?: boolean; dryRun?: boolean } & Cancel = {},
+  ): Promise<Schemas["Rewind"]> {
+    const { force, keepEarlier, git, dryRun, signal } = options;
+    return this.#post("rewind", { to, force, keep_earlier: keepEarlier, git, dry_run: dryRun }, signal);
   }
 
-  /** Finds the first change after which a command fails, or a predicate over slices holds. */
-  bisect(options: { command?: Command; slice?: string; good?: Position; bad?: Position; timeout?: number } & Cancel): Promise<Schemas["Bisect"]> {
+  /** Finds the first change after which a command fails, or a predicate over slices holds. `jobs` are tried at a time. */
+  bisect(options: { command?: Command; slice?: string; good?: Position; bad?: Position; jobs?: number; timeout?: number } & Cancel): Promise<Schemas["Bisect"]> {
     const { timeout, signal, ...rest } = options;
     const { allow, auto_confirm } = this.#rules;
     return this.#post("bisect", { ...rest, timeout_seconds: timeout, allow, auto_confirm }, signal);
@@ -336,69 +308,11 @@ export class Session implements AsyncDisposable {
     return this.#post("rerun", { ...rest, allow, auto_confirm }, signal);
   }
 
-  /** Finds the next event that meets one of the conditions, such as `failed`, `path src/**` or `Usage.calls > 5`. */
-  async until(conditions: string | string[], options: { from?: Position; backward?: boolean } = {}): Promise<Schemas["Stop"] | undefined> {
-    const query = { ...options, conditions: [conditions].flat().join("\n") };
-    for (let from = options.from; ; ) {
-      const found: Schemas["Stop"] = await this.connection.document("GET", `${this.#path}/until`, { query: { ...query, from } });
-      if (found.next === null || found.next === undefined) return found.seq === null ? undefined : found;
-      from = found.next;
-    }
-  }
-
-  /** Lists its calls from a position on that match all filters. */
-  async calls(wishes: { from?: number; tool?: string; agent?: string; failed?: boolean; changed?: boolean; path?: string; text?: string } = {}): Promise<Schemas["ListedCall"][]> {
-    const calls: Schemas["ListedCall"][] = [];
-    for (let from: number | null | undefined = wishes.from ?? 1; from !== null && from !== undefined; ) {
-      const page: Schemas["CallsPage"] = await this.connection.document("GET", `${this.#path}/calls`, { query: { ...wishes, from, limit: 1000 } });
-      calls.push(...page.calls);
-      from = page.next;
-    }
-    return calls;
-  }
-
-  /** Lists the changes between two positions, or with `live` those not recorded yet, without contents. */
-  changes(options: { from?: Position; to?: Position; live?: boolean } = {}): Promise<Schemas["ChangeList"]> {
-    return this.connection.document("GET", `${this.#path}/changes`, { query: options });
-  }
-
-  /** Returns the change that wrote each line of a file. */
-  blame(path: string, at?: Position): Promise<Schemas["Blame"]> {
-    return this.connection.document("GET", `${this.#path}/blame/${encoded(path)}`, { query: { at } });
-  }
-
-  /** Aligns its calls with the calls of another session. */
-  align(other: Session | string, options: { to?: Position; otherTo?: Position } = {}): Promise<Schemas["Alignment"]> {
-    const query = { other: typeof other === "string" ? other : other.id, to: options.to, other_to: options.otherTo };
-    return this.connection.document("GET", `${this.#path}/alignment`, { query });
-  }
-
-  /** Lists its tree: the oldest ancestor and all sessions that descend from it, with their merges. */
-  family(): Promise<Schemas["Family"]> {
-    return this.connection.document("GET", `${this.#path}/family`);
-  }
-
-  /** Returns the changes between two positions, by default from the start to now. */
-  diff(options: { from?: Position; to?: Position; path?: string } = {}): Promise<Schemas["Diff"]> {
-    return this.connection.document("GET", `${this.#path}/diff`, { query: options });
-  }
-
-  /** Returns its events from a position on. */
-  async log(from: Position = 1): Promise<Event[]> {
-    const events: Event[] = [];
-    for (let at: Position | null | undefined = from; at !== null && at !== undefined; ) {
-      const page: Schemas["Page"] = await this.connection.document("GET", `${this.#path}/events`, { query: { from: at, limit: 1000 } });
-      events.push(...page.events);
-      at = page.next;
-    }
-    return events;
-  }
-
   /** Yields its events, or those of some kinds (with commas), an agent, a tool or a path, from a position on, then new events until it is removed. Reconnects if necessary. */
   async *events(options: { from?: Position; kind?: string; agent?: string; tool?: string; path?: string; signal?: AbortSignal } = {}): AsyncGenerator<Event> {
     const { signal, ...query } = options;
     const asked = { query, signal };
-    for await (const event of this.connection.resumed(`${this.#path}/events/stream`, asked, "end")) {
+    for await (const event of this.connection.resumed(`${this.path}/events/stream`, asked, "end")) {
       if (event.name === "message") yield event.data as Event;
       else if (event.name === "problem") throw ofProblem(event.data);
     }
@@ -406,7 +320,7 @@ export class Session implements AsyncDisposable {
 
   /** Its state: all slices, one slice, or a part of one. */
   state(slice?: string, pointer?: string): Promise<any> {
-    return this.connection.document("GET", `${this.#path}/state`, { query: { slice, pointer } });
+    return this.connection.document("GET", `${this.path}/state`, { query: { slice, pointer } });
   }
 
   /** Records an event of a kind of your own, and returns its position. The kind begins with a lower-case letter. */
@@ -423,7 +337,7 @@ export class Session implements AsyncDisposable {
   /** Declares a slice of your own, and folds the past into it; `state(name)` then returns its value. */
   declare(name: string, declaration: Omit<Schemas["DeclareSlice"], "agent">): Promise<Schemas["DeclaredSlice"]> {
     const body = { ...declaration, agent: this.rules.agent };
-    return this.connection.document("PUT", `${this.#path}/reducers/${encodeURIComponent(name)}`, { body });
+    return this.connection.document("PUT", `${this.path}/reducers/${encodeURIComponent(name)}`, { body });
   }
 
   /** Returns a slice of your own whose items a schema checks, such as one of zod. It is declared on first use. */
@@ -433,27 +347,27 @@ export class Session implements AsyncDisposable {
 
   /** Lists the declared slices, without their values. */
   declared(): Promise<Schemas["DeclaredSlice"][]> {
-    return this.connection.document("GET", `${this.#path}/reducers`);
+    return this.connection.document("GET", `${this.path}/reducers`);
   }
 
   /** Removes a declared slice; earlier positions keep it. */
   async undeclare(name: string): Promise<void> {
-    await this.connection.document("DELETE", `${this.#path}/reducers/${encodeURIComponent(name)}`);
+    await this.connection.document("DELETE", `${this.path}/reducers/${encodeURIComponent(name)}`);
   }
 
   /** Sets its policy for tools: which tools may run, on which paths, in which order and how often. */
   setPolicy(policy: Schemas["ToolPolicy"]): Promise<Schemas["Policies"]> {
-    return this.connection.document("PUT", `${this.#path}/policy`, { body: policy });
+    return this.connection.document("PUT", `${this.path}/policy`, { body: policy });
   }
 
   /** Returns its policy for tools, and those of its ancestors. */
   policy(): Promise<Schemas["Policies"]> {
-    return this.connection.document("GET", `${this.#path}/policy`);
+    return this.connection.document("GET", `${this.path}/policy`);
   }
 
   /** Removes its policy for tools; those of its ancestors stay. */
   async removePolicy(): Promise<void> {
-    await this.connection.document("DELETE", `${this.#path}/policy`);
+    await this.connection.document("DELETE", `${this.path}/policy`);
   }
 
   /** Records a score, a note or a value for a position, and returns the annotation's own position. */
@@ -463,7 +377,7 @@ export class Session implements AsyncDisposable {
 
   /** Lists the annotations. */
   annotations(name?: string): Promise<Schemas["Annotation"][]> {
-    return this.connection.document("GET", `${this.#path}/annotations`, { query: { name } });
+    return this.connection.document("GET", `${this.path}/annotations`, { query: { name } });
   }
 
   /** Names a position; then `tag:NAME` works as a position. */
@@ -473,17 +387,23 @@ export class Session implements AsyncDisposable {
 
   /** Returns the named positions. */
   tags(): Promise<Record<string, number>> {
-    return this.connection.document("GET", `${this.#path}/tags`);
+    return this.connection.document("GET", `${this.path}/tags`);
   }
 
   /** Removes a name of a position. */
   async untag(name: string): Promise<void> {
-    await this.connection.document("DELETE", `${this.#path}/tags/${encodeURIComponent(name)}`);
+    await this.connection.document("DELETE", `${this.path}/tags/${encodeURIComponent(name)}`);
+  }
+
+  /** Copies a directory of this machine into the workspace, if that is still empty; `exclude` has globs to leave out. */
+  async mount(hostPath: string, options: { mountPath?: string; exclude?: string[] } = {}): Promise<void> {
+    const mount = { host_path: resolve(hostPath), mount_path: options.mountPath, exclude_glob: options.exclude ?? [] };
+    await this.#post("mounts", { mounts: [mount], allow_roots: [mount.host_path] });
   }
 
   /** Removes it, with its history. */
   async remove(): Promise<void> {
-    await this.connection.document("DELETE", this.#path);
+    await this.connection.document("DELETE", this.path);
   }
 
   /** Closes the connection, if this session has its own. The server ends when it is unused. */

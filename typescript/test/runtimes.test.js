@@ -15,17 +15,23 @@ function found(publisher, program) {
   return paths.find((path) => existsSync(path));
 }
 
-const runtimes = { deno: [found("@deno", "deno"), "run", "--allow-all"], bun: [found("@oven", "bin/bun"), "run"] };
+const runtimes = {
+  deno: { program: found("@deno", "deno"), script: ["run", "--allow-all"], tests: ["test", "--allow-all", "--no-check"] },
+  bun: { program: found("@oven", "bin/bun"), script: ["run"], tests: ["test", "--timeout=60000"] },
+};
+const adapters = ["ai", "langgraph", "mastra", "selection", "threads"].map((name) => `./${name}.test.js`);
 
-for (const [name, command] of Object.entries(runtimes)) {
-  test(`the client works in ${name}`, (t) => {
+for (const [name, { program, script, tests }] of Object.entries(runtimes)) {
+  const run = (t, args) => {
     const data = mkdtempSync(join(tmpdir(), "foldspace-ts-"));
     t.after(() => {
       spawnSync(findFoldspaceBin(), ["--data", data, "stop"]);
       rmSync(data, { recursive: true, force: true, maxRetries: 10 });
     });
     const env = { ...process.env, FOLDSPACE_DATA: data };
-    const ran = spawnSync(command[0], [...command.slice(1), at("runtime.js")], { env, encoding: "utf8", timeout: 60_000 });
-    assert.equal(ran.status, 0, ran.error?.message ?? ran.stderr);
-  });
+    const ran = spawnSync(program, args, { cwd: at("."), env, encoding: "utf8", timeout: 120_000 });
+    assert.equal(ran.status, 0, ran.error?.message ?? ran.stdout + ran.stderr);
+  };
+  test(`the client works in ${name}`, (t) => run(t, [...script, "runtime.js"]));
+  test(`the adapters work in ${name}`, (t) => run(t, [...tests, ...adapters]));
 }

@@ -1,7 +1,13 @@
 // Is only compiled: the types as those see them who use the package.
-import { session, type CommandResult, type Event, type Session } from "foldspace";
+import { forkAndSelect, session, type Client, type CommandResult, type Event, type Session } from "foldspace";
 import { foldspaceTools } from "foldspace/ai";
+import { FoldspaceSaver } from "foldspace/langgraph";
+import { foldspaceTools as mastraTools } from "foldspace/mastra";
+import { FoldspaceThread, foldspaceTools as agentTools, type Turn } from "foldspace/openai-agents";
 import { generateText, type LanguageModel } from "ai";
+import { MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
+import { Agent as MastraAgent } from "@mastra/core/agent";
+import { Agent, run, type AgentInputItem, type Model } from "@openai/agents";
 
 export async function work(model: LanguageModel, signal: AbortSignal): Promise<Event | undefined> {
   await using s: Session = await session({ backend: "podman", mount: "." });
@@ -18,4 +24,19 @@ export async function work(model: LanguageModel, signal: AbortSignal): Promise<E
   s.at({});
   for await (const event of s.events({ signal })) return event;
   return undefined;
+}
+
+export async function frameworks(s: Session, client: Client, chat: Model): Promise<number | null> {
+  const thread = new FoldspaceThread(s);
+  const agent = new Agent({ name: "writer", model: chat, tools: await agentTools(s) });
+  await run(agent, "write", { session: thread });
+  const [turn]: Turn<AgentInputItem>[] = await thread.turns();
+  await thread.rewind({ to: turn?.position });
+  const graph = new StateGraph(MessagesAnnotation).addNode("a", () => ({ messages: [] })).addEdge(START, "a");
+  const saver = new FoldspaceSaver(client, s);
+  await graph.compile({ checkpointer: saver }).invoke(null, await saver.rewind({ configurable: { thread_id: "main" } }));
+  new MastraAgent({ id: "a", name: "a", instructions: "work", model: "openai/any", tools: await mastraTools(s, { only: ["ls"] }) });
+  const { best } = await forkAndSelect(s, 2, (fork) => fork.run("make"), () => 1, { merge: false });
+  const ran: CommandResult | undefined = best.result;
+  return ran ? best.score : null;
 }

@@ -1,6 +1,6 @@
-// A server of its own for a test, on the host or on Podman where there is one.
+// A server of its own for a test, on the host or on Podman where there is one; examples of the documentation.
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client, findFoldspaceBin } from "../dist/index.js";
@@ -22,4 +22,12 @@ export function world(t) {
     }
   });
   return client;
+}
+
+/** Runs the JavaScript block of docs/integrations.md that begins with a text, with names that it uses. */
+export async function example(start, names) {
+  const text = readFileSync(new URL("../../docs/integrations.md", import.meta.url), "utf8");
+  const block = text.split("\n```js\n").slice(1).map((each) => each.split("\n```")[0]).find((each) => each.startsWith(start));
+  const AsyncFunction = (async () => {}).constructor;
+  await new AsyncFunction(...Object.keys(names), block)(...Object.values(names));
 }
