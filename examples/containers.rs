@@ -50,6 +50,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         match news {
             MachineNews::Started(ContainerStarted { name, image, .. }) => println!("{name} of {image} runs"),
             MachineNews::Stopped(ContainerStopped { name, reason }) => println!("{name} stopped: {reason}"),
+            MachineNews::Connected(connection) => println!("it connected to {}", connection.host),
         }
     }
     runner.close()?;

@@ -33,7 +33,7 @@ from foldspace.results import CommandResult, Diff, Log, Tree
 from foldspace._selection import Candidate, Selection, fork_and_select
 from foldspace._session import Session, Snapshot
 from foldspace._slices import TypedSlice
-from foldspace.types import ContainerOptions, HostOptions, Limits, MockOptions, Question
+from foldspace.types import ContainerOptions, HostOptions, Limits, MockOptions, NetworkRules, Question
 
 __all__ = [
     "BackendError",
@@ -57,6 +57,7 @@ __all__ = [
     "Limits",
     "Log",
     "MockOptions",
+    "NetworkRules",
     "NewSubagent",
     "NotFoundError",
     "OverLimitError",

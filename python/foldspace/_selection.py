@@ -111,7 +111,8 @@ async def _remove(fork: Session) -> None:
     until = asyncio.get_running_loop().time() + 10
     with contextlib.suppress(NotFoundError):
         for process in await fork.processes():
-            with contextlib.suppress(ConflictError):
+            # It may have ended.
+            with contextlib.suppress(ConflictError, RefusedError):
                 await process.kill()
         while True:
             try:

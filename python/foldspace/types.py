@@ -100,6 +100,18 @@ class HostOptions(CommandOptions, total=False):
     """True to store the contents of files that look like secrets."""
 
 
+class NetworkRules(TypedDict, total=False):
+    """Rules for the hosts that commands may reach: ``example.com``, ``*.example.com``, ``10.0.0.0/8``, ``*``, each with a
+    port or not (``example.com:443``). The most specific one decides."""
+
+    allow: Sequence[str]
+    """The hosts that they may reach; all public ones if there are none."""
+    deny: Sequence[str]
+    """The hosts that they may not reach."""
+    public_only: bool
+    """True to refuse private addresses even if a rule names them."""
+
+
 class ContainerOptions(CommandOptions, total=False):
     """Options of the backends ``podman``, ``docker`` and ``container``."""
 
@@ -125,8 +137,8 @@ class ContainerOptions(CommandOptions, total=False):
     """A second path in the container for the workspace, such as ``/app``, which commands start in."""
     writable_root: bool
     """True to run commands as root of a user namespace, with a writable root file system. Podman only."""
-    network: bool
-    """True to give commands network access."""
+    network: bool | Literal["engine"] | NetworkRules
+    """True or rules to give commands a network whose connections are recorded; ``"engine"`` for the engine's own."""
     idle_seconds: int
     """Seconds without a call until the container is stopped; 0 for never."""
     uptime_seconds: int

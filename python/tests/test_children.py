@@ -79,6 +79,7 @@ def test_options_and_limits_have_the_words_of_the_api() -> None:
         "CommandOptions": fields_of("backends/command_options.rs", "CommandOptions"),
         "HostOptions": fields_of("backends/host.rs", "HostOptions"),
         "ContainerOptions": fields_of("backends/containers.rs", "PodmanOptions"),
+        "NetworkRules": fields_of("network/rules.rs", "NetworkRules"),
         "MockOptions": fields_of("backends/config/mod.rs", "MockOptions"),
         "MockRule": fields_of("backends/config/mod.rs", "MockRule") | fields_of("backends/mock.rs", "MockAnswer"),
     }

@@ -6,7 +6,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use foldspace_network::NetworkRules;
+use crate::network::NetworkRules;
 
 /// The network of a container's commands. In JSON it is `false`, `true` for the recorded network without rules, an object
 /// with its rules (`{"allow": ["*.example.com"], "deny": []}`), or `"engine"`.
@@ -56,7 +56,7 @@ impl fmt::Display for ContainerNetwork {
                 _ => "have no network",
             });
         };
-        let list = |patterns: &[foldspace_network::HostPattern]| {
+        let list = |patterns: &[crate::network::HostPattern]| {
             patterns.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
         };
         match rules.allow.is_empty() {

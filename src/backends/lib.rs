@@ -1,6 +1,7 @@
 //! The workspaces and shells of foldspace. Programs use this through the package `foldspace`, which documents it.
 
 pub use foldspace_engine::*;
+pub use foldspace_network::network;
 
 #[path = "mod.rs"]
 pub mod backends;

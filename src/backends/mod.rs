@@ -38,6 +38,7 @@ mod shell;
 mod throwaway;
 pub(crate) mod workspace;
 
+pub use crate::network::{HostPattern, NetworkRules};
 pub use agent_process::agent_process;
 pub use asciicast::TerminalRecording;
 #[doc(hidden)]
@@ -57,7 +58,6 @@ pub use disk::{IgnoredLimits, is_secret_name};
 pub use doctor::{DoctorReport, Finding, diagnose};
 pub use durations::Durations;
 pub use error::{BackendError, UnusableDirectory};
-pub use foldspace_network::{HostPattern, NetworkRules};
 #[doc(hidden)]
 pub use git::{GitPlace, commit_in, write_commit};
 #[doc(hidden)]

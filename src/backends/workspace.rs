@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::network::NetworkRules;
 use bytes::Bytes;
 
 use crate::engine::clock::Timestamp;
@@ -192,6 +193,13 @@ pub trait Container: Send + Sync + 'static {
     /// `ConnectionRefused` if nothing listens; any other error if the container can't be reached.
     fn connect(&self, port: u16) -> io::Result<TcpStream> {
         Err(io::Error::other(format!("port {port} of {} can't be reached", self.name())))
+    }
+
+    /// Replaces the rules of its recorded network, for connections that begin from now on, until the workspace closes.
+    /// Returns false if it has no such network.
+    fn set_network_rules(&self, rules: NetworkRules) -> bool {
+        drop(rules);
+        false
     }
 
     /// Returns the resources that it uses now; `None` if it does not run, or the kernel does not report them.

@@ -61,6 +61,7 @@ mod materialise;
 mod mcp;
 mod merge;
 mod move_session;
+mod network_args;
 mod new;
 mod not_back;
 mod open;

@@ -15,7 +15,7 @@ use super::{Failure, Globals, Out, OwnerClient, open, output};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  foldspace open demo 8000                 http://127.0.0.1:8000/, if that is free
+  foldspace open demo 8000                 http://127.0.0.1:8000/
   foldspace open demo 8000 --at 127.0.0.1:9000")]
 pub(super) struct OpenPort {
     /// The session, by name or by the beginning of its id

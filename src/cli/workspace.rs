@@ -6,8 +6,7 @@ use std::sync::Arc;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ValueEnum};
 use foldspace::backends::{
-    CommandOptions, ContainerNetwork, EngineKind, HostOptions, HostPattern, MAX_TIMEOUT, MockOptions, MockRule,
-    NetworkRules, OverlayUse, PodmanOptions, find_engine,
+    CommandOptions, EngineKind, HostOptions, MAX_TIMEOUT, MockOptions, MockRule, OverlayUse, PodmanOptions, find_engine,
 };
 use foldspace::event::Isolation;
 use foldspace::store::MAX_AGENT_BYTES;
@@ -19,6 +18,7 @@ use indicatif::ProgressBar;
 
 use super::approver::AtTerminal;
 use super::command_args::{CommandArgs, NEW_COMMANDS};
+use super::network_args::NetworkArgs;
 use super::{Exit, Failure, Globals, data_directory, files, output, text};
 
 const NEW_WORKSPACE: &str = "Workspace of a new session";
@@ -117,17 +117,8 @@ pub(super) struct WorkspaceArgs {
     /// outside the workspace are neither recorded nor forked
     #[arg(long)]
     writable_root: bool,
-    /// container: lets commands reach public hosts, through a proxy that records each connection; `engine` gives them
-    /// the engine's network instead, unrecorded
-    #[arg(long, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "recorded")]
-    #[arg(value_parser = ["recorded", "engine"])]
-    network: Option<String>,
-    /// container: lets commands reach these hosts only, such as *.example.com, example.com:443 or 10.0.0.0/8
-    #[arg(long, value_name = "HOST")]
-    allow_host: Vec<HostPattern>,
-    /// container: lets commands reach public hosts except these; the most specific pattern decides
-    #[arg(long, value_name = "HOST")]
-    deny_host: Vec<HostPattern>,
+    #[command(flatten)]
+    network: NetworkArgs,
     /// container: the engine's address, such as unix:///run/podman/podman.sock
     #[arg(long, value_name = "URL")]
     engine: Option<String>,
@@ -289,10 +280,6 @@ impl WorkspaceArgs {
                 return Err(Failure::usage(format!("{option} requires --backend {name}")));
             }
         }
-        if self.network.as_deref() == Some("engine") && !(self.allow_host.is_empty() && self.deny_host.is_empty()) {
-            let hint = "leave out `=engine`, or the hosts";
-            return Err(Failure::usage("rules for hosts do not apply to the engine's network").with_hint(hint));
-        }
         if let (None | Some(BackendArg::Memory), Some(option)) = (self.backend, self.commands.given()) {
             let hint = "add --backend host or --backend container";
             return Err(Failure::usage(format!("{option} requires a backend that runs commands")).with_hint(hint));
@@ -303,9 +290,9 @@ impl WorkspaceArgs {
                 directory: directory.clone(),
                 copy_on_write: self.copy_on_write,
                 commands: commands.clone(),
-                ..self.container(engine)
+                ..self.container(engine)?
             };
-            Some(WorkspaceSpec::Podman(options))
+            Ok::<_, Failure>(Some(WorkspaceSpec::Podman(options)))
         };
         Ok(match self.backend {
             None => None,
@@ -315,9 +302,9 @@ impl WorkspaceArgs {
                 let options = HostOptions { directory, gitignore, include, commands, ..HostOptions::default() };
                 Some(WorkspaceSpec::Host(options))
             }
-            Some(BackendArg::Container) => container(find_engine(self.engine.as_deref())?),
-            Some(BackendArg::Podman) => container(EngineKind::Podman),
-            Some(BackendArg::Docker) => container(EngineKind::Docker),
+            Some(BackendArg::Container) => container(find_engine(self.engine.as_deref())?)?,
+            Some(BackendArg::Podman) => container(EngineKind::Podman)?,
+            Some(BackendArg::Docker) => container(EngineKind::Docker)?,
             Some(BackendArg::Mock) => Some(WorkspaceSpec::Mock(self.mock(commands)?)),
         })
     }
@@ -330,7 +317,11 @@ impl WorkspaceArgs {
 
     fn given(&self) -> [(BackendArg, bool, &'static str); 19] {
         let container = |is_given, option| (BackendArg::Container, is_given, option);
+        let [network, allow_host, deny_host] = self.network.given();
         [
+            container(network.0, network.1),
+            container(allow_host.0, allow_host.1),
+            container(deny_host.0, deny_host.1),
             (BackendArg::Host, self.gitignore, "--gitignore"),
             container(self.copy_on_write, "--copy-on-write"),
             container(self.image.is_some(), "--image"),
@@ -345,9 +336,6 @@ impl WorkspaceArgs {
             container(self.overlay.is_some(), "--overlay"),
             container(self.also_at.is_some(), "--also-at"),
             container(self.writable_root, "--writable-root"),
-            container(self.network.is_some(), "--network"),
-            container(!self.allow_host.is_empty(), "--allow-host"),
-            container(!self.deny_host.is_empty(), "--deny-host"),
             container(self.engine.is_some(), "--engine"),
             (BackendArg::Mock, self.answers.is_some(), "--answers"),
         ]
@@ -357,7 +345,7 @@ impl WorkspaceArgs {
         self.dir.as_deref().map(|directory| existing_directory("--dir", directory)).transpose()
     }
 
-    fn container(&self, engine: EngineKind) -> PodmanOptions {
+    fn container(&self, engine: EngineKind) -> Result<PodmanOptions, Failure> {
         let connection = self.engine.as_deref();
         let defaults = match &self.image {
             Some(image) => PodmanOptions { image: image.clone(), engine, ..PodmanOptions::default() },
@@ -369,7 +357,7 @@ impl WorkspaceArgs {
             pids: self.pids.unwrap_or(defaults.pids),
             also_at: self.also_at.clone(),
             writable_root: self.writable_root,
-            network: self.container_network(),
+            network: self.network.network()?,
             idle_seconds: self.idle_seconds.unwrap_or(defaults.idle_seconds),
             uptime_seconds: self.uptime_seconds.unwrap_or(defaults.uptime_seconds),
             name_prefix: self.name_prefix.clone().unwrap_or(defaults.name_prefix),
@@ -382,16 +370,7 @@ impl WorkspaceArgs {
         if self.overlay.as_deref() == Some("never") {
             options.overlay = OverlayUse::Never;
         }
-        options
-    }
-
-    fn container_network(&self) -> ContainerNetwork {
-        let rules = NetworkRules { allow: self.allow_host.clone(), deny: self.deny_host.clone() };
-        match self.network.as_deref() {
-            Some("engine") => ContainerNetwork::Engine,
-            None if rules == NetworkRules::default() => ContainerNetwork::None,
-            _ => ContainerNetwork::Recorded(rules),
-        }
+        Ok(options)
     }
 
     fn mock(&self, commands: CommandOptions) -> Result<MockOptions, Failure> {

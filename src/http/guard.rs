@@ -17,10 +17,9 @@ use futures_util::FutureExt;
 
 use super::admission::Admission;
 use super::frames::EVENTS;
-use super::ports::{self, PortHost};
 use super::problem::{HttpProblem, ProblemKind};
 use super::visit::Visit;
-use super::{Access, HttpFace, HttpOptions, Token, page};
+use super::{Access, HttpFace, HttpOptions, page};
 
 /// Names the version of a client that is this program: other versions of it are refused.
 pub(super) const VERSION_HEADER: &str = "foldspace-version";
@@ -65,21 +64,6 @@ impl Guard {
             Some(_) => Err(HttpProblem::new(ProblemKind::Unauthorized, "wrong token").with_hint(TOKEN)),
             None => Err(HttpProblem::new(ProblemKind::Unauthorized, "missing token").with_hint(TOKEN)),
         }
-    }
-
-    /// Returns the answer of a session's port. Its headers are the port's own.
-    async fn answer_of_port(&self, token: &Token, at: PortHost, request: Request) -> Response {
-        let checked = check_head(&request).and_then(|()| match self.options.read_only {
-            true => Err(HttpProblem::new(ProblemKind::Forbidden, "this server is read-only: its ports are closed")
-                .with_hint("start it without --read-only")),
-            false => Ok(()),
-        });
-        let response = match checked {
-            Ok(()) => ports::answer(&self.face, token, at, request).await,
-            Err(problem) => problem.into_response(),
-        };
-        self.face.metrics().answered(response.status());
-        response
     }
 
     /// Counts a request of a page. On other listeners only streams count: a program that reads metrics is not a page.
@@ -203,11 +187,6 @@ pub(super) fn is_known(name: &str, names: &[String]) -> bool {
 }
 
 pub(super) async fn pass(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
-    if let Access::Token { token, names } = &guard.options.access
-        && let Some(at) = PortHost::of(request.headers(), names)
-    {
-        return guard.answer_of_port(token, at, request).await;
-    }
     let checked = guard.check(&request);
     let mut response = match checked {
         Err(problem) => problem.into_response(),

@@ -217,7 +217,8 @@ impl HttpFace {
             .merge(ports::tunnel_route(self))
             .merge(remote_tools::register_route(self));
         let guard = Guard { face: self.clone(), options: Arc::new(options), is_page };
-        api.merge(others).layer(axum::middleware::from_fn_with_state(guard, guard::pass))
+        let guarded = api.merge(others).layer(axum::middleware::from_fn_with_state(guard.clone(), guard::pass));
+        guarded.layer(axum::middleware::from_fn_with_state(guard, ports::pass))
     }
 
     /// Begins to shut down: event streams end and new calls are refused. Calls in flight continue.

@@ -5,9 +5,10 @@
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::header::{CONNECTION, COOKIE, HOST, HeaderName, LOCATION, SET_COOKIE, UPGRADE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use hyper::client::conn::http1;
@@ -18,10 +19,10 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
 use super::forward::join;
-use super::guard::{is_known, name_of, note_known};
+use super::guard::{Guard, check_head, is_known, name_of, note_known};
 use super::problem::{HttpProblem, ProblemKind};
 use super::upgrade::{UpgradedStream, upgrade_route};
-use super::{HttpFace, Token, blocking};
+use super::{Access, HttpFace, Token, blocking};
 use crate::engine::error::Diagnostic;
 use crate::hub::PortError;
 use crate::hub::operations::OperationError;
@@ -85,9 +86,26 @@ fn asynchronous(stream: std::net::TcpStream) -> std::io::Result<TcpStream> {
     TcpStream::from_std(stream)
 }
 
+/// Answers requests for the ports of sessions, before the guard of the API: a port's answer is not the server's.
+pub(super) async fn pass(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let Access::Token { token, names } = &guard.options.access else { return next.run(request).await };
+    let Some(at) = PortHost::of(request.headers(), names) else { return next.run(request).await };
+    let checked = check_head(&request).and_then(|()| match guard.options.read_only {
+        true => Err(HttpProblem::new(ProblemKind::Forbidden, "this server is read-only: its ports are closed")
+            .with_hint("start it without --read-only")),
+        false => Ok(()),
+    });
+    let response = match checked {
+        Ok(()) => answer(&guard.face, token, at, request).await,
+        Err(problem) => problem.into_response(),
+    };
+    guard.face.metrics().answered(response.status());
+    response
+}
+
 /// Returns the answer of a port to a request that shows the server's token. A request with the token in its query gets
 /// it as a cookie, so that a browser can follow the page's links.
-pub(super) async fn answer(face: &HttpFace, token: &Token, at: PortHost, mut request: Request) -> Response {
+async fn answer(face: &HttpFace, token: &Token, at: PortHost, mut request: Request) -> Response {
     if let Some(shown) = of_query(request.uri()) {
         return match token.is(&shown) {
             true => signed_in(request.uri(), &shown),
@@ -119,11 +137,11 @@ impl Unanswered {
         match self {
             Self::NotOpen(problem) => problem,
             Self::Port(error) => {
-                let problem = HttpProblem::new(ProblemKind::Port, error.to_string());
+                let problem = HttpProblem::new(ProblemKind::Backend, error.to_string());
                 HttpProblem { hint: error.advice().map(|advice| advice.to_string()), ..problem }
             }
             Self::Odd(error) => {
-                HttpProblem::new(ProblemKind::Port, format!("the port does not answer in HTTP: {error}"))
+                HttpProblem::new(ProblemKind::Backend, format!("the port does not answer in HTTP: {error}"))
             }
         }
     }
@@ -136,7 +154,9 @@ pub(super) async fn pass_on(face: &HttpFace, at: PortHost, mut request: Request)
     let stream = connected.map_err(|error| Unanswered::NotOpen(error.into()))?.map_err(Unanswered::Port)?;
     let stream = asynchronous(stream)
         .map_err(|source| Unanswered::Port(PortError::Unreachable { session: at.session, port: at.port, source }))?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(Unanswered::Odd)?;
+    // Some small servers compare names of headers as browsers write them.
+    let client = http1::Builder::new().title_case_headers(true).handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = client.map_err(Unanswered::Odd)?;
     tokio::spawn(async move {
         // `send_request` reports its error.
         drop(connection.with_upgrades().await);

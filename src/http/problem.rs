@@ -122,7 +122,6 @@ problems! {
     MediaType "media_type" UNSUPPORTED_MEDIA_TYPE "The body must be JSON";
     Unusable "unusable" UNPROCESSABLE_ENTITY "Invalid value in the request";
     Backend "backend" FAILED_DEPENDENCY "The workspace's backend refused";
-    Port "port" BAD_GATEWAY "The port did not answer";
     Broken "broken" INTERNAL_SERVER_ERROR "The store failed";
     Full "full" INSUFFICIENT_STORAGE "The disk is full";
     OtherHost "other_host" SERVICE_UNAVAILABLE "The session is on another host";
@@ -190,7 +189,7 @@ impl HttpProblem {
 impl IntoResponse for HttpProblem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        if status.is_server_error() && status != StatusCode::BAD_GATEWAY {
+        if status.is_server_error() {
             tracing::error!(kind = %self.kind, detail = %self.detail, "a request failed");
         }
         // Strings and numbers always serialize.

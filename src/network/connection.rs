@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::proxy::Proxy;
 use super::report::{ConnectionOutcome, ConnectionReport, ReportSink};
 use super::rules::canonical;
+use super::state::{OutsidePlace, Proxy};
 
 /// Time limit for a name to be resolved, and for a connection to be made.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -32,13 +32,14 @@ impl Drop for Reporting {
 
 /// A connection to the outside.
 pub(crate) struct Outside {
+    _place: OutsidePlace,
     // Before the stream: its end is reported when others see it.
     counting: Reporting,
     stream: TcpStream,
 }
 
 /// A host that was not reached.
-pub(crate) struct Unreached {
+pub(crate) struct UnreachedHost {
     pub(crate) is_refusal: bool,
     pub(crate) why: String,
 }
@@ -52,27 +53,27 @@ impl Proxy {
     }
 
     /// Connects to a host, if the rules allow it. The name is resolved once, so the checked addresses are the used ones.
-    pub(crate) async fn connect(&self, host: &str, port: u16, by: &'static str) -> Result<Outside, Unreached> {
+    pub(crate) async fn connect(&self, host: &str, port: u16, by: &'static str) -> Result<Outside, UnreachedHost> {
         let report = report(host, port, by);
         let mut counting = Reporting { sink: Arc::clone(&self.sink), begun: started(), report };
         match self.reach(host, port).await {
-            Ok((stream, address)) => {
+            Ok((stream, address, place)) => {
                 counting.report.address = Some(address);
-                Ok(Outside { stream, counting })
+                Ok(Outside { _place: place, stream, counting })
             }
-            Err(Unreached { is_refusal, why }) => {
+            Err(UnreachedHost { is_refusal, why }) => {
                 counting.report.outcome = match is_refusal {
                     true => ConnectionOutcome::Refused(why.clone()),
                     false => ConnectionOutcome::Failed(why.clone()),
                 };
-                Err(Unreached { is_refusal, why })
+                Err(UnreachedHost { is_refusal, why })
             }
         }
     }
 
-    async fn reach(&self, host: &str, port: u16) -> Result<(TcpStream, IpAddr), Unreached> {
-        let refused = |why: &dyn ToString| Unreached { is_refusal: true, why: why.to_string() };
-        let failed = |why: String| Unreached { is_refusal: false, why };
+    async fn reach(&self, host: &str, port: u16) -> Result<(TcpStream, IpAddr, OutsidePlace), UnreachedHost> {
+        let refused = |why: &dyn ToString| UnreachedHost { is_refusal: true, why: why.to_string() };
+        let failed = |why: String| UnreachedHost { is_refusal: false, why };
         let rules = self.rules();
         rules.check_name(host, port).map_err(|reason| refused(&reason))?;
         let name = canonical(host).map_err(|reason| refused(&reason))?;
@@ -89,6 +90,7 @@ impl Proxy {
             return Err(failed("its name has no address".to_owned()));
         }
         let allowed = rules.check(&name, port, &addresses).map_err(|reason| refused(&reason))?;
+        let place = self.outside_place().await.ok_or_else(|| failed("too many connections are open".to_owned()))?;
         let mut last = String::new();
         for address in allowed {
             let connected = tokio::time::timeout(TIME_LIMIT, TcpStream::connect(SocketAddr::new(address, port))).await;
@@ -96,7 +98,7 @@ impl Proxy {
                 Ok(Ok(stream)) => {
                     // Whoever connects decides when to send.
                     drop(stream.set_nodelay(true));
-                    return Ok((stream, address));
+                    return Ok((stream, address, place));
                 }
                 Ok(Err(error)) => last = error.to_string(),
                 Err(_) => last = format!("no answer within {} s", TIME_LIMIT.as_secs()),
@@ -149,5 +151,15 @@ impl AsyncWrite for Outside {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// The size of a buffer for each direction of a connection.
+const BUFFER: usize = 64 << 10;
+
+/// Copies bytes in both directions until both ends are closed.
+pub(crate) async fn join(mut inside: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin, mut outside: Outside) {
+    if let Err(error) = tokio::io::copy_bidirectional_with_sizes(&mut inside, &mut outside, BUFFER, BUFFER).await {
+        tracing::debug!(%error, "a connection of a container broke");
     }
 }

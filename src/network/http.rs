@@ -14,8 +14,8 @@ use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
-use super::connection::Unreached;
-use super::proxy::{Proxy, join};
+use super::connection::{UnreachedHost, join};
+use super::state::Proxy;
 
 type Body = BoxBody<Bytes, hyper::Error>;
 
@@ -47,13 +47,18 @@ async fn answer(proxy: &Proxy, request: Request<Incoming>) -> Response<Body> {
     };
     let done =
         if is_connect { tunnel(proxy, &host, port, request).await } else { pass_on(proxy, &host, port, request).await };
-    done.unwrap_or_else(|Unreached { is_refusal, why }| match is_refusal {
+    done.unwrap_or_else(|UnreachedHost { is_refusal, why }| match is_refusal {
         true => told(StatusCode::FORBIDDEN, &format!("foldspace refused a connection to {host}:{port}: {why}")),
         false => told(StatusCode::BAD_GATEWAY, &format!("{host}:{port} was not reached: {why}")),
     })
 }
 
-async fn tunnel(proxy: &Proxy, host: &str, port: u16, request: Request<Incoming>) -> Result<Response<Body>, Unreached> {
+async fn tunnel(
+    proxy: &Proxy,
+    host: &str,
+    port: u16,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, UnreachedHost> {
     let outside = proxy.connect(host, port, "connect").await?;
     proxy.spawn(async move {
         match hyper::upgrade::on(request).await {
@@ -70,8 +75,8 @@ async fn pass_on(
     host: &str,
     port: u16,
     mut request: Request<Incoming>,
-) -> Result<Response<Body>, Unreached> {
-    let failed = |error: hyper::Error| Unreached { is_refusal: false, why: error.to_string() };
+) -> Result<Response<Body>, UnreachedHost> {
+    let failed = |error: hyper::Error| UnreachedHost { is_refusal: false, why: error.to_string() };
     let outside = proxy.connect(host, port, "http").await?;
     let builder = hyper::client::conn::http1::Builder::new();
     let (mut sender, connection) =

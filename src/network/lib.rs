@@ -1,28 +1,4 @@
-//! The recorded network of a container: a proxy that its commands use, rules for the hosts that they reach, and a
-//! report of each connection.
-//!
-//! The container has no network of its own. The proxy's listeners are sockets in the container's loopback, and its
-//! connections to the outside are sockets of this process. So nothing gets out without the proxy.
+//! The recorded network of containers. Programs use this through the package `foldspace`, which documents it.
 
-mod address;
-#[cfg(feature = "proxy")]
-mod connection;
-#[cfg(feature = "proxy")]
-mod http;
-#[cfg(feature = "proxy")]
-mod names;
-#[cfg_attr(not(feature = "proxy"), path = "no_proxy.rs")]
-mod proxy;
-mod report;
-mod rules;
-mod sockets;
-#[cfg(feature = "proxy")]
-mod socks;
-#[cfg(feature = "proxy")]
-#[cfg(test)]
-mod tests;
-
-pub use proxy::NetworkProxy;
-pub use report::{ConnectionOutcome, ConnectionReport, ReportSink};
-pub use rules::{HostPattern, InvalidPattern, NetworkRules, Refusal};
-pub use sockets::{ContainerSocket, PROXY, ProxyError, RESOLVER, SocketOpener};
+#[path = "mod.rs"]
+pub mod network;

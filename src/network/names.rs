@@ -1,4 +1,4 @@
-//! Names for programs that know no proxy: a resolver gives each allowed name an address on loopback, where listeners take
+//! NameListeners for programs that know no proxy: a resolver gives each allowed name an address on loopback, where listeners take
 //! its connections. A name is resolved outside only when something connects.
 
 use std::collections::BTreeMap;
@@ -13,8 +13,9 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::proxy::{Proxy, SHORTAGE, join, opened};
+use super::connection::join;
 use super::sockets::{ContainerSocket, SocketOpener};
+use super::state::{Proxy, SHORTAGE, opened};
 
 /// The ports of names, besides those in the rules.
 const PORTS: [u16; 3] = [22, 80, 443];
@@ -23,7 +24,7 @@ const ADDRESSES: (u32, u32) = (Ipv4Addr::new(127, 64, 0, 1).to_bits(), (1 << 22)
 /// The most names with listeners at once. A new one takes the place of the one that was used least recently.
 const NAMES_MAX: usize = 256;
 /// Time without a question or a connection after which the listeners of a name close.
-const IDLE: Duration = Duration::from_secs(300);
+const IDLE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_secs(10);
 /// Seconds for which a program may keep an answer.
 const TTL: u32 = 5;
@@ -31,7 +32,7 @@ const TTL: u32 = 5;
 const PACKET_MAX: usize = 512;
 
 /// The names with listeners.
-struct Names {
+struct NameListeners {
     proxy: Arc<Proxy>,
     open: SocketOpener,
     known: BTreeMap<String, KnownName>,
@@ -46,7 +47,7 @@ struct KnownName {
 
 /// Answers questions for addresses.
 pub(crate) async fn resolve(socket: UdpSocket, proxy: Arc<Proxy>, open: SocketOpener) {
-    let mut names = Names { proxy, open, known: BTreeMap::new(), next: 0 };
+    let mut names = NameListeners { proxy, open, known: BTreeMap::new(), next: 0 };
     let mut question = [0; PACKET_MAX];
     let mut look = tokio::time::interval(LOOK);
     loop {
@@ -71,7 +72,7 @@ pub(crate) async fn resolve(socket: UdpSocket, proxy: Arc<Proxy>, open: SocketOp
     }
 }
 
-impl Names {
+impl NameListeners {
     /// Returns the answer to a question; `None` if it is not understood.
     async fn answer(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
         let asked = Packet::parse(bytes).ok().filter(|packet| !packet.has_flags(PacketFlag::RESPONSE))?;

@@ -6,9 +6,9 @@ use super::sockets::{ProxyError, SocketOpener};
 
 /// There is no proxy in this build.
 #[derive(Debug)]
-pub enum NetworkProxy {}
+pub enum NoNetworkProxy {}
 
-impl NetworkProxy {
+impl NoNetworkProxy {
     /// Reports that there is no proxy.
     ///
     /// # Errors

@@ -1,28 +1,26 @@
 //! The proxy of a container.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::report::ReportSink;
 use super::rules::NetworkRules;
 use super::sockets::{ContainerSocket, PROXY, ProxyError, RESOLVER, SocketOpener};
+use super::state::{Proxy, SHORTAGE, opened, outside_room};
 use super::{http, names, socks};
 
-/// The most connections at once; more wait.
-const CONNECTIONS_MAX: usize = 1024;
+/// The most clients at once that have no connection to the outside yet; more wait.
+const CLIENTS_MAX: usize = 128;
 /// Time limit for the first byte of a connection.
 const FIRST: Duration = Duration::from_secs(30);
 /// The first byte of SOCKS, version 5. No request of HTTP begins with it.
 const SOCKS: u8 = 5;
-/// The pause after a connection could not be accepted.
-pub(crate) const SHORTAGE: Duration = Duration::from_millis(100);
 
 /// The proxy of a container, for HTTP, `CONNECT` and SOCKS 5, and the resolver for programs that know no proxy. Dropping
 /// it closes all its connections.
@@ -34,37 +32,6 @@ pub struct NetworkProxy {
     _end: DropGuard,
 }
 
-/// The state of a proxy's connections.
-pub(crate) struct Proxy {
-    rules: Arc<RwLock<NetworkRules>>,
-    pub(crate) sink: ReportSink,
-    room: Arc<Semaphore>,
-    end: CancellationToken,
-}
-
-impl Proxy {
-    /// Returns the rules that are in force now.
-    pub(crate) fn rules(&self) -> NetworkRules {
-        self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Waits for room for a connection.
-    pub(crate) async fn place(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.room).acquire_owned().await.ok()
-    }
-
-    /// Spawns work that ends with the proxy.
-    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let end = self.end.clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                () = work => {}
-                () = end.cancelled() => {}
-            }
-        });
-    }
-}
-
 impl NetworkProxy {
     /// Serves the connections of a container, whose sockets `open` opens. Without the right to listen at the port of
     /// resolvers there is no resolver.
@@ -74,8 +41,9 @@ impl NetworkProxy {
     pub fn start(open: SocketOpener, rules: NetworkRules, sink: ReportSink) -> Result<Self, ProxyError> {
         let (listener, resolver) = (open(ContainerSocket::Listen(PROXY))?, open(ContainerSocket::Datagram(RESOLVER)));
         let (rules, end) = (Arc::new(RwLock::new(rules)), CancellationToken::new());
-        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let proxy = Arc::new(Proxy { rules: Arc::clone(&rules), sink, room, end: end.clone() });
+        let room = Arc::new(Semaphore::new(CLIENTS_MAX));
+        let outside_room = outside_room();
+        let proxy = Arc::new(Proxy { rules: Arc::clone(&rules), sink, room, outside_room, end: end.clone() });
         let _within = runtime()?.enter();
         let listener = opened(listener.into(), TcpListener::from_std)?;
         proxy.spawn(accept(listener, Arc::clone(&proxy)));
@@ -90,12 +58,6 @@ impl NetworkProxy {
     pub fn set_rules(&self, rules: NetworkRules) {
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
     }
-}
-
-/// Makes a socket asynchronous.
-pub(crate) fn opened<S: AsFd, T>(socket: S, from: impl FnOnce(S) -> io::Result<T>) -> io::Result<T> {
-    rustix::io::ioctl_fionbio(&socket, true)?;
-    from(socket)
 }
 
 /// Returns the runtime of all proxies.
@@ -138,18 +100,5 @@ async fn serve(stream: TcpStream, proxy: Arc<Proxy>) {
         Ok(Ok(1)) if first[0] == SOCKS => socks::serve(stream, &proxy).await,
         Ok(Ok(1)) => http::serve(stream, proxy).await,
         _ => {}
-    }
-}
-
-/// The size of a buffer for each direction of a connection.
-const BUFFER: usize = 128 << 10;
-
-/// Copies bytes in both directions until both ends are closed.
-pub(crate) async fn join(
-    mut inside: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
-    mut outside: super::connection::Outside,
-) {
-    if let Err(error) = tokio::io::copy_bidirectional_with_sizes(&mut inside, &mut outside, BUFFER, BUFFER).await {
-        tracing::debug!(%error, "a connection of a container broke");
     }
 }

@@ -13,7 +13,7 @@ pub struct ConnectionReport {
     pub port: u16,
     /// The address that was connected to.
     pub address: Option<IpAddr>,
-    /// How the command asked: `connect`, `http` or `socks`.
+    /// Means by which the command asked: `connect`, `http` or `socks`.
     pub by: &'static str,
     /// The outcome.
     pub outcome: ConnectionOutcome,

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::address::{Block, is_public};
+use super::address::{AddressBlock, is_public};
 
 /// Rules for the hosts that commands may reach.
 ///
@@ -17,9 +17,10 @@ use super::address::{Block, is_public};
 /// their exact name, address or block.
 ///
 /// ```
-/// use foldspace_network::NetworkRules;
+/// # use foldspace_network as foldspace;
+/// use foldspace::network::NetworkRules;
 /// let allow = ["*.example.com", "10.1.0.0/16"].map(|pattern| pattern.parse().unwrap()).to_vec();
-/// let rules = NetworkRules { allow, deny: vec!["secret.example.com".parse().unwrap()] };
+/// let rules = NetworkRules { allow, deny: vec!["secret.example.com".parse().unwrap()], public_only: false };
 /// let address = ["93.184.216.34".parse().unwrap()];
 /// assert!(rules.check("api.example.com", 443, &address).is_ok());
 /// assert!(rules.check("secret.example.com", 443, &address).is_err());
@@ -34,6 +35,9 @@ pub struct NetworkRules {
     /// Hosts that they may not reach.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<HostPattern>,
+    /// True to refuse private addresses even if a pattern names them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub public_only: bool,
 }
 
 /// A pattern of hosts: `example.com`, `*.example.com`, `93.184.216.34`, `10.0.0.0/8` or `*`, and a port after a colon
@@ -50,7 +54,7 @@ enum PatternHost {
     Name(String),
     /// The names below this one.
     Below(String),
-    Block(Block),
+    Block(AddressBlock),
 }
 
 /// The error of a text that is no pattern.
@@ -81,7 +85,7 @@ impl HostPattern {
             None => None,
         };
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        if let Some(block) = Block::read(bare) {
+        if let Some(block) = AddressBlock::read(bare) {
             return Some(Self { host: PatternHost::Block(block), port });
         }
         let name = |name: &str| is_name(name).then(|| name.trim_end_matches('.').to_ascii_lowercase());
@@ -130,6 +134,12 @@ impl HostPattern {
         self.host == PatternHost::Any
     }
 
+    /// Returns true if it matches every host, or every address of version 4.
+    pub fn is_everything(&self) -> bool {
+        let is_all = matches!(&self.host, PatternHost::Block(block) if block.bits() == 0);
+        self.port.is_none() && (self.is_any() || is_all)
+    }
+
     /// Returns the port that the pattern is limited to.
     pub fn port(&self) -> Option<u16> {
         self.port
@@ -157,7 +167,7 @@ fn is_name(name: &str) -> bool {
 
 /// The reason of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum HostRefusal {
     /// The name is malformed, or an address in an unusual form.
     #[error("{0:?} is no name of a host")]
     Name(String),
@@ -180,8 +190,8 @@ impl NetworkRules {
     /// as its only address.
     ///
     /// # Errors
-    /// [`Refusal`] of the name, or of the first address.
-    pub fn check(&self, host: &str, port: u16, addresses: &[IpAddr]) -> Result<Vec<IpAddr>, Refusal> {
+    /// [`HostRefusal`] of the name, or of the first address.
+    pub fn check(&self, host: &str, port: u16, addresses: &[IpAddr]) -> Result<Vec<IpAddr>, HostRefusal> {
         self.check_name(host, port)?;
         let name = canonical(host)?;
         let name = Some(name.as_str()).filter(|name| name.parse::<IpAddr>().is_err());
@@ -201,8 +211,8 @@ impl NetworkRules {
     /// Refuses a host by its name, before it is resolved: a question for an address tells others of the name.
     ///
     /// # Errors
-    /// [`Refusal`].
-    pub fn check_name(&self, host: &str, port: u16) -> Result<(), Refusal> {
+    /// [`HostRefusal`].
+    pub fn check_name(&self, host: &str, port: u16) -> Result<(), HostRefusal> {
         let name = canonical(host)?;
         match name.parse::<IpAddr>() {
             Ok(_) => Ok(()),
@@ -211,7 +221,7 @@ impl NetworkRules {
     }
 
     /// Checks an address, of this name if there is one.
-    fn check_address(&self, name: Option<&str>, port: u16, address: IpAddr) -> Result<(), Refusal> {
+    fn check_address(&self, name: Option<&str>, port: u16, address: IpAddr) -> Result<(), HostRefusal> {
         // An allowed name allows its addresses, except denied blocks.
         let specificity =
             |pattern: &HostPattern| pattern.of_address(address, port).filter(|_| name.is_none() || !pattern.is_any());
@@ -222,14 +232,14 @@ impl NetworkRules {
             PatternHost::Block(block) => block.bits() >= 8 && pattern.of_address(address, port).is_some(),
             PatternHost::Any | PatternHost::Below(_) => false,
         };
-        match is_public(address) || self.allow.iter().any(names_it) {
+        match is_public(address) || (!self.public_only && self.allow.iter().any(names_it)) {
             true => Ok(()),
-            false => Err(Refusal::Private(address)),
+            false => Err(HostRefusal::Private(address)),
         }
     }
 
     /// Decides by the most specific patterns. With `is_listed`, a host must be among the allowed ones if there are any.
-    fn decide(&self, specificity: impl Fn(&HostPattern) -> Option<u16>, is_listed: bool) -> Result<(), Refusal> {
+    fn decide(&self, specificity: impl Fn(&HostPattern) -> Option<u16>, is_listed: bool) -> Result<(), HostRefusal> {
         let best = |patterns: &[HostPattern]| {
             let matching = patterns.iter().filter_map(|pattern| Some((specificity(pattern)?, pattern.clone())));
             matching.max_by_key(|(specificity, _)| *specificity)
@@ -237,23 +247,23 @@ impl NetworkRules {
         let allowed = best(&self.allow).map(|(specificity, _)| specificity);
         match best(&self.deny) {
             Some((specificity, pattern)) if allowed.is_none_or(|allowed| allowed <= specificity) => {
-                Err(Refusal::Denied { pattern })
+                Err(HostRefusal::Denied { pattern })
             }
-            _ if allowed.is_none() && is_listed && !self.allow.is_empty() => Err(Refusal::NotAllowed),
+            _ if allowed.is_none() && is_listed && !self.allow.is_empty() => Err(HostRefusal::NotAllowed),
             _ => Ok(()),
         }
     }
 }
 
 /// Returns a host in lower case and without the final dot; an address in its usual form.
-pub(crate) fn canonical(host: &str) -> Result<String, Refusal> {
+pub(crate) fn canonical(host: &str) -> Result<String, HostRefusal> {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     if let Ok(address) = bare.parse::<IpAddr>() {
         return Ok(address.to_canonical().to_string());
     }
     match is_name(host) {
         true => Ok(host.trim_end_matches('.').to_ascii_lowercase()),
-        false => Err(Refusal::Name(host.chars().take(100).collect())),
+        false => Err(HostRefusal::Name(host.chars().take(100).collect())),
     }
 }
 
@@ -298,7 +308,7 @@ mod tests {
 
     fn rules(allow: &[&str], deny: &[&str]) -> NetworkRules {
         let read = |patterns: &[&str]| patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
-        NetworkRules { allow: read(allow), deny: read(deny) }
+        NetworkRules { allow: read(allow), deny: read(deny), public_only: false }
     }
 
     /// The reason why a host at an address is refused; empty if it is not.
@@ -422,7 +432,12 @@ mod tests {
             (why(&block, "10.1.1.1", "10.1.1.1"), why(&block, "11.1.1.1", "11.1.1.1")),
             (String::new(), "it is not among the allowed hosts".to_owned())
         );
-        assert_eq!(why(&rules(&["127.0.0.1:443"], &[]), "127.0.0.1", "127.0.0.1"), "");
+        let named = rules(&["127.0.0.1:443"], &[]);
+        assert_eq!(why(&named, "127.0.0.1", "127.0.0.1"), "");
+        assert_eq!(
+            why(&NetworkRules { public_only: true, ..named }, "127.0.0.1", "127.0.0.1"),
+            "its address 127.0.0.1 is private"
+        );
         // One private address among public ones is left out.
         let both = [PUBLIC.parse().unwrap(), "127.0.0.1".parse().unwrap()];
         assert_eq!(rules(&[], &[]).check("example.com", 443, &both).unwrap(), [both[0]]);

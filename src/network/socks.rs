@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::proxy::{Proxy, join};
+use super::connection::join;
+use super::state::Proxy;
 
 const VERSION: u8 = 5;
 const NO_AUTHENTICATION: u8 = 0;

@@ -24,6 +24,7 @@ mod hub;
 mod lineage;
 mod mcp;
 mod merge;
+mod network;
 mod podman_shell;
 mod policy;
 mod python;

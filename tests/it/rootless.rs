@@ -389,3 +389,32 @@ fn rootless_directory_in_container_stays_the_users() {
     assert_eq!((stat("a.txt").uid(), stat("a.txt").mode() & 0o777), (person.engine.user.0, 0o600));
     person.verify();
 }
+
+#[test]
+fn rootless_container_has_a_recorded_network() {
+    let Some(person) = RootlessUser::new() else { return };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        use std::io::{Read, Write};
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            drop(stream.read(&mut [0; 4096]));
+            drop(stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhello"));
+        }
+    });
+    let backend = kind().name();
+    let allowed = format!("{at}");
+    person.printed(&["new", "work", "--backend", backend, "--allow-host", &allowed, "--allow-host", "*.example.com"]);
+    let get = format!(
+        "import socket, urllib.request\nfetch = urllib.request.build_opener(urllib.request.ProxyHandler({{'http': 'http://127.0.0.2:3128'}}))\n\
+         print(fetch.open('http://{at}/').read())\nprint(socket.gethostbyname('a.example.com'))\n\
+         socket.create_server(('0.0.0.0', 81))"
+    );
+    let printed =
+        person.printed(&["exec", "work", "--", "env", "-u", "no_proxy", "-u", "NO_PROXY", "python3", "-c", &get]);
+    assert_eq!(printed, "b'hello'\n127.64.0.1\n");
+    let events = person.printed(&["--json", "log", "work", "--kind", "NetworkConnection"]);
+    let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((events.len(), &events[0]["event"]["outcome"]), (1, &json!("closed")), "{events:?}");
+}

@@ -16,6 +16,7 @@ pub mod grown;
 pub mod growth;
 pub mod look;
 pub mod materialise;
+pub mod network;
 pub mod no_wait;
 pub mod open;
 pub mod own;
@@ -62,12 +63,13 @@ pub const NEED_AN_ENGINE: [&str; 4] = ["commands", "capture", "fork", "rewind"];
 pub const NEED_THE_PROGRAM: [&str; 8] = ["exec", "faces", "follow", "look", "own", "python", "soak", "terminal"];
 
 /// All loads.
-pub const ALL: [(&str, Report); 27] = [
+pub const ALL: [(&str, Report); 28] = [
     ("append", append::report),
     ("append_no_wait", no_wait::report),
     ("tool_calls", calls::report),
     ("replay", replay::report),
     ("state_at", state_at::report),
+    ("network", network::report),
     ("own", own::report),
     ("open", open::report),
     ("look", look::report),

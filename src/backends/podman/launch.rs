@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use foldspace_network::NetworkProxy;
+use crate::network::NetworkProxy;
 use rustix::fs::StatVfsMountFlags;
 
 use super::confinement::Confinement;

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use foldspace_network::{
+use crate::network::{
     ConnectionOutcome, ConnectionReport, ContainerSocket, NetworkProxy, NetworkRules, PROXY, ReportSink,
 };
 

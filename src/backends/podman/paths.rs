@@ -87,11 +87,7 @@ impl Paths {
         for path in ["scripts", DOOR] {
             directory(&self.run.join(path), 0o755)?;
         }
-        write(
-            &self.run.join(RESOLVER),
-            format!("nameserver {}\n", foldspace_network::RESOLVER.ip()).as_bytes(),
-            0o444,
-        )?;
+        write(&self.run.join(RESOLVER), format!("nameserver {}\n", crate::network::RESOLVER.ip()).as_bytes(), 0o444)?;
         write(&self.run.join("runner"), runner, 0o555)
     }
 

@@ -81,7 +81,7 @@ pub struct NetworkConnection {
     /// Address that was connected to; empty if none was.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub address: String,
-    /// How the command asked: `connect`, `http`, `socks` or `name`, for a program that knows no proxy.
+    /// Means by which the command asked: `connect`, `http`, `socks` or `name`, for a program that knows no proxy.
     pub by: String,
     /// Outcome: `closed`, `refused` by the rules, or `failed`.
     pub outcome: String,

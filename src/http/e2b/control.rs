@@ -15,6 +15,7 @@ use super::query::{decoded, query};
 use super::sandbox::{PortRules, Sandbox, SandboxState};
 use super::sandboxes::{BASE, NewSandbox};
 use super::{Api, E2bAnswer};
+use crate::backends::{HostPattern, NetworkRules};
 use crate::engine::clock::Timestamp;
 
 /// The lifetime of a sandbox in seconds, by default and at most.
@@ -58,20 +59,42 @@ pub(super) struct Create {
     others: Map<String, Value>,
 }
 
-/// The rules for connections of a sandbox to the outside.
-const EGRESS: [&str; 4] = ["allowOut", "denyOut", "egressProxy", "rules"];
-
-fn is_set(value: &Value) -> bool {
-    !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty())
-}
-
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct NetworkConfig {
+pub(super) struct NetworkConfig {
     allow_public_traffic: Option<bool>,
     mask_request_host: Option<String>,
+    #[serde(default)]
+    allow_out: Option<Vec<HostPattern>>,
+    #[serde(default)]
+    deny_out: Option<Vec<HostPattern>>,
+    /// All other fields, to refuse unsupported ones.
     #[serde(flatten)]
     others: Map<String, Value>,
+}
+
+impl NetworkConfig {
+    fn check(&self) -> Result<(), Wrong> {
+        let given = |name: &&str| self.others.get(*name).is_some_and(|value| !value.is_null());
+        match ["egressProxy", "rules"].iter().find(|name| given(name)) {
+            Some(name) => Err(Wrong::missing(format_args!("`network.{name}` of a sandbox"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the rules for connections to the outside. E2B's permissions win over its denials.
+    fn egress(self) -> NetworkRules {
+        let (mut allow, mut deny) = (self.allow_out.unwrap_or_default(), self.deny_out.unwrap_or_default());
+        deny.retain(|pattern| !allow.contains(pattern));
+        match deny.iter().any(HostPattern::is_everything) {
+            true if allow.is_empty() => deny = Vec::from_iter("*".parse()),
+            true => deny.clear(),
+            // Everything else stays allowed.
+            false if !allow.is_empty() => allow.extend("*".parse::<HostPattern>()),
+            false => {}
+        }
+        NetworkRules { allow, deny, public_only: true }
+    }
 }
 
 #[derive(Deserialize)]
@@ -82,12 +105,13 @@ struct AutoResume {
 
 pub(super) async fn create(State(api): Api, headers: HeaderMap, body: Body) -> E2bAnswer {
     let asked: Create = json(body).await?;
-    let network = asked.network.unwrap_or_default();
-    for (given, names) in [(&asked.others, &["mcp", "iam", "volumeMounts"][..]), (&network.others, &EGRESS)] {
-        if let Some(name) = names.iter().find(|name| given.get(**name).is_some_and(is_set)) {
+    for name in ["mcp", "iam", "volumeMounts"] {
+        if asked.others.get(name).is_some_and(|value| !value.is_null()) {
             return Err(Wrong::missing(format_args!("`{name}` of a sandbox")));
         }
     }
+    let network = asked.network.unwrap_or_default();
+    network.check()?;
     let request = headers.get("idempotency-key").and_then(|key| key.to_str().ok());
     let new = NewSandbox {
         template: asked.template.filter(|template| !template.is_empty()).unwrap_or_else(|| BASE.to_owned()),
@@ -99,8 +123,9 @@ pub(super) async fn create(State(api): Api, headers: HeaderMap, body: Body) -> E
         network: asked.internet.unwrap_or(true),
         ports: PortRules {
             are_private: network.allow_public_traffic == Some(false),
-            host: network.mask_request_host.filter(|host| !host.is_empty()),
+            host: network.mask_request_host.clone().filter(|host| !host.is_empty()),
         },
+        egress: (network.allow_out.is_some() || network.deny_out.is_some()).then(|| network.egress()),
         request: request.map(str::to_owned),
     };
     let sandbox = api.begin(new).await?;
@@ -227,6 +252,17 @@ pub(super) async fn pause(State(api): Api, Path(id): Path<String>) -> E2bAnswer 
         return Err(Wrong::new(StatusCode::CONFLICT, format!("the sandbox {id:.100} is already paused")));
     }
     api.pause(sandbox).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Replaces the rules for connections to the outside.
+pub(super) async fn update_network(State(api): Api, Path(id): Path<String>, body: Body) -> E2bAnswer {
+    let asked: NetworkConfig = json(body).await?;
+    asked.check()?;
+    let (mut sandbox, rules) = (api.sandbox(&id)?, asked.egress());
+    api.apply_egress(sandbox.name(), rules.clone()).await?;
+    sandbox.record.egress = Some(rules);
+    api.keep(sandbox).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

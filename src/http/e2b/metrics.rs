@@ -7,6 +7,7 @@ use axum::response::IntoResponse;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::connect::Wrong;
 use super::sandbox::Sandbox;
 use super::{Api, E2bAnswer, E2bApi};
 use crate::backends::{MachineUsage, WorkspaceSpec};
@@ -27,6 +28,7 @@ pub(super) struct TimeRange {
 /// Returns a sample of now, if the asked interval, in seconds, has it. Earlier ones are not kept.
 pub(super) async fn show(State(api): Api, Path(id): Path<String>, Query(asked): Query<TimeRange>) -> E2bAnswer {
     let (sandbox, now) = (api.sandbox(&id)?, api.now());
+    api.check_measured()?;
     let seconds = now.0.div_euclid(1000);
     let is_asked =
         asked.start.is_none_or(|start| start <= seconds) && asked.end.is_none_or(|end| seconds <= end + BUCKET);
@@ -40,6 +42,7 @@ pub(super) struct Several {
 }
 
 pub(super) async fn list(State(api): Api, Query(asked): Query<Several>) -> E2bAnswer {
+    api.check_measured()?;
     let mut samples = Map::new();
     for sandbox in asked.sandbox_ids.split(',').take(100).filter_map(|id| api.table.get(id)) {
         samples.insert(sandbox.name().to_owned(), api.sample(&sandbox, api.now()).await);
@@ -48,6 +51,13 @@ pub(super) async fn list(State(api): Api, Query(asked): Query<Several>) -> E2bAn
 }
 
 impl E2bApi {
+    fn check_measured(&self) -> Result<(), Wrong> {
+        match &self.options.workspace {
+            WorkspaceSpec::Podman(_) => Ok(()),
+            _ => Err(Wrong::missing("metrics of sandboxes without containers")),
+        }
+    }
+
     /// Measures a sandbox. One whose container does not run uses nothing.
     async fn sample(&self, sandbox: &Sandbox, now: Timestamp) -> Value {
         let (cpus, memory) = match &self.options.workspace {

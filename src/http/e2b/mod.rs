@@ -125,6 +125,7 @@ impl E2bApi {
             .route("/sandboxes/{id}/pause", post(control::pause))
             .route("/sandboxes/{id}/fork", post(control::fork))
             .route("/sandboxes/{id}/snapshots", post(control::create_snapshot))
+            .route("/sandboxes/{id}/network", axum::routing::put(control::update_network))
             .route("/sandboxes/{id}/metrics", get(metrics::show))
             .route("/sandboxes/metrics", get(metrics::list))
             .route("/snapshots", get(control::list_snapshots))

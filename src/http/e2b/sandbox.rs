@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{E2bApi, ENVD_VERSION};
-use crate::backends::WorkspaceSpec;
+use crate::backends::{NetworkRules, WorkspaceSpec};
 use crate::engine::clock::Timestamp;
 use crate::engine::id::SessionId;
 
@@ -31,6 +31,9 @@ pub(super) struct SandboxRecord {
     pub(super) auto_resume: bool,
     #[serde(default)]
     pub(super) ports: PortRules,
+    /// The rules for connections to the outside, if they are not the server's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) egress: Option<NetworkRules>,
 }
 
 /// The rules for requests to the ports of a sandbox.

@@ -9,7 +9,7 @@ use super::place::HOME;
 use super::sandbox::{PortRules, Sandbox, SandboxRecord, SandboxState};
 use super::snapshots::{SNAPSHOT, SnapshotRecord};
 use super::{DEBUG_SANDBOX, E2bApi};
-use crate::backends::{ContainerNetwork, WorkspaceSpec};
+use crate::backends::{ContainerNetwork, NetworkRules, WorkspaceSpec};
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{Annotated, ChildLimits, Isolation, VariableValue};
 use crate::engine::id::Digest;
@@ -50,6 +50,7 @@ pub(super) struct NewSandbox {
     /// True to let its commands use the network, if the server's workspaces may.
     pub(super) network: bool,
     pub(super) ports: PortRules,
+    pub(super) egress: Option<NetworkRules>,
     /// The client's idempotency key: the same key returns the same sandbox.
     pub(super) request: Option<String>,
 }
@@ -126,6 +127,9 @@ impl E2bApi {
     }
 
     pub(super) async fn begin(&self, new: NewSandbox) -> Result<Sandbox, Wrong> {
+        if new.egress.is_some() {
+            self.takes_egress()?;
+        }
         let name = Self::fresh_name("")?;
         let id = new.request.as_deref().map(|request| chosen_id(&format!("e2b\0{request}"), None));
         let snapshot = self.snapshot(&new.template);
@@ -162,8 +166,32 @@ impl E2bApi {
             auto_pause: new.auto_pause,
             auto_resume: new.auto_resume,
             ports: new.ports,
+            egress: new.egress,
         };
         self.keep(Sandbox { envs, ..Sandbox::new(session.id(), record) }).await
+    }
+
+    /// Returns true if rules for connections to the outside can be applied; without a network there is no need to.
+    fn takes_egress(&self) -> Result<bool, Wrong> {
+        let why = match &self.options.workspace {
+            WorkspaceSpec::Podman(options) => match &options.network {
+                ContainerNetwork::None => return Ok(false),
+                ContainerNetwork::Recorded(own) if *own == NetworkRules::default() => return Ok(true),
+                ContainerNetwork::Recorded(_) => "the server has rules of its own",
+                ContainerNetwork::Engine => "the server's sandboxes have the engine's own network",
+            },
+            _ => "rules need containers",
+        };
+        Err(Wrong::missing(format_args!("network rules for these sandboxes ({why})")))
+    }
+
+    /// Applies rules for connections to the outside to a sandbox.
+    pub(super) async fn apply_egress(&self, sandbox: &str, rules: NetworkRules) -> Result<(), Wrong> {
+        if self.takes_egress()? {
+            let container = self.face.open(sandbox).await?.tool_runner().workspace().container();
+            blocking(move || container.is_some_and(|container| container.set_network_rules(rules))).await?;
+        }
+        Ok(())
     }
 
     /// Returns the workspace of a template: the server's own, or with the template as its image.
@@ -219,11 +247,16 @@ impl E2bApi {
     pub(super) async fn running(&self, name: &str) -> Result<Sandbox, Wrong> {
         let gone = || Wrong::new(axum::http::StatusCode::BAD_GATEWAY, format!("the sandbox {name:.100} was not found"));
         let sandbox = self.table.get(name).ok_or_else(gone)?;
-        match sandbox.record.state {
-            SandboxState::Running => Ok(sandbox),
-            SandboxState::Paused if sandbox.record.auto_resume => self.resume(sandbox, 300).await,
-            _ => Err(gone()),
+        let sandbox = match sandbox.record.state {
+            SandboxState::Running => sandbox,
+            SandboxState::Paused if sandbox.record.auto_resume => self.resume(sandbox, 300).await?,
+            _ => return Err(gone()),
+        };
+        // Its workspace may have been closed since.
+        if let Some(rules) = &sandbox.record.egress {
+            self.apply_egress(name, rules.clone()).await?;
         }
+        Ok(sandbox)
     }
 
     /// Returns the sandbox of clients with `E2B_DEBUG`, created by their first request.
@@ -244,6 +277,7 @@ impl E2bApi {
             auto_pause: false,
             auto_resume: true,
             ports: PortRules::default(),
+            egress: None,
         };
         self.keep(Sandbox::new(open.session().id(), record)).await
     }

@@ -7,8 +7,8 @@ use crate::engine::error::{Diagnostic, ErrorKind, ValueError};
 use crate::engine::session::error::SessionError;
 use crate::engine::slice::SliceError;
 use crate::engine::store::StoreError;
+use crate::hub::HubError;
 use crate::hub::error::through;
-use crate::hub::{HubError, PortError};
 use crate::tools::{MountError, WorkspaceError};
 use crate::view::ConditionError;
 
@@ -100,6 +100,6 @@ macro_rules! invalid {
     };
 }
 
-invalid!(ValueError, ShellError, ConditionError, PortError);
+invalid!(ValueError, ShellError, ConditionError, crate::hub::PortError);
 #[cfg(feature = "sql")]
 invalid!(crate::sql::SqlError);

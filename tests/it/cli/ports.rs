@@ -18,7 +18,7 @@ fn page(address: &str) -> String {
 fn open_passes_connections_on_to_the_port() {
     let Some(program) = Program::with_container() else { return };
     let program = program.through_owner();
-    let serve = ["exec", "work", "--", "python3", "-m", "http.server", "8000", "--bind", "::1"];
+    let serve = ["exec", "work", "--", "python3", "-m", "http.server", "8000", "--bind", "127.0.0.1"];
     let _serving = program.spawn(&serve);
     let mut opened = program.spawn(&["--json", "open", "work", "8000"]);
     let mut printed = String::new();

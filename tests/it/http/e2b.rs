@@ -160,8 +160,7 @@ async fn e2b_tells_what_is_missing_and_what_is_wrong() {
     for (method, path) in [
         ("GET", "/templates"),
         ("POST", "/v3/templates"),
-        ("GET", "/sandboxes/x/metrics"),
-        ("PUT", "/sandboxes/x/network"),
+        ("GET", "/sandboxes/x/logs"),
         ("PATCH", "/sandboxes"),
         ("GET", "/volumes"),
     ] {
@@ -178,7 +177,7 @@ async fn e2b_tells_what_is_missing_and_what_is_wrong() {
         (json!({ "metadata": { "a": 1 } }), 400),
         (json!({ "templateID": "python:3.12" }), 404),
         (json!({ "mcp": { "x": {} } }), 501),
-        (json!({ "volumeMounts": [] , "network": { "denyOut": [] } }), 501),
+        (json!({ "volumeMounts": [], "network": { "denyOut": [] } }), 501),
     ] {
         assert_eq!(e2b.control("POST", "/v2/sandboxes", body.clone()).await.status, status, "{body}");
     }

@@ -45,7 +45,7 @@ impl E2b {
     }
 
     /// Runs a command, and returns its number and what it printed; `None` if it could not be started.
-    async fn run(&self, sandbox: &Sandbox, words: &[&str], cwd: &str) -> Result<(u64, String), Value> {
+    pub(super) async fn run(&self, sandbox: &Sandbox, words: &[&str], cwd: &str) -> Result<(u64, String), Value> {
         let process = json!({ "cmd": words[0], "args": words[1..], "cwd": cwd });
         let start = json!({ "process": process, "stdin": false }).to_string();
         let answer = self.envd(sandbox, "/process.Process/Start", STREAM, enveloped(&start)).await;

@@ -1,6 +1,7 @@
 //! Ports of containers, through the API and E2B's hosts.
 
 use foldspace::WorkspaceSpec;
+use foldspace::backends::{ContainerNetwork, NetworkRules, PodmanOptions};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -28,8 +29,7 @@ while True:
 "#;
 
 /// A server with the session `work`, whose container listens at port 8000.
-async fn listening() -> Option<Server> {
-    let options = crate::engine::options()?;
+async fn listening(options: PodmanOptions) -> Server {
     let server = Server::begin().await;
     let spec = WorkspaceSpec::Podman(options);
     server.face.hub().create(Some("work".to_owned()), &spec, &[]).await.unwrap();
@@ -37,8 +37,8 @@ async fn listening() -> Option<Server> {
     let started = server.ask("POST", "/v1/sessions/work/processes", Some(&started)).await;
     assert_eq!(started.status, 201, "{started:?}");
     let host = [("host", "8000-work.localhost"), ("foldspace-token", TOKEN)];
-    eventually_async("it listens", async || server.ask_tcp("/", &host).await.status != 502).await;
-    Some(server)
+    eventually_async("it listens", async || server.ask_tcp("/", &host).await.status != 424).await;
+    server
 }
 
 fn text(answer: &Answer) -> String {
@@ -47,7 +47,8 @@ fn text(answer: &Answer) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn port_gets_requests_without_the_token() {
-    let Some(server) = listening().await else { return };
+    let Some(options) = crate::engine::options() else { return };
+    let server = listening(options).await;
     let host = ("host", "8000-work.localhost:9");
     let cookie = format!("a=1; foldspace-token={TOKEN}; b=2");
     for shown in [("foldspace-token", TOKEN), ("cookie", &cookie)] {
@@ -71,7 +72,8 @@ async fn port_gets_requests_without_the_token() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn port_is_refused_without_a_token_a_container_or_a_listener() {
-    let Some(server) = listening().await else { return };
+    let Some(options) = crate::engine::options() else { return };
+    let server = listening(options).await;
     server.session("memory").await;
     let asked = async |host: &str, path: &str, token: &str| {
         let answer = server.ask_tcp(path, &[("host", host), ("foldspace-token", token)]).await;
@@ -81,13 +83,13 @@ async fn port_is_refused_without_a_token_a_container_or_a_listener() {
         assert_eq!(asked("8000-work.localhost", path, token).await.0, 401, "{path} {token}");
     }
     let (status, problem) = asked("8001-work.localhost", "/", TOKEN).await;
-    assert_eq!((status, &problem["kind"]), (502, &json!("port")));
+    assert_eq!((status, &problem["kind"]), (424, &json!("backend")));
     assert_eq!(problem["detail"], "nothing listens at port 8001 in the container of work");
     assert_eq!(problem["hint"], "start the server as a background process, so that it outlives its call");
     let (status, problem) = asked("80-memory.localhost", "/", TOKEN).await;
     assert_eq!(
         (status, &problem["detail"]),
-        (502, &json!("memory runs no commands, so nothing listens at its port 80"))
+        (424, &json!("memory runs no commands, so nothing listens at its port 80"))
     );
     assert_eq!(asked("80-none.localhost", "/", TOKEN).await.0, 404);
     // A port does not make another host a name of the server.
@@ -96,7 +98,8 @@ async fn port_is_refused_without_a_token_a_container_or_a_listener() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn port_can_upgrade_its_connection() {
-    let Some(server) = listening().await else { return };
+    let Some(options) = crate::engine::options() else { return };
+    let server = listening(options).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     let head = format!(
         "GET /socket HTTP/1.1\r\nhost: 8000-work.localhost\r\nfoldspace-token: {TOKEN}\r\nconnection: upgrade\r\n\
@@ -182,7 +185,9 @@ async fn ports_of_a_sandbox_are_public_or_have_a_token() {
     for wrong in ["", "0123", made["envdAccessToken"].as_str().unwrap()] {
         assert_eq!(asked(wrong).await.status, 403, "{wrong}");
     }
-    let head = text(&asked(token).await);
+    let answer = asked(token).await;
+    assert!(String::from_utf8_lossy(&answer.body).contains("\r\nHost: own.example:8000\r\n"), "{answer:?}");
+    let head = text(&answer);
     assert!(head.contains("host: own.example:8000\r\n") && !head.contains(token), "{head}");
 
     let metrics = e2b.control("GET", &format!("/sandboxes/{id}/metrics"), Value::Null).await.json();
@@ -193,4 +198,50 @@ async fn ports_of_a_sandbox_are_public_or_have_a_token() {
     assert_eq!(past.json(), json!([]));
     let all = e2b.control("GET", &format!("/sandboxes/metrics?sandbox_ids={id},none"), Value::Null).await.json();
     assert!(all["sandboxes"][&id]["memUsed"].as_u64() > Some(0) && all["sandboxes"]["none"].is_null(), "{all}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_of_a_sandbox_bind_its_connections() {
+    let Some(options) = crate::engine::options() else { return };
+    let network = ContainerNetwork::Recorded(NetworkRules::default());
+    let e2b = E2b::begin(WorkspaceSpec::Podman(PodmanOptions { network, ..options }), false, false).await;
+    let create = async |network: Value| {
+        let asked = json!({ "templateID": "base", "timeout": 600, "network": network });
+        e2b.control("POST", "/sandboxes", asked).await
+    };
+    // The reason why the proxy refuses an address; it fails to reach another one.
+    let asked = async |sandbox: &(String, String), host: &str| {
+        let program = format!(
+            "import socket\nstream = socket.create_connection(('127.0.0.2', 3128))\n\
+             stream.sendall(b'CONNECT {host} HTTP/1.1\\r\\nhost: x\\r\\nconnection: close\\r\\n\\r\\n')\n\
+             print(stream.makefile().read())"
+        );
+        e2b.run(sandbox, &["python3", "-c", &program], "").await.unwrap().1
+    };
+    let made = create(json!({ "denyOut": ["0.0.0.0/0"], "allowOut": ["203.0.113.7", "127.0.0.1"] })).await.json();
+    let text = |name: &str| made[name].as_str().unwrap().to_owned();
+    let sandbox = (text("sandboxID"), text("envdAccessToken"));
+    assert!(asked(&sandbox, "8.8.8.8:443").await.contains("it is not among the allowed hosts"));
+    assert!(
+        asked(&sandbox, "127.0.0.1:1").await.contains("its address 127.0.0.1 is private"),
+        "a client opens nothing"
+    );
+    let update =
+        async |rules: Value| e2b.control("PUT", &format!("/sandboxes/{}/network", sandbox.0), rules).await.status;
+    assert_eq!(update(json!({ "denyOut": ["8.8.8.0/24"], "allowOut": ["8.8.8.9"] })).await, 204);
+    assert!(asked(&sandbox, "8.8.8.8:443").await.contains("8.8.8.0/24 is denied"));
+    // They outlive a pause, and come with a fork.
+    assert_eq!(e2b.control("POST", &format!("/sandboxes/{}/pause", sandbox.0), json!({})).await.status, 204);
+    assert_eq!(e2b.control("POST", &format!("/sandboxes/{}/connect", sandbox.0), json!({})).await.status, 201);
+    assert!(asked(&sandbox, "8.8.8.8:443").await.contains("8.8.8.0/24 is denied"));
+    let forks = e2b.control("POST", &format!("/sandboxes/{}/fork", sandbox.0), json!({})).await.json();
+    let text = |name: &str| forks[0]["sandbox"][name].as_str().unwrap().to_owned();
+    assert!(asked(&(text("sandboxID"), text("envdAccessToken")), "8.8.8.8:443").await.contains("8.8.8.0/24 is denied"));
+    for (wrong, status) in [
+        (json!({ "denyOut": ["a b"] }), 400),
+        (json!({ "rules": { "a.example": [] } }), 501),
+        (json!({ "egressProxy": { "host": "x" } }), 501),
+    ] {
+        assert_eq!((create(wrong.clone()).await.status, update(wrong.clone()).await), (status, status), "{wrong}");
+    }
 }

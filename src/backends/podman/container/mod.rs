@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, Weak};
 use std::time::Duration;
 
+use crate::network::NetworkRules;
 use state::ContainerState;
 
 use super::container_figures;
@@ -51,6 +52,8 @@ pub(in crate::backends::podman) struct SessionContainer {
     ended_old: Mutex<Option<Runner>>,
     /// Held during calls of the engine.
     state: Mutex<ContainerState>,
+    /// The rules of the recorded network, once they were replaced.
+    rules: Mutex<Option<NetworkRules>>,
     news: Mutex<Vec<MachineNews>>,
     progress: Mutex<Option<ProgressWatch>>,
     /// Messages about the last start.
@@ -78,6 +81,7 @@ impl SessionContainer {
             in_flight: Arc::default(),
             ended_old: Mutex::default(),
             state: Mutex::default(),
+            rules: Mutex::default(),
             news: Mutex::default(),
             progress: Mutex::default(),
             log: Mutex::default(),
@@ -398,6 +402,10 @@ impl Container for SessionContainer {
 
     fn connect(&self, port: u16) -> io::Result<TcpStream> {
         self.connect_to(port)
+    }
+
+    fn set_network_rules(&self, rules: NetworkRules) -> bool {
+        self.set_rules(rules)
     }
 
     fn usage(&self) -> Option<MachineUsage> {

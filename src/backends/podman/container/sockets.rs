@@ -4,7 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, TcpStream};
 use std::sync::{Arc, Weak};
 
-use foldspace_network::{NetworkProxy, ReportSink};
+use crate::network::{NetworkProxy, NetworkRules, ReportSink};
 
 use super::{ContainerState, SessionContainer};
 use crate::backends::MachineNews;
@@ -21,14 +21,27 @@ const SEPARATE_MAX: usize = 1000;
 impl SessionContainer {
     /// Starts the proxy of a recorded network.
     pub(super) fn open_network(&self, live: &LiveContainer) -> Result<Option<NetworkProxy>, EngineError> {
-        let Some(rules) = self.options.network.rules() else { return Ok(None) };
+        let Some(own) = self.options.network.rules() else { return Ok(None) };
+        let rules = lock(&self.rules).clone().unwrap_or_else(|| own.clone());
         let container = Weak::clone(&self.own);
         let sink: ReportSink = Arc::new(move |report| {
             if let Some(container) = container.upgrade() {
                 add(&mut lock(&container.news), network::event(report));
             }
         });
-        network::open(&live.runner, rules.clone(), sink).map(Some)
+        network::open(&live.runner, rules, sink).map(Some)
+    }
+
+    pub(super) fn set_rules(&self, rules: NetworkRules) -> bool {
+        if self.options.network.rules().is_none() {
+            return false;
+        }
+        let state = lock(&self.state);
+        *lock(&self.rules) = Some(rules.clone());
+        if let ContainerState::Running(LiveContainer { network: Some(network), .. }) = &*state {
+            network.set_rules(rules);
+        }
+        true
     }
 
     /// Returns true if connections have ended that are not recorded yet.

@@ -1,0 +1,44 @@
+//! The options of a container's network.
+
+use foldspace::backends::{ContainerNetwork, HostPattern, NetworkRules};
+
+use super::Failure;
+
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct NetworkArgs {
+    /// container: lets commands reach public hosts, through a proxy that records each connection; `engine` gives them
+    /// the engine's network instead, unrecorded
+    #[arg(long, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "recorded")]
+    #[arg(value_parser = ["recorded", "engine"])]
+    network: Option<String>,
+    /// container: lets commands reach these hosts only, such as *.example.com, example.com:443 or 10.0.0.0/8
+    #[arg(long, value_name = "HOST")]
+    allow_host: Vec<HostPattern>,
+    /// container: lets commands reach public hosts except these; the most specific pattern decides
+    #[arg(long, value_name = "HOST")]
+    deny_host: Vec<HostPattern>,
+}
+
+impl NetworkArgs {
+    /// Returns the options, and whether each is given.
+    pub(super) fn given(&self) -> [(bool, &'static str); 3] {
+        [
+            (self.network.is_some(), "--network"),
+            (!self.allow_host.is_empty(), "--allow-host"),
+            (!self.deny_host.is_empty(), "--deny-host"),
+        ]
+    }
+
+    pub(super) fn network(&self) -> Result<ContainerNetwork, Failure> {
+        let (allow, deny) = (self.allow_host.clone(), self.deny_host.clone());
+        let rules = NetworkRules { allow, deny, public_only: false };
+        let has_rules = rules != NetworkRules::default();
+        match self.network.as_deref() {
+            Some("engine") if has_rules => Err(Failure::usage("rules for hosts do not apply to the engine's network")
+                .with_hint("leave out `=engine`, or the hosts")),
+            Some("engine") => Ok(ContainerNetwork::Engine),
+            None if !has_rules => Ok(ContainerNetwork::None),
+            _ => Ok(ContainerNetwork::Recorded(rules)),
+        }
+    }
+}
