@@ -132,7 +132,7 @@ mod tests {
         for (wrong, why) in [
             (json!("yes"), "invalid value: string \"yes\", expected true, false, \"engine\" or {"),
             (json!(1), "invalid type: integer `1`, expected true"),
-            (json!({ "allow": ["a b"] }), "\"a b\" is no pattern of hosts"),
+            (json!({ "allow": ["a b"] }), "invalid host pattern \"a b\""),
             (json!({ "alow": [] }), "unknown field `alow`"),
         ] {
             let error = serde_json::from_value::<ContainerNetwork>(wrong).unwrap_err().to_string();

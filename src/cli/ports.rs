@@ -27,9 +27,6 @@ pub(super) struct OpenPort {
     at: Option<SocketAddr>,
 }
 
-/// The path and the protocol of connections to a port.
-const TUNNEL: (&str, &str) = ("/v1/port", "foldspace-port");
-
 impl OpenPort {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         super::block_on(async {
@@ -43,7 +40,7 @@ impl OpenPort {
 
     async fn serve(&self, client: &HttpClient, session: String, out: &mut Out) -> Result<(), Failure> {
         // A session without a container is refused now.
-        match tunnel(client, &session, self.port).await {
+        match client.open_port(&session, self.port.get()).await {
             Err(ClientError::Refused(problem)) if problem.hint.is_some() => output::note(&problem.detail),
             other => drop(other?),
         }
@@ -79,17 +76,9 @@ impl OpenPort {
     }
 }
 
-async fn tunnel(
-    client: &HttpClient,
-    session: &str,
-    port: NonZeroU16,
-) -> Result<foldspace::http::UpgradedStream, ClientError> {
-    client.upgrade(TUNNEL.0, TUNNEL.1, &json!({ "session": session, "port": port })).await
-}
-
-/// Passes a connection on. One that the port refuses is closed.
+/// Forwards a connection to the port, or closes it if the port refuses it.
 async fn pass_on(client: HttpClient, session: String, port: NonZeroU16, mut stream: TcpStream) {
-    match tunnel(&client, &session, port).await {
+    match client.open_port(&session, port.get()).await {
         Ok(mut port) => drop(tokio::io::copy_bidirectional(&mut stream, &mut port).await),
         Err(error) => output::note(&error.to_string()),
     }

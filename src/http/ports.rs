@@ -18,6 +18,7 @@ use serde::Deserialize;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
+use super::client::{ClientError, HttpClient};
 use super::forward::join;
 use super::guard::{Guard, check_head, is_known, name_of, note_known};
 use super::problem::{HttpProblem, ProblemKind};
@@ -78,6 +79,16 @@ pub(super) fn tunnel_route(face: &HttpFace) -> Router {
             .boxed()
         }))
     })
+}
+
+impl HttpClient {
+    /// Connects to a port of a session's container.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] if nothing listens there, or the session has no container.
+    pub async fn open_port(&self, session: &str, port: u16) -> Result<UpgradedStream, ClientError> {
+        self.upgrade(TUNNEL.0, TUNNEL.1, &serde_json::json!({ "session": session, "port": port })).await
+    }
 }
 
 fn asynchronous(stream: std::net::TcpStream) -> std::io::Result<TcpStream> {

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::report::{ConnectionOutcome, ConnectionReport, ReportSink};
-use super::rules::canonical;
+use super::rules::{HostRefusal, canonical};
 use super::state::{OutsidePlace, Proxy};
 
 /// Time limit for a name to be resolved, and for a connection to be made.
@@ -38,12 +38,6 @@ pub(crate) struct Outside {
     stream: TcpStream,
 }
 
-/// A host that was not reached.
-pub(crate) struct UnreachedHost {
-    pub(crate) is_refusal: bool,
-    pub(crate) why: String,
-}
-
 impl Proxy {
     /// Reports a name that the rules refuse.
     pub(crate) fn refuse_name(&self, name: &str) {
@@ -52,8 +46,9 @@ impl Proxy {
         (self.sink)(report);
     }
 
-    /// Connects to a host, if the rules allow it. The name is resolved once, so the checked addresses are the used ones.
-    pub(crate) async fn connect(&self, host: &str, port: u16, by: &'static str) -> Result<Outside, UnreachedHost> {
+    /// Connects to a host, if the rules allow it. The name is resolved once, so only checked addresses are used. The error
+    /// is the outcome of the failed attempt.
+    pub(crate) async fn connect(&self, host: &str, port: u16, by: &'static str) -> Result<Outside, ConnectionOutcome> {
         let report = report(host, port, by);
         let mut counting = Reporting { sink: Arc::clone(&self.sink), begun: started(), report };
         match self.reach(host, port).await {
@@ -61,22 +56,19 @@ impl Proxy {
                 counting.report.address = Some(address);
                 Ok(Outside { _place: place, stream, counting })
             }
-            Err(UnreachedHost { is_refusal, why }) => {
-                counting.report.outcome = match is_refusal {
-                    true => ConnectionOutcome::Refused(why.clone()),
-                    false => ConnectionOutcome::Failed(why.clone()),
-                };
-                Err(UnreachedHost { is_refusal, why })
+            Err(outcome) => {
+                counting.report.outcome = outcome.clone();
+                Err(outcome)
             }
         }
     }
 
-    async fn reach(&self, host: &str, port: u16) -> Result<(TcpStream, IpAddr, OutsidePlace), UnreachedHost> {
-        let refused = |why: &dyn ToString| UnreachedHost { is_refusal: true, why: why.to_string() };
-        let failed = |why: String| UnreachedHost { is_refusal: false, why };
+    async fn reach(&self, host: &str, port: u16) -> Result<(TcpStream, IpAddr, OutsidePlace), ConnectionOutcome> {
+        let refused = |reason: HostRefusal| ConnectionOutcome::Refused(reason.to_string());
+        let failed = ConnectionOutcome::Failed;
         let rules = self.rules();
-        rules.check_name(host, port).map_err(|reason| refused(&reason))?;
-        let name = canonical(host).map_err(|reason| refused(&reason))?;
+        rules.check_name(host, port).map_err(refused)?;
+        let name = canonical(host).map_err(refused)?;
         let addresses = match name.parse::<IpAddr>() {
             Ok(address) => vec![address],
             Err(_) => {
@@ -89,7 +81,7 @@ impl Proxy {
         if addresses.is_empty() {
             return Err(failed("its name has no address".to_owned()));
         }
-        let allowed = rules.check(&name, port, &addresses).map_err(|reason| refused(&reason))?;
+        let allowed = rules.check(&name, port, &addresses).map_err(refused)?;
         let place = self.outside_place().await.ok_or_else(|| failed("too many connections are open".to_owned()))?;
         let mut last = String::new();
         for address in allowed {

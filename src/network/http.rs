@@ -14,7 +14,8 @@ use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
-use super::connection::{UnreachedHost, join};
+use super::connection::join;
+use super::report::ConnectionOutcome;
 use super::state::Proxy;
 
 type Body = BoxBody<Bytes, hyper::Error>;
@@ -33,7 +34,7 @@ pub(crate) async fn serve(stream: TcpStream, proxy: Arc<Proxy>) {
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD).preserve_header_case(true).half_close(true);
     if let Err(error) = http.serve_connection(TokioIo::new(stream), service).with_upgrades().await {
-        tracing::debug!(%error, "a client of the proxy was not understood");
+        tracing::debug!(%error, "a client of the proxy sent an invalid request");
     }
 }
 
@@ -47,9 +48,14 @@ async fn answer(proxy: &Proxy, request: Request<Incoming>) -> Response<Body> {
     };
     let done =
         if is_connect { tunnel(proxy, &host, port, request).await } else { pass_on(proxy, &host, port, request).await };
-    done.unwrap_or_else(|UnreachedHost { is_refusal, why }| match is_refusal {
-        true => told(StatusCode::FORBIDDEN, &format!("foldspace refused a connection to {host}:{port}: {why}")),
-        false => told(StatusCode::BAD_GATEWAY, &format!("{host}:{port} was not reached: {why}")),
+    done.unwrap_or_else(|outcome| match outcome {
+        ConnectionOutcome::Refused(why) => {
+            told(StatusCode::FORBIDDEN, &format!("foldspace refused a connection to {host}:{port}: {why}"))
+        }
+        ConnectionOutcome::Failed(why) => {
+            told(StatusCode::BAD_GATEWAY, &format!("{host}:{port} was not reached: {why}"))
+        }
+        ConnectionOutcome::Closed => told(StatusCode::BAD_GATEWAY, &format!("{host}:{port} closed the connection")),
     })
 }
 
@@ -58,7 +64,7 @@ async fn tunnel(
     host: &str,
     port: u16,
     request: Request<Incoming>,
-) -> Result<Response<Body>, UnreachedHost> {
+) -> Result<Response<Body>, ConnectionOutcome> {
     let outside = proxy.connect(host, port, "connect").await?;
     proxy.spawn(async move {
         match hyper::upgrade::on(request).await {
@@ -69,14 +75,14 @@ async fn tunnel(
     Ok(Response::new(empty()))
 }
 
-/// Sends a request to its host on a connection of its own.
+/// Sends a request to its host on a separate connection.
 async fn pass_on(
     proxy: &Proxy,
     host: &str,
     port: u16,
     mut request: Request<Incoming>,
-) -> Result<Response<Body>, UnreachedHost> {
-    let failed = |error: hyper::Error| UnreachedHost { is_refusal: false, why: error.to_string() };
+) -> Result<Response<Body>, ConnectionOutcome> {
+    let failed = |error: hyper::Error| ConnectionOutcome::Failed(error.to_string());
     let outside = proxy.connect(host, port, "http").await?;
     let builder = hyper::client::conn::http1::Builder::new();
     let (mut sender, connection) =
@@ -94,7 +100,7 @@ async fn pass_on(
     if upgrade.is_none() {
         headers.remove(CONNECTION);
     }
-    // The host that was checked is the one that the server reads.
+    // The server must see the host that was checked.
     if let Some(Ok(authority)) = authority {
         headers.insert(HOST, authority);
     }

@@ -1,7 +1,7 @@
 //! The recorded network of a container: a proxy that its commands use, rules for the hosts that they reach, and a
 //! report of each connection.
 //!
-//! The container has no network of its own. The proxy's listeners are sockets in the container's loopback, and its
+//! The container has no network. The proxy's listeners are sockets in the container's loopback, and its
 //! connections to the outside are sockets of this process. So nothing gets out without the proxy.
 
 mod address;

@@ -1,4 +1,4 @@
-//! NameListeners for programs that know no proxy: a resolver gives each allowed name an address on loopback, where listeners take
+//! NameListeners for programs without proxy support: a resolver gives each allowed name an address on loopback, where listeners take
 //! its connections. A name is resolved outside only when something connects.
 
 use std::collections::BTreeMap;
@@ -21,14 +21,14 @@ use super::state::{Proxy, SHORTAGE, opened};
 const PORTS: [u16; 3] = [22, 80, 443];
 /// The first address of a name, and the number of them: each name has its own while it is in use.
 const ADDRESSES: (u32, u32) = (Ipv4Addr::new(127, 64, 0, 1).to_bits(), (1 << 22) - 2);
-/// The most names with listeners at once. A new one takes the place of the one that was used least recently.
+/// The most names with listeners at once. A new name replaces the least recently used one.
 const NAMES_MAX: usize = 256;
-/// Time without a question or a connection after which the listeners of a name close.
+/// Time without a query or a connection after which a name's listeners close.
 const IDLE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_secs(10);
 /// Seconds for which a program may keep an answer.
 const TTL: u32 = 5;
-/// The most bytes of a question and of an answer.
+/// The most bytes of a query and of an answer.
 const PACKET_MAX: usize = 512;
 
 /// The names with listeners.
@@ -45,7 +45,7 @@ struct KnownName {
     _listening: DropGuard,
 }
 
-/// Answers questions for addresses.
+/// Answers DNS queries.
 pub(crate) async fn resolve(socket: UdpSocket, proxy: Arc<Proxy>, open: SocketOpener) {
     let mut names = NameListeners { proxy, open, known: BTreeMap::new(), next: 0 };
     let mut question = [0; PACKET_MAX];
@@ -65,7 +65,7 @@ pub(crate) async fn resolve(socket: UdpSocket, proxy: Arc<Proxy>, open: SocketOp
                 }
             }
             Err(error) => {
-                tracing::debug!(%error, "failed to receive a question for an address");
+                tracing::debug!(%error, "failed to receive a DNS query");
                 tokio::time::sleep(SHORTAGE).await;
             }
         }
@@ -73,7 +73,7 @@ pub(crate) async fn resolve(socket: UdpSocket, proxy: Arc<Proxy>, open: SocketOp
 }
 
 impl NameListeners {
-    /// Returns the answer to a question; `None` if it is not understood.
+    /// Returns the answer to a query; `None` if it is malformed.
     async fn answer(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
         let asked = Packet::parse(bytes).ok().filter(|packet| !packet.has_flags(PacketFlag::RESPONSE))?;
         let question = asked.questions.first()?.clone().into_owned();
@@ -147,10 +147,12 @@ impl NameListeners {
         let end = CancellationToken::new();
         for (port, listener) in listeners {
             let listener = opened(listener.into(), TcpListener::from_std)?;
-            let (proxy, name, end) = (Arc::clone(&self.proxy), name.to_owned(), end.clone());
+            let (name, end) = (name.to_owned(), end.clone());
+            let accepting = Arc::clone(&self.proxy)
+                .accept(listener, move |stream, proxy| pass_on(stream, proxy, name.clone(), port));
             self.proxy.spawn(async move {
                 tokio::select! {
-                    () = accept(listener, proxy, name, port) => {}
+                    () = accepting => {}
                     () = end.cancelled() => {}
                 }
             });
@@ -160,29 +162,8 @@ impl NameListeners {
     }
 }
 
-async fn accept(listener: TcpListener, proxy: Arc<Proxy>, name: String, port: u16) {
-    loop {
-        // It is never closed.
-        let Some(place) = proxy.place().await else { return };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let (served, name) = (Arc::clone(&proxy), name.clone());
-                proxy.spawn(async move {
-                    pass_on(stream, &served, &name, port).await;
-                    drop(place);
-                });
-            }
-            Err(error) => {
-                tracing::debug!(%error, "failed to accept a connection of a container");
-                tokio::time::sleep(SHORTAGE).await;
-            }
-        }
-    }
-}
-
-async fn pass_on(stream: TcpStream, proxy: &Proxy, name: &str, port: u16) {
-    drop(stream.set_nodelay(true));
-    match proxy.connect(name, port, "name").await {
+async fn pass_on(stream: TcpStream, proxy: Arc<Proxy>, name: String, port: u16) {
+    match proxy.connect(&name, port, "name").await {
         Ok(outside) => join(stream, outside).await,
         // The program sees a reset connection.
         Err(_) => drop(stream.set_zero_linger()),

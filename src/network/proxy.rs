@@ -12,7 +12,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::report::ReportSink;
 use super::rules::NetworkRules;
 use super::sockets::{ContainerSocket, PROXY, ProxyError, RESOLVER, SocketOpener};
-use super::state::{Proxy, SHORTAGE, opened, outside_room};
+use super::state::{Proxy, opened, outside_room};
 use super::{http, names, socks};
 
 /// The most clients at once that have no connection to the outside yet; more wait.
@@ -22,7 +22,7 @@ const FIRST: Duration = Duration::from_secs(30);
 /// The first byte of SOCKS, version 5. No request of HTTP begins with it.
 const SOCKS: u8 = 5;
 
-/// The proxy of a container, for HTTP, `CONNECT` and SOCKS 5, and the resolver for programs that know no proxy. Dropping
+/// The proxy of a container, for HTTP, `CONNECT` and SOCKS 5, and the resolver for programs without proxy support. Dropping
 /// it closes all its connections.
 ///
 /// It runs on a thread that all proxies of this process share.
@@ -33,8 +33,8 @@ pub struct NetworkProxy {
 }
 
 impl NetworkProxy {
-    /// Serves the connections of a container, whose sockets `open` opens. Without the right to listen at the port of
-    /// resolvers there is no resolver.
+    /// Serves the connections of a container; `open` opens sockets in it. If port 53 can't be bound there, the container
+    /// gets no resolver.
     ///
     /// # Errors
     /// [`ProxyError`] if there is no listener or no thread.
@@ -46,10 +46,10 @@ impl NetworkProxy {
         let proxy = Arc::new(Proxy { rules: Arc::clone(&rules), sink, room, outside_room, end: end.clone() });
         let _within = runtime()?.enter();
         let listener = opened(listener.into(), TcpListener::from_std)?;
-        proxy.spawn(accept(listener, Arc::clone(&proxy)));
+        proxy.spawn(Arc::clone(&proxy).accept(listener, serve));
         match resolver.and_then(|resolver| opened(resolver.into(), UdpSocket::from_std)) {
             Ok(resolver) => proxy.spawn(names::resolve(resolver, Arc::clone(&proxy), open)),
-            Err(error) => tracing::warn!(%error, "a container has no resolver: only programs that know proxies work"),
+            Err(error) => tracing::warn!(%error, "a container has no resolver: only programs with proxy support work"),
         }
         Ok(Self { rules, _end: end.drop_guard() })
     }
@@ -73,28 +73,7 @@ fn runtime() -> io::Result<&'static Handle> {
     Ok(RUNTIME.get_or_init(|| handle))
 }
 
-async fn accept(listener: TcpListener, proxy: Arc<Proxy>) {
-    loop {
-        // It is never closed.
-        let Some(place) = proxy.place().await else { return };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let served = Arc::clone(&proxy);
-                proxy.spawn(async move {
-                    serve(stream, served).await;
-                    drop(place);
-                });
-            }
-            Err(error) => {
-                tracing::debug!(%error, "failed to accept a connection of a container");
-                tokio::time::sleep(SHORTAGE).await;
-            }
-        }
-    }
-}
-
 async fn serve(stream: TcpStream, proxy: Arc<Proxy>) {
-    drop(stream.set_nodelay(true));
     let mut first = [0];
     match tokio::time::timeout(FIRST, stream.peek(&mut first)).await {
         Ok(Ok(1)) if first[0] == SOCKS => socks::serve(stream, &proxy).await,

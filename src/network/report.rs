@@ -13,7 +13,7 @@ pub struct ConnectionReport {
     pub port: u16,
     /// The address that was connected to.
     pub address: Option<IpAddr>,
-    /// Means by which the command asked: `connect`, `http` or `socks`.
+    /// Type of the request: `connect`, `http`, `socks`, or `name` for a program without proxy support.
     pub by: &'static str,
     /// The outcome.
     pub outcome: ConnectionOutcome,

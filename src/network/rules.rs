@@ -57,9 +57,11 @@ enum PatternHost {
     Block(AddressBlock),
 }
 
-/// The error of a text that is no pattern.
+/// The error of an invalid pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no pattern of hosts: write example.com, *.example.com, 10.0.0.0/8 or *, and :443 for one port")]
+#[error(
+    "invalid host pattern {0:?}; valid are example.com, *.example.com, 10.0.0.0/8 and *, with :443 for a single port"
+)]
 pub struct InvalidPattern(String);
 
 /// The most bytes of a name in the domain name system.
@@ -75,7 +77,7 @@ impl FromStr for HostPattern {
 
 impl HostPattern {
     fn read(text: &str) -> Option<Self> {
-        // An IPv6 address has colons of its own.
+        // An IPv6 address contains colons.
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
             _ => (text, None),
@@ -169,7 +171,7 @@ fn is_name(name: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostRefusal {
     /// The name is malformed, or an address in an unusual form.
-    #[error("{0:?} is no name of a host")]
+    #[error("invalid host name {0:?}")]
     Name(String),
     /// A pattern denies the host.
     #[error("{pattern} is denied")]
@@ -208,7 +210,7 @@ impl NetworkRules {
         }
     }
 
-    /// Refuses a host by its name, before it is resolved: a question for an address tells others of the name.
+    /// Refuses a host by its name, before it is resolved: a DNS query would reveal the name.
     ///
     /// # Errors
     /// [`HostRefusal`].

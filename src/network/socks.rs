@@ -8,6 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::connection::join;
+use super::report::ConnectionOutcome;
 use super::state::Proxy;
 
 const VERSION: u8 = 5;
@@ -27,7 +28,7 @@ pub(crate) async fn serve(mut stream: TcpStream, proxy: &Proxy) {
     let asked = match tokio::time::timeout(PATIENCE, asked(&mut stream)).await {
         Ok(Ok(Some(asked))) => asked,
         Ok(Ok(None)) => return,
-        Ok(Err(error)) => return tracing::debug!(%error, "a client of SOCKS was not understood"),
+        Ok(Err(error)) => return tracing::debug!(%error, "a SOCKS client sent an invalid request"),
         Err(_) => return,
     };
     match proxy.connect(&asked.0, asked.1, "socks").await {
@@ -36,8 +37,9 @@ pub(crate) async fn serve(mut stream: TcpStream, proxy: &Proxy) {
                 join(stream, outside).await;
             }
         }
-        Err(unreached) => {
-            let code = if unreached.is_refusal { NOT_ALLOWED } else { UNREACHABLE };
+        Err(outcome) => {
+            let is_refusal = matches!(outcome, ConnectionOutcome::Refused(_));
+            let code = if is_refusal { NOT_ALLOWED } else { UNREACHABLE };
             drop(answer(&mut stream, code).await);
         }
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -59,11 +60,6 @@ impl Proxy {
         self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits for room for a connection.
-    pub(crate) async fn place(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.room).acquire_owned().await.ok()
-    }
-
     /// Waits for room for a connection to the outside: in this proxy, and among all proxies of this process. `None` if
     /// there is none in time.
     pub(crate) async fn outside_place(&self) -> Option<OutsidePlace> {
@@ -72,6 +68,31 @@ impl Proxy {
             Some(OutsidePlace { _own: own, _all: Arc::clone(all_room()).acquire_owned().await.ok()? })
         };
         tokio::time::timeout(ROOM_TIME_LIMIT, both).await.ok().flatten()
+    }
+
+    /// Accepts connections, and serves each until the proxy ends.
+    pub(crate) async fn accept<F>(self: Arc<Self>, listener: TcpListener, serve: impl Fn(TcpStream, Arc<Self>) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        loop {
+            // It is never closed.
+            let Ok(place) = Arc::clone(&self.room).acquire_owned().await else { return };
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    drop(stream.set_nodelay(true));
+                    let served = serve(stream, Arc::clone(&self));
+                    self.spawn(async move {
+                        served.await;
+                        drop(place);
+                    });
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "failed to accept a connection of a container");
+                    tokio::time::sleep(SHORTAGE).await;
+                }
+            }
+        }
     }
 
     /// Spawns work that ends with the proxy.

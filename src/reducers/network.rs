@@ -41,7 +41,7 @@ impl HostTraffic {
     }
 }
 
-/// The most hosts with entries of their own.
+/// The most hosts with separate entries.
 const HOSTS_MAX: usize = 1000;
 
 impl Slice for Network {

@@ -242,7 +242,7 @@ def refusals(sandbox: Sandbox, has_container: bool) -> None:
     else:
         for missing in (lambda: sandbox.update_network({"allow_out": ["1.1.1.1"]}), sandbox.get_metrics):
             wrong = raises(SandboxException, missing)
-            check("501" in str(wrong) and "docs/e2b.md" in str(wrong), f"it is told what is missing: {wrong}")
+            check("501" in str(wrong) and "docs/e2b.md" in str(wrong), f"the error names what is missing: {wrong}")
     check("400" in str(raises(SandboxException, lambda: Sandbox.create(timeout=10**9))), "a time has an end")
     print("  refusals: a wrong key, unknown sandboxes, what there is not")
 

@@ -1,4 +1,4 @@
-// A server of its own for a test, on the host or on Podman where there is one; examples of the documentation.
+// A separate server for a test, on the host or on Podman where there is one; examples of the documentation.
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -11,11 +11,11 @@ use super::engine::EngineError;
 use crate::backends::runner::{Runner, SocketKind, SocketRequest};
 use crate::engine::event::NetworkConnection;
 
-/// Returns the variables by which programs find the proxy.
+/// Returns the variables that point programs at the proxy.
 pub(super) fn variables() -> impl Iterator<Item = (&'static str, String)> {
     let all = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
     let none = ["NO_PROXY", "no_proxy"].map(|name| (name, "localhost,127.0.0.1,::1".to_owned()));
-    // Node uses them only if it is told to.
+    // Node ignores the others without this one.
     let node = ("NODE_USE_ENV_PROXY", "1".to_owned());
     all.into_iter().map(|name| (name, format!("http://{PROXY}"))).chain(none).chain([node])
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::confinement::text;
 use crate::backends::MachineUsage;
 
-/// Returns the use of the container whose first process this is; `None` if the kernel does not report it.
+/// Returns the resource use of the container with this first process; `None` if the kernel does not report it.
 pub(super) fn usage(pid: i32, files: &Path) -> Option<MachineUsage> {
     let groups = text(format!("/proc/{pid}/cgroup"));
     let number = |controller: &str, file: &str| text(group(&groups, controller)?.join(file)).trim().parse::<u64>().ok();

@@ -76,12 +76,12 @@ pub struct ContainerStarted {
 pub struct NetworkConnection {
     /// Host, by its name or address, as the command named it.
     pub host: String,
-    /// Port; 0 for a name whose address was asked for, and refused.
+    /// Port; 0 if the rules refused to resolve the name.
     pub port: u16,
     /// Address that was connected to; empty if none was.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub address: String,
-    /// Means by which the command asked: `connect`, `http`, `socks` or `name`, for a program that knows no proxy.
+    /// Type of the request: `connect`, `http`, `socks`, or `name` for a program without proxy support.
     pub by: String,
     /// Outcome: `closed`, `refused` by the rules, or `failed`.
     pub outcome: String,

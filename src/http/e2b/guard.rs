@@ -51,7 +51,7 @@ pub(super) async fn pass(State(api): State<E2bApi>, mut request: Request, next: 
     response
 }
 
-/// Names the sandbox of a request to `envd` at a host of its own.
+/// Names the sandbox of a request to `envd` at its own host.
 fn name_sandbox(request: &mut Request, sandbox: &str) {
     let headers = request.headers_mut();
     let host = headers.get(HOST).and_then(|host| Some(host.to_str().ok()?.split_once('.')?.1.to_owned()));

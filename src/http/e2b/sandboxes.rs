@@ -177,7 +177,7 @@ impl E2bApi {
             WorkspaceSpec::Podman(options) => match &options.network {
                 ContainerNetwork::None => return Ok(false),
                 ContainerNetwork::Recorded(own) if *own == NetworkRules::default() => return Ok(true),
-                ContainerNetwork::Recorded(_) => "the server has rules of its own",
+                ContainerNetwork::Recorded(_) => "the server has its own rules",
                 ContainerNetwork::Engine => "the server's sandboxes have the engine's own network",
             },
             _ => "rules need containers",

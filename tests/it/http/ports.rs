@@ -145,7 +145,7 @@ async fn sandbox(e2b: &E2b, network: Value) -> (String, Value, TcpStream) {
     let (id, token) = (made["sandboxID"].as_str().unwrap().to_owned(), made["envdAccessToken"].as_str().unwrap());
     let process = json!({ "cmd": "python3", "args": ["-c", ECHO] });
     let start = enveloped(&json!({ "process": process, "stdin": false }).to_string());
-    // The SDKs reach envd at a host of its own.
+    // The SDKs reach envd at its own host.
     let head = format!(
         "POST /process.Process/Start HTTP/1.1\r\nhost: 49983-{id}.box.example\r\nx-access-token: {token}\r\n\
          content-type: application/connect+json\r\ncontent-length: {}\r\n\r\n",
