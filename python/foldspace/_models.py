@@ -211,8 +211,21 @@ class BadChange(TypedDict):
     """The time, in UTC."""
     call: Any
     """The `CallStarted` event of its call, with long texts in full; null if no call made it."""
+    merged: BadMerge | None
+    """The merge that made it, if it is one."""
     changes: list[Change]
     """Its file changes."""
+
+
+class BadMerge(TypedDict):
+    """A merge of a child that made a position bad."""
+
+    child: str
+    """The child."""
+    name: str
+    """The child's name."""
+    seqs: list[int]
+    """The child's changes that were merged, by position in its history."""
 
 
 class Bisect(TypedDict):
@@ -351,6 +364,8 @@ class CallOutcome(TypedDict):
     """The reason for a failure, else null: `invalid`, `not_found`, `refused`, `over_limit`, `too_large`, `timed_out`, `cancelled`; or `failed` if the store, the workspace or its backend failed."""
     ran: NotRequired[RanCommand | None]
     """The command that a success of `shell_execute` or `execute_script` ran to its end."""
+    limit: NotRequired[UsedLimit | None]
+    """The limit that a failure with the reason `over_limit` exceeded. It is not part of the record."""
 
 
 class CallRequest(TypedDict):
@@ -831,7 +846,7 @@ class FamilyMember(TypedDict):
     isolation: str | None
     """`fork`, with the parent's history, or `full`, without."""
     agent: str
-    """The agent that created it; empty if unnamed."""
+    """The agent who works in it, else the one that created it; empty if unnamed."""
     head: int
     """The position of its last event."""
     calls: int | None
@@ -2056,6 +2071,17 @@ class UndoneCall(TypedDict):
     """The agent that made it; empty if unnamed."""
     started_at: str
     """Its start, in UTC."""
+
+
+class UsedLimit(TypedDict):
+    """A limit, and its use when a call exceeded it."""
+
+    name: Literal['calls'] | Literal['wall_millis'] | Literal['bytes_written'] | Literal['processes'] | Literal['budget']
+    """Its name: `calls`, `wall_millis` or `bytes_written` of a session or an agent; `processes`, running in the session; `budget`, the units of a [`WorkBudget`](super::WorkBudget)."""
+    limit: int
+    """The most that is allowed."""
+    used: int
+    """What was used before the call."""
 
 
 class Verification(TypedDict):

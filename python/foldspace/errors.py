@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from foldspace._models import CallOutcome, Problem
+    from foldspace._models import CallOutcome, Problem, UsedLimit
     from foldspace.results import CommandResult
 
 
@@ -181,6 +181,11 @@ class OverLimitError(RefusedError):
     """The call exceeds a limit of the session."""
 
     kind = "over_limit"
+
+    @property
+    def limit(self) -> UsedLimit | None:
+        """The limit: its ``name`` (``calls``, ``wall_millis``, ``bytes_written``...), the ``limit``, and what was ``used``."""
+        return self.outcome.get("limit") if self.outcome else None
 
 
 class IsDirectoryError(UnusableError):

@@ -17,8 +17,9 @@ async def test_one_fork_has_its_name_and_limits(session: Session) -> None:
     (solo,) = await session.fork(name="solo", limits={"calls": 1}, agent="coder")
     assert (solo.name, solo.agent, solo.parent) == ("solo", "coder", session.id)
     await solo.run("true", check=True)
-    with pytest.raises(foldspace.OverLimitError, match="1 call"):
+    with pytest.raises(foldspace.OverLimitError, match="1 call") as raised:
         await solo.run("true")
+    assert raised.value.limit == {"name": "calls", "limit": 1, "used": 1}
     with pytest.raises(foldspace.ConflictError):
         await session.fork(name="solo")
     numbered = await session.fork(count=1, name="solo")
@@ -47,6 +48,7 @@ async def test_children_are_listed_with_their_agents(client: Client, session: Se
     (below,) = await one.fork()
     children = await session.children()
     assert [(each.id, each.agent) for each in children] == [(one.id, "coder"), (two.id, "coder"), (full.id, "tester")]
+    assert [each["agent"] for each in (await session.family())["sessions"]][1:] == ["coder", "coder", "tester", "coder"]
     await children[0].run("true", check=True)
     assert (await one.calls())[-1]["agent"] == "coder"
     # The fork of a fork has its history, but not its children.

@@ -243,6 +243,20 @@ async def test_bisect_finds_the_change(session: Session) -> None:
     found = await session.bisect('test "$(cat n)" -lt 3', good=good)
     assert found["bad"][0]["changes"][0]["path"] == "n"
     assert await session.at(found["first_bad"] or 0).files.read("n") == b"3"
+    assert found["bad"][0]["merged"] is None
+
+
+async def test_bisect_leads_into_the_merged_child(session: Session) -> None:
+    await session.files.write("n", "1")
+    good = await session.head()
+    (child,) = await session.fork(name="culprit")
+    ran = await child.run("echo 3 > n", check=True)
+    await session.merge(child)
+    found = await session.bisect('test "$(cat n)" -lt 3', good=good)
+    merged = found["bad"][0]["merged"]
+    assert merged is not None
+    assert (merged["child"], merged["name"]) == (child.id, "culprit")
+    assert [event["call"] for event in await child.log(merged["seqs"][0], limit=1)] == [ran.call]
 
 
 async def test_annotations(session: Session) -> None:

@@ -202,6 +202,23 @@ pub trait Container: Send + Sync + 'static {
         false
     }
 
+    /// Freezes the running commands until [`Container::resume`], or until another command or a connection needs the
+    /// container. Their memory stays in use. Returns false if no command runs.
+    ///
+    /// # Errors
+    /// [`ShellError::Unavailable`] if the engine can't freeze it, as Podman without root on cgroups v1.
+    fn pause(&self) -> Result<bool, ShellError> {
+        Ok(false)
+    }
+
+    /// Lets frozen commands go on.
+    ///
+    /// # Errors
+    /// [`ShellError::Unavailable`] if the engine fails to.
+    fn resume(&self) -> Result<(), ShellError> {
+        Ok(())
+    }
+
     /// Returns the resources that it uses now; `None` if it does not run, or the kernel does not report them.
     fn usage(&self) -> Option<MachineUsage> {
         None

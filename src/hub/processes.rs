@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Hub, HubError, OpenSession};
+use super::{Hub, HubError, OpenSession, blocking};
+use crate::backends::Container;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::lock::lock;
 use crate::tools::processes::{Process, ProcessTable, kill};
@@ -36,8 +37,21 @@ impl Hub {
         self.shared.processes.of(session).all()
     }
 
+    /// Returns the container of a session whose workspace is open.
+    #[doc(hidden)]
+    pub async fn open_container(&self, session: SessionId) -> Option<Arc<dyn Container>> {
+        let place = self.place(session).lock_owned().await;
+        place.as_ref().and_then(|kept| kept.workspace().container())
+    }
+
     /// Kills the processes of a session, and waits for their ends to be recorded.
     pub(super) async fn end_processes(&self, session: SessionId, patience: Duration) {
+        // Frozen processes would not end.
+        if let Some(container) = self.open_container(session).await
+            && let Ok(Err(error)) = blocking(move || container.resume()).await
+        {
+            tracing::warn!(%error, "failed to resume a container before its end");
+        }
         kill(&self.processes(session), patience).await;
     }
 

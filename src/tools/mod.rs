@@ -50,7 +50,7 @@ pub use call::approval::nobody as nobody_to_ask;
 pub use call::approver::{ApprovalAnswer, Asker, Asking, CommandQuestion};
 pub use call::content_params::{lift, lower};
 pub use call::context::ToolContext;
-pub use call::error::ToolError;
+pub use call::error::{LimitName, ToolError, UsedLimit};
 pub use call::file_work::FileWork;
 pub use call::filesystem::Filesystem;
 #[doc(hidden)]

@@ -1462,8 +1462,19 @@ export interface components {
             time: string;
             /** @description The `CallStarted` event of its call, with long texts in full; null if no call made it. */
             call: unknown;
+            /** @description The merge that made it, if it is one. */
+            merged: components["schemas"]["BadMerge"] | null;
             /** @description Its file changes. */
             changes: components["schemas"]["Change"][];
+        };
+        /** @description A merge of a child that made a position bad. */
+        BadMerge: {
+            /** @description The child. */
+            child: string;
+            /** @description The child's name. */
+            name: string;
+            /** @description The child's changes that were merged, by position in its history. */
+            seqs: number[];
         };
         /**
          * @description The result of a bisection. With a command it has `between`, `checks`, `probes`, `several`, `left_out` and
@@ -1660,6 +1671,8 @@ export interface components {
             reason: string | null;
             /** @description The command that a success of `shell_execute` or `execute_script` ran to its end. */
             ran?: components["schemas"]["RanCommand"] | null;
+            /** @description The limit that a failure with the reason `over_limit` exceeded. It is not part of the record. */
+            limit?: components["schemas"]["UsedLimit"] | null;
         };
         /**
          * @description Makes a tool call and waits for its outcome. With `Accept: text/event-stream` it comes as server-sent events:
@@ -2371,7 +2384,7 @@ export interface components {
             at: number | null;
             /** @description `fork`, with the parent's history, or `full`, without. */
             isolation: string | null;
-            /** @description The agent that created it; empty if unnamed. */
+            /** @description The agent who works in it, else the one that created it; empty if unnamed. */
             agent: string;
             /**
              * Format: int64
@@ -4123,6 +4136,24 @@ export interface components {
             agent: string;
             /** @description Its start, in UTC. */
             started_at: string;
+        };
+        /** @description A limit, and its use when a call exceeded it. */
+        UsedLimit: {
+            /**
+             * @description Its name: `calls`, `wall_millis` or `bytes_written` of a session or an agent; `processes`, running in the
+             *     session; `budget`, the units of a [`WorkBudget`](super::WorkBudget).
+             */
+            name: "calls" | "wall_millis" | "bytes_written" | "processes" | "budget";
+            /**
+             * Format: int64
+             * @description The most that is allowed.
+             */
+            limit: number;
+            /**
+             * Format: int64
+             * @description What was used before the call.
+             */
+            used: number;
         };
         /** @description The outcome of a verification. */
         Verification: {

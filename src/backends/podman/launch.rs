@@ -26,11 +26,20 @@ pub(super) struct LiveContainer {
     pub(super) runner: Runner,
     /// The proxy of a recorded network.
     pub(super) network: Option<NetworkProxy>,
+    /// True while its processes are frozen.
+    pub(super) is_paused: bool,
     /// True if it was made before a session needed it, so that it can't be started again.
     pub(super) was_warm: bool,
     /// The time of its start, or of its adoption.
     pub(super) since: Instant,
     pub(super) used: Instant,
+}
+
+impl LiveContainer {
+    pub(super) fn new(engine: Arc<Engine>, id: String, (pid, runner): (i32, Runner), image_digest: String) -> Self {
+        let (since, network) = (now(), None);
+        Self { engine, id, pid, image_digest, runner, network, is_paused: false, was_warm: false, since, used: since }
+    }
 }
 
 /// Checks that the image is present and that the runner can run in it.

@@ -285,9 +285,8 @@ impl Warm {
             .try_for_each(|place| files.lock().attach(pid, Path::new(place)))
             .map_err(failed("show the files in the container"))?;
         self.paths.remove_spare();
-        let (image_digest, since) = (self.image_digest.clone(), now());
-        let live =
-            LiveContainer { engine, id, pid, image_digest, runner, network: None, was_warm: true, since, used: since };
+        let mut live = LiveContainer::new(engine, id, (pid, runner), self.image_digest.clone());
+        live.was_warm = true;
         Ok((live, limits_enforced))
     }
 

@@ -50,6 +50,7 @@ pub(super) struct Create {
     env_vars: Option<BTreeMap<String, String>>,
     #[serde(default)]
     auto_pause: bool,
+    auto_pause_memory: Option<bool>,
     auto_resume: Option<AutoResume>,
     #[serde(rename = "allow_internet_access")]
     internet: Option<bool>,
@@ -105,7 +106,8 @@ struct AutoResume {
 
 pub(super) async fn create(State(api): Api, headers: HeaderMap, body: Body) -> E2bAnswer {
     let asked: Create = json(body).await?;
-    for name in ["mcp", "iam", "volumeMounts"] {
+    // With `mcp`, the SDKs start the image's `mcp-gateway` by a command.
+    for name in ["iam", "volumeMounts"] {
         if asked.others.get(name).is_some_and(|value| !value.is_null()) {
             return Err(Wrong::missing(format_args!("`{name}` of a sandbox")));
         }
@@ -119,6 +121,7 @@ pub(super) async fn create(State(api): Api, headers: HeaderMap, body: Body) -> E
         metadata: asked.metadata.unwrap_or_default(),
         envs: asked.env_vars.unwrap_or_default(),
         auto_pause: asked.auto_pause,
+        keeps_memory: asked.auto_pause_memory != Some(false),
         auto_resume: asked.auto_resume.is_some_and(|auto| auto.enabled),
         network: asked.internet.unwrap_or(true),
         ports: PortRules {
@@ -246,12 +249,19 @@ pub(super) async fn refresh(State(api): Api, Path(id): Path<String>, body: Body)
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-pub(super) async fn pause(State(api): Api, Path(id): Path<String>) -> E2bAnswer {
+#[derive(Default, Deserialize)]
+pub(super) struct PauseBody {
+    memory: Option<bool>,
+}
+
+pub(super) async fn pause(State(api): Api, Path(id): Path<String>, body: Body) -> E2bAnswer {
+    let asked: Option<PauseBody> = json(body).await?;
     let sandbox = api.sandbox(&id)?;
     if sandbox.record.state == SandboxState::Paused {
         return Err(Wrong::new(StatusCode::CONFLICT, format!("the sandbox {id:.100} is already paused")));
     }
-    api.pause(sandbox).await?;
+    let keep_memory = asked.is_none_or(|asked| asked.memory != Some(false));
+    api.pause(sandbox, keep_memory).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

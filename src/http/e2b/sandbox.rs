@@ -26,6 +26,9 @@ pub(super) struct SandboxRecord {
     /// True to pause it instead of ending it.
     #[serde(default)]
     pub(super) auto_pause: bool,
+    /// True if such a pause freezes its processes instead of ending them.
+    #[serde(default = "yes")]
+    pub(super) keeps_memory: bool,
     /// True to resume it on a request.
     #[serde(default)]
     pub(super) auto_resume: bool,
@@ -34,6 +37,10 @@ pub(super) struct SandboxRecord {
     /// The rules for connections to the outside, if they are not the server's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) egress: Option<NetworkRules>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// The rules for requests to the ports of a sandbox.

@@ -46,6 +46,7 @@ pub(super) struct NewSandbox {
     pub(super) metadata: BTreeMap<String, String>,
     pub(super) envs: BTreeMap<String, String>,
     pub(super) auto_pause: bool,
+    pub(super) keeps_memory: bool,
     pub(super) auto_resume: bool,
     /// True to let its commands use the network, if the server's workspaces may.
     pub(super) network: bool,
@@ -164,6 +165,7 @@ impl E2bApi {
             ends: self.in_seconds(new.seconds),
             state: SandboxState::Running,
             auto_pause: new.auto_pause,
+            keeps_memory: new.keeps_memory,
             auto_resume: new.auto_resume,
             ports: new.ports,
             egress: new.egress,
@@ -275,6 +277,7 @@ impl E2bApi {
             ends: Timestamp(253_402_300_799_000),
             state: SandboxState::Running,
             auto_pause: false,
+            keeps_memory: true,
             auto_resume: true,
             ports: PortRules::default(),
             egress: None,
@@ -283,23 +286,44 @@ impl E2bApi {
     }
 
     pub(super) async fn resume(&self, sandbox: Sandbox, seconds: u64) -> Result<Sandbox, Wrong> {
+        if let Some(container) = self.face.hub().open_container(sandbox.session).await {
+            blocking(move || container.resume()).await??;
+        }
         let (ends, envs) = (self.in_seconds(seconds), sandbox.envs);
         let record = SandboxRecord { state: SandboxState::Running, ends, ..sandbox.record };
         self.keep(Sandbox { envs, ..Sandbox::new(sandbox.session, record) }).await
     }
 
-    /// Pauses a sandbox: its files stay, and its processes end.
-    pub(super) async fn pause(&self, mut sandbox: Sandbox) -> Result<(), Wrong> {
+    /// Pauses a sandbox: its files stay. Its processes are frozen, or end if `keep_memory` is false or the engine can't
+    /// freeze them.
+    pub(super) async fn pause(&self, mut sandbox: Sandbox, keep_memory: bool) -> Result<(), Wrong> {
         sandbox.record.state = SandboxState::Paused;
         let sandbox = self.keep(sandbox).await?;
-        self.stop(&sandbox).await;
+        self.disconnect(&sandbox);
+        if !keep_memory || !self.freeze(&sandbox).await {
+            self.stop(&sandbox).await;
+        }
         Ok(())
+    }
+
+    /// Freezes the processes of a sandbox. Returns false if none was frozen.
+    async fn freeze(&self, sandbox: &Sandbox) -> bool {
+        let Some(container) = self.face.hub().open_container(sandbox.session).await else { return false };
+        match blocking(move || container.pause()).await {
+            Ok(Ok(is_frozen)) => is_frozen,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, sandbox = sandbox.name(), "its processes end instead of being frozen");
+                false
+            }
+            Err(_) => false,
+        }
     }
 
     /// Ends a sandbox. Its history stays unless `remove_ended` is set.
     pub(super) async fn end(&self, mut sandbox: Sandbox) -> Result<(), Wrong> {
         sandbox.record.state = SandboxState::Ended;
         let sandbox = self.keep(sandbox).await?;
+        self.disconnect(&sandbox);
         self.stop(&sandbox).await;
         if self.options.remove_ended {
             self.face.hub().remove(sandbox.session).await?;
@@ -307,9 +331,13 @@ impl E2bApi {
         Ok(())
     }
 
-    async fn stop(&self, sandbox: &Sandbox) {
+    /// Ends the streams of a sandbox.
+    fn disconnect(&self, sandbox: &Sandbox) {
         sandbox.over.cancel();
         lock(&self.watchers).retain(|_, watcher| watcher.sandbox != sandbox.name());
+    }
+
+    async fn stop(&self, sandbox: &Sandbox) {
         if let Err(error) = self.face.hub().release(sandbox.session).await {
             tracing::warn!(%error, sandbox = sandbox.name(), "failed to close a sandbox: its processes may go on");
         }
@@ -353,9 +381,9 @@ impl E2bApi {
             let is_due =
                 |sandbox: &Sandbox| sandbox.record.state == SandboxState::Running && sandbox.record.ends <= now;
             for sandbox in self.table.all().into_iter().filter(is_due) {
-                let name = sandbox.name().to_owned();
+                let (name, keeps_memory) = (sandbox.name().to_owned(), sandbox.record.keeps_memory);
                 let ended = match sandbox.record.auto_pause {
-                    true => self.pause(sandbox).await,
+                    true => self.pause(sandbox, keeps_memory).await,
                     false => self.end(sandbox).await,
                 };
                 if let Err(wrong) = ended {

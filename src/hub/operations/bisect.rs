@@ -1,7 +1,7 @@
 //! Search for the first change after which a command fails or a predicate holds.
 
 use std::collections::BTreeSet;
-use std::ops::RangeInclusive;
+use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use super::{Operation, OperationContext, OperationEffect, OperationError, Operat
 use super::{position, reading};
 use crate::backends::ShellCommand;
 use crate::engine::clock::Timestamp;
-use crate::engine::id::Seq;
+use crate::engine::event::ChildMerged;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::tools::bisection::algorithm::BisectVerdict;
@@ -236,8 +237,22 @@ pub struct BadChange {
     pub time: Timestamp,
     /// The `CallStarted` event of its call, with long texts in full; null if no call made it.
     pub call: Value,
+    /// The merge that made it, if it is one.
+    pub merged: Option<BadMerge>,
     /// Its file changes.
     pub changes: Vec<ChangeDocument>,
+}
+
+/// A merge of a child that made a position bad.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct BadMerge {
+    /// The child.
+    #[schemars(with = "String")]
+    pub child: SessionId,
+    /// The child's name.
+    pub name: String,
+    /// The child's changes that were merged, by position in its history.
+    pub seqs: BTreeSet<Seq>,
 }
 
 /// A command's run at a position.
@@ -338,6 +353,19 @@ fn bad_change(session: &Session, before: Seq, seq: Seq) -> Result<BadChange, Ses
         agent: recorded.agent,
         time: recorded.time,
         call: call.map(|call| whole(session, &call)).unwrap_or_default(),
+        merged: merged(session, before, seq)?,
         changes: changes.collect::<Result<_, _>>()?,
     })
+}
+
+/// Finds the last merge after one position, up to another.
+fn merged(session: &Session, before: Seq, seq: Seq) -> Result<Option<BadMerge>, SessionError> {
+    let mut found = None;
+    session.visit_between(before + 1, seq, &mut |event| {
+        if let Some(ChildMerged { child, child_name: name, merged, .. }) = event.decoded() {
+            found = Some(BadMerge { child, name, seqs: merged.iter().filter_map(|entry| entry.from).collect() });
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(found)
 }

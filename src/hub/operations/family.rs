@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
-use crate::engine::event::{ChildMerged, MergeConflicted, Origin, SessionStarted};
+use crate::engine::event::{ChildMerged, ChildStarted, MergeConflicted, Origin, SessionStarted};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
@@ -53,7 +53,7 @@ pub struct FamilyMember {
     pub at: Option<Seq>,
     /// `fork`, with the parent's history, or `full`, without.
     pub isolation: Option<&'static str>,
-    /// The agent that created it; empty if unnamed.
+    /// The agent who works in it, else the one that created it; empty if unnamed.
     pub agent: String,
     /// The position of its last event.
     pub head: Seq,
@@ -90,7 +90,7 @@ impl Operation for ShowFamily {
             let known = KnownSessions::of(sessions.list()?);
             let root = known.root(session.id());
             let (members, mut more) = known.below(root);
-            let (mut found, mut left) = (Vec::new(), EVENTS);
+            let (mut found, mut agents, mut left) = (Vec::new(), BTreeMap::new(), EVENTS);
             for id in members {
                 let Some((entry, origin)) = known.entries.get(&id) else { continue };
                 // Removed since it was listed.
@@ -98,7 +98,7 @@ impl Operation for ShowFamily {
                 let first = known.children.get(&id).and_then(|children| children.iter().map(|(at, _)| *at).min());
                 let merges = match first {
                     None => Vec::new(),
-                    Some(first) => merges(&session, first.max(1), &mut left)?,
+                    Some(first) => merges(&session, first.max(1), &mut agents, &mut left)?,
                 };
                 found.push(FamilyMember {
                     session: id,
@@ -106,7 +106,7 @@ impl Operation for ShowFamily {
                     parent: origin.as_ref().map(|origin| origin.parent),
                     at: origin.as_ref().map(|origin| origin.at),
                     isolation: origin.as_ref().map(|origin| origin.isolation.name()),
-                    agent: entry.origin.agent.to_string(),
+                    agent: agents.remove(&id).unwrap_or_else(|| entry.origin.agent.to_string()),
                     head: entry.head,
                     calls: entry.calls,
                     merges,
@@ -170,8 +170,14 @@ impl KnownSessions {
     }
 }
 
-/// Reads the merges into a session, starting at a position. `left` is the remaining budget of events.
-fn merges(session: &Session, from: Seq, left: &mut u64) -> Result<Vec<FamilyMerge>, SessionError> {
+/// Reads the merges into a session, starting at a position, and the agents of its children. `left` is the remaining
+/// budget of events.
+fn merges(
+    session: &Session,
+    from: Seq,
+    agents: &mut BTreeMap<SessionId, String>,
+    left: &mut u64,
+) -> Result<Vec<FamilyMerge>, SessionError> {
     let mut found = Vec::new();
     session.visit(from, &mut |event| {
         if *left == 0 {
@@ -183,6 +189,10 @@ fn merges(session: &Session, from: Seq, left: &mut u64) -> Result<Vec<FamilyMerg
         if let Some(Ok(merged)) = event.typed::<ChildMerged>() {
             let merged = merged.event;
             found.push(merge(merged.child, merged.child_at, "merged", merged.conflicts.len()));
+        }
+        if let Some(Ok(started)) = event.typed::<ChildStarted>() {
+            let ChildStarted { child, agent, .. } = started.event;
+            agents.extend((!agent.is_empty()).then_some((child, agent)));
         }
         if let Some(Ok(conflicted)) = event.typed::<MergeConflicted>() {
             let conflicted = conflicted.event;

@@ -1,11 +1,43 @@
 //! Errors of tool calls.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::backends::{BackendError, ShellError};
 use crate::engine::commit::CommitError;
 use crate::engine::error::{Diagnostic, ErrorKind, ValueError};
 use crate::engine::event::CallReason;
 use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
+
+/// A limit, and its use when a call exceeded it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UsedLimit {
+    /// Its name: `calls`, `wall_millis` or `bytes_written` of a session or an agent; `processes`, running in the
+    /// session; `budget`, the units of a [`WorkBudget`](super::WorkBudget).
+    pub name: LimitName,
+    /// The most that is allowed.
+    pub limit: u64,
+    /// What was used before the call.
+    pub used: u64,
+}
+
+/// The name of a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum LimitName {
+    /// The number of calls.
+    Calls,
+    /// Milliseconds for calls.
+    WallMillis,
+    /// Bytes of written files.
+    BytesWritten,
+    /// Running processes.
+    Processes,
+    /// Units of a budget.
+    Budget,
+}
 
 /// Failure of a call, with a message that the caller can act on.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -21,7 +53,7 @@ pub enum ToolError {
     TooLarge(usize, usize),
     /// A limit of the session or the agent is used up.
     #[error("{0}")]
-    OverLimit(String),
+    OverLimit(String, UsedLimit),
     /// A parameter is invalid.
     #[error(transparent)]
     Invalid(#[from] ValueError),
@@ -45,7 +77,7 @@ pub enum ToolError {
 impl Diagnostic for ToolError {
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::Refused(_) | Self::OverLimit(_) => ErrorKind::Refused,
+            Self::Refused(_) | Self::OverLimit(..) => ErrorKind::Refused,
             Self::Missing(_) => ErrorKind::NotFound,
             Self::TooLarge(..) | Self::Invalid(_) => ErrorKind::Invalid,
             Self::Session(error) => error.kind(),
@@ -76,7 +108,7 @@ impl ToolError {
     pub(crate) fn reason(&self) -> CallReason {
         match self {
             Self::TooLarge(..) => CallReason::TooLarge,
-            Self::OverLimit(_) => CallReason::OverLimit,
+            Self::OverLimit(..) => CallReason::OverLimit,
             other => other.kind().into(),
         }
     }

@@ -214,6 +214,7 @@ impl OpenCall {
             micros,
             reason: None,
             ran: self.context.as_mut().and_then(|context| context.ran.take()),
+            limit: None,
         })
     }
 
@@ -232,7 +233,11 @@ impl OpenCall {
         let reason = finished.reason;
         let pending = self.record_failure(&finished).inspect_err(|_| self.distrust())?;
         let (call, finished) = (self.call, self.close(pending));
-        Ok(ToolOutcome { call, finished, status, result: Value::Null, text: message, micros, reason, ran: None })
+        let limit = match error {
+            ToolError::OverLimit(_, limit) => Some(*limit),
+            _ => None,
+        };
+        Ok(ToolOutcome { call, finished, status, result: Value::Null, text: message, micros, reason, ran: None, limit })
     }
 
     /// Waits until the outcome is durable.

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::DropGuard;
 
 use super::context::{RunningCommand, ToolContext};
-use super::error::ToolError;
+use super::error::{LimitName, ToolError, UsedLimit};
 use super::record_command::RecordAs;
 use super::tool::{BESIDE, Effect, Tool};
 use super::tool_call::ToolCall;
@@ -99,7 +99,8 @@ impl ToolContext {
         self.check_background()?;
         if self.machine.processes.running_after(0).len() >= RUNNING_MAX {
             let what = format!("{RUNNING_MAX} processes of the session are running; end one of them first");
-            return Err(ToolError::OverLimit(what));
+            let (limit, used) = (RUNNING_MAX as u64, RUNNING_MAX as u64);
+            return Err(ToolError::OverLimit(what, UsedLimit { name: LimitName::Processes, limit, used }));
         }
         command.is_unlimited = true;
         command.timeout = command.timeout.into_iter().chain(self.time_left).min();

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::error::UsedLimit;
 use super::trace::TraceContext;
 use crate::backends::CommandInput;
 use crate::engine::event::{CallReason, CallStatus, CommandLine};
@@ -87,6 +88,9 @@ pub struct ToolOutcome {
     /// The command that a success of `shell_execute` or `execute_script` ran to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran: Option<RanCommand>,
+    /// The limit that a failure with the reason `over_limit` exceeded. It is not part of the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<UsedLimit>,
 }
 
 impl ToolOutcome {

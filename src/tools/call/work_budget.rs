@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::error::ToolError;
+use super::error::{LimitName, ToolError, UsedLimit};
 use crate::engine::id::Seq;
 
 /// Callback for heartbeats. It must not block.
@@ -85,7 +85,8 @@ impl WorkBudget {
         let taken = |spent: u64| spent.checked_add(units).filter(|spent| *spent <= limit);
         self.spent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).map(drop).map_err(|_| {
             let left = self.left();
-            ToolError::OverLimit(format!("the budget of {limit} is spent: {left} are left, and {units} are needed"))
+            let what = format!("the budget of {limit} is spent: {left} are left, and {units} are needed");
+            ToolError::OverLimit(what, UsedLimit { name: LimitName::Budget, limit, used: limit - left })
         })
     }
 

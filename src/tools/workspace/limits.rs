@@ -11,7 +11,7 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::state::State;
 use crate::reducers::{Children, SharedChild, Usage};
-use crate::tools::call::error::ToolError;
+use crate::tools::call::error::{LimitName, ToolError, UsedLimit};
 use crate::tools::policy::DenyRule;
 use crate::tools::words::{all_of, counted};
 use crate::tools::workspace::plan::PlannedChange;
@@ -132,11 +132,12 @@ impl Limits {
         check_tool(&narrowed(session, state), tool)?;
         let own = self.own.as_ref().map(|own| &own.limits);
         if let Some(limit) = own.and_then(|limits| limits.calls).filter(|limit| number > *limit) {
-            return Err(used_up(THIS, &format!("its {}", counted(limit, "call"))));
+            return Err(used_up(THIS, &format!("its {}", counted(limit, "call")), (LimitName::Calls, limit)));
         }
         for (agent, child) in &shared {
             if let (Some(limit), Some(_)) = (child.limits.calls, child.last_call.filter(|last| call > *last)) {
-                return Err(used_up(&who(agent), &format!("its {}", counted(limit, "call"))));
+                let what = format!("its {}", counted(limit, "call"));
+                return Err(used_up(&who(agent), &what, (LimitName::Calls, limit)));
             }
         }
         let bounds = self.bounds(session, state)?;
@@ -162,14 +163,17 @@ impl Limits {
         for bound in self.bounds(session, state)? {
             let (Some(limit), Some(left)) = (bound.limits.bytes_written, bound.bytes_left()) else { continue };
             if bytes == 0 && left == 0 {
-                return Err(used_up(&bound.who, &format!("its {} of files", counted(limit, "byte"))));
+                let what = format!("its {} of files", counted(limit, "byte"));
+                return Err(used_up(&bound.who, &what, (LimitName::BytesWritten, limit)));
             }
             if bytes > left {
-                return Err(ToolError::OverLimit(format!(
+                let what = format!(
                     "{} may write {} of its {limit}, and this would be {bytes}; nothing was written",
                     bound.who,
                     counted(left, "more byte")
-                )));
+                );
+                let used = limit.saturating_sub(left);
+                return Err(ToolError::OverLimit(what, UsedLimit { name: LimitName::BytesWritten, limit, used }));
             }
         }
         Ok(())
@@ -221,7 +225,8 @@ impl Bound<'_> {
     }
 
     fn out_of_time(&self) -> ToolError {
-        used_up(&self.who, &format!("its {} ms for calls", self.limits.wall_millis.unwrap_or_default()))
+        let limit = self.limits.wall_millis.unwrap_or_default();
+        used_up(&self.who, &format!("its {limit} ms for calls"), (LimitName::WallMillis, limit))
     }
 }
 
@@ -249,6 +254,7 @@ fn calls_of(session: &Session) -> Result<u64, SessionError> {
     Ok(usage(&session.state()?).calls.saturating_sub(usage(&before).calls))
 }
 
-fn used_up(who: &str, what: &str) -> ToolError {
-    ToolError::OverLimit(format!("{who} has used up {what}; end the work, and say how far it is"))
+fn used_up(who: &str, what: &str, (name, limit): (LimitName, u64)) -> ToolError {
+    let text = format!("{who} has used up {what}; end the work, and say how far it is");
+    ToolError::OverLimit(text, UsedLimit { name, limit, used: limit })
 }

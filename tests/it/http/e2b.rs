@@ -176,7 +176,7 @@ async fn e2b_tells_what_is_missing_and_what_is_wrong() {
         (json!({ "timeout": 99_999_999_999_u64 }), 400),
         (json!({ "metadata": { "a": 1 } }), 400),
         (json!({ "templateID": "python:3.12" }), 404),
-        (json!({ "mcp": { "x": {} } }), 501),
+        (json!({ "iam": { "x": {} } }), 501),
         (json!({ "volumeMounts": [], "network": { "denyOut": [] } }), 501),
     ] {
         assert_eq!(e2b.control("POST", "/v2/sandboxes", body.clone()).await.status, status, "{body}");

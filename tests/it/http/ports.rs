@@ -245,3 +245,32 @@ async fn rules_of_a_sandbox_bind_its_connections() {
         assert_eq!((create(wrong.clone()).await.status, update(wrong.clone()).await), (status, status), "{wrong}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn paused_sandbox_keeps_its_processes() {
+    let Some(options) = crate::engine::options() else { return };
+    let e2b = E2b::begin(WorkspaceSpec::Podman(options), false, false).await;
+    let (id, made, _stream) = sandbox(&e2b, Value::Null).await;
+    let own = (id.clone(), made["envdAccessToken"].as_str().unwrap().to_owned());
+    let processes = async || e2b.call(&own, "/process.Process/List", json!({})).await.json()["processes"].clone();
+    let asked = async || e2b.raw("GET", "/", "", &[("host", &format!("8000-{id}.box.example"))]).await.status;
+    let control = async |verb: &str, body: Value| e2b.control("POST", &format!("/sandboxes/{id}/{verb}"), body).await;
+    assert_eq!(asked().await, 418);
+    let before = processes().await;
+    assert_eq!(before.as_array().map(Vec::len), Some(1), "{before}");
+    assert_eq!(control("pause", json!({})).await.status, 204);
+    assert_eq!(asked().await, 502, "it is paused");
+    assert_eq!(control("connect", json!({})).await.status, 201);
+    assert_eq!((processes().await, asked().await), (before, 418));
+    // Without its memory, only its files stay.
+    assert_eq!(control("pause", json!({ "memory": false })).await.status, 204);
+    assert_eq!(control("connect", json!({})).await.status, 201);
+    assert_eq!((processes().await, asked().await), (json!([]), 502));
+    // A frozen process does not hinder the end.
+    e2b.run(&own, &["true"], "").await.unwrap();
+    let (id, ..) = sandbox(&e2b, Value::Null).await;
+    let control = async |method, verb: &str| e2b.control(method, &format!("/sandboxes/{id}{verb}"), json!({})).await;
+    assert_eq!(control("POST", "/pause").await.status, 204);
+    assert_eq!(control("DELETE", "").await.status, 204);
+    assert_eq!(control("POST", "/connect").await.status, 404);
+}

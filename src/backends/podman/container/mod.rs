@@ -1,5 +1,6 @@
 //! A session's container: made when a command needs it, stopped when idle, removed at the end.
 
+mod pausing;
 mod sharing;
 mod sockets;
 mod state;
@@ -116,6 +117,7 @@ impl SessionContainer {
         self.watched.call_once(|| keep_watch(Weak::clone(&self.own)));
         if let ContainerState::Running(live) = state {
             live.used = now();
+            pausing::resume(live)?;
             if live.runner.is_alive() {
                 return Ok(live.runner.clone());
             }
@@ -192,10 +194,7 @@ impl SessionContainer {
             .try_for_each(|place| self.files.lock().attach(pid, Path::new(place)))
             .map_err(launch::failed("show the files in the container"))?;
         let (runner, limits_enforced) = launch::reach(pid, &self.paths, &token, &self.options)?;
-        let (engine, id, since) = (Arc::clone(engine), id.to_owned(), now());
-        let live =
-            LiveContainer { engine, id, pid, image_digest, runner, network: None, was_warm: false, since, used: since };
-        Ok((live, limits_enforced))
+        Ok((LiveContainer::new(Arc::clone(engine), id.to_owned(), (pid, runner), image_digest), limits_enforced))
     }
 
     fn create(&self, engine: &Engine, name: &str) -> Result<String, EngineError> {
@@ -406,6 +405,14 @@ impl Container for SessionContainer {
 
     fn set_network_rules(&self, rules: NetworkRules) -> bool {
         self.set_rules(rules)
+    }
+
+    fn pause(&self) -> Result<bool, ShellError> {
+        self.pause_running()
+    }
+
+    fn resume(&self) -> Result<(), ShellError> {
+        self.resume_paused()
     }
 
     fn usage(&self) -> Option<MachineUsage> {

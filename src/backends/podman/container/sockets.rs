@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use crate::network::{NetworkProxy, NetworkRules, ReportSink};
 
-use super::{ContainerState, SessionContainer};
+use super::{ContainerState, SessionContainer, pausing};
 use crate::backends::MachineNews;
 use crate::backends::podman::engine::EngineError;
 use crate::backends::podman::launch::LiveContainer;
@@ -53,6 +53,7 @@ impl SessionContainer {
         let runner = match &mut *lock(&self.state) {
             ContainerState::Running(live) => {
                 live.used = now();
+                pausing::resume(live).map_err(io::Error::other)?;
                 live.runner.clone()
             }
             _ => return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "its container does not run")),

@@ -132,6 +132,17 @@ impl EngineClient for DockerClient {
         Box::pin(async move { Ok(self.docker.stop_container(container, Some(options)).await?) })
     }
 
+    fn set_paused<'a>(&'a self, container: &'a str, paused: bool) -> EngineAnswer<'a, ()> {
+        Box::pin(async move {
+            let docker = &self.docker;
+            Ok(if paused {
+                docker.pause_container(container).await?
+            } else {
+                docker.unpause_container(container).await?
+            })
+        })
+    }
+
     fn remove<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()> {
         let options = RemoveContainerOptions { force: true, v: true, ..RemoveContainerOptions::default() };
         Box::pin(async move { Ok(self.docker.remove_container(container, Some(options)).await?) })

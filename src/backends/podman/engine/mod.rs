@@ -36,6 +36,8 @@ trait EngineClient: Send + Sync {
     fn start<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()>;
     fn inspect<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, InspectedContainer>;
     fn stop<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()>;
+    /// Freezes the processes of a running container, or lets them go on.
+    fn set_paused<'a>(&'a self, container: &'a str, paused: bool) -> EngineAnswer<'a, ()>;
     /// Removes a container, running or not, with its volumes.
     fn remove<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()>;
     /// Lists the containers made by foldspace.
@@ -288,6 +290,11 @@ impl Engine {
 
     pub(crate) fn stop(&self, id: &str) -> Result<(), EngineError> {
         self.ask("stop the container", LONG, unless_done(self.client.stop(id)))
+    }
+
+    pub(crate) fn set_paused(&self, id: &str, paused: bool) -> Result<(), EngineError> {
+        let what = if paused { "pause the container" } else { "resume the container" };
+        self.ask(what, SHORT, self.client.set_paused(id, paused))
     }
 
     pub(crate) fn remove(&self, id: &str) -> Result<(), EngineError> {

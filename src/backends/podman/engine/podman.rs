@@ -101,6 +101,13 @@ impl EngineClient for PodmanClient {
         Box::pin(async move { Ok(self.podman.containers().get(container).stop(&options).await?) })
     }
 
+    fn set_paused<'a>(&'a self, container: &'a str, paused: bool) -> EngineAnswer<'a, ()> {
+        Box::pin(async move {
+            let container = self.podman.containers().get(container);
+            Ok(if paused { container.pause().await? } else { container.unpause().await? })
+        })
+    }
+
     fn remove<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()> {
         let options = ContainerDeleteOpts::builder().force(true).timeout(0).volumes(true).build();
         Box::pin(async move { Ok(self.podman.containers().get(container).delete(&options).await?) })
