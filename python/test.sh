@@ -31,7 +31,7 @@ environment .venv python3 tests/requirements.txt
 # The package, and a program of a user.
 .venv/bin/pyright --pythonpath .venv/bin/python
 .venv/bin/mypy
-.venv/bin/pytest -q -n "${JOBS:-3}" --ignore tests/test_harbor.py --ignore tests/test_export.py "$@"
+.venv/bin/pytest -q -n "${JOBS:-3}" --ignore-glob 'tests/test_harbor*.py' --ignore tests/test_export.py "$@"
 # Options may choose tests of those.
 [ $# -eq 0 ] || exit 0
 
@@ -39,9 +39,10 @@ environment .venv python3 tests/requirements.txt
 newer=$(newer_python)
 if [ -n "$newer" ]; then
     environment .venv-harbor "$newer" tests/requirements-harbor.txt
-    .venv-harbor/bin/pyright --pythonversion 3.12 --pythonpath .venv-harbor/bin/python foldspace/harbor.py
+    .venv-harbor/bin/pyright --pythonversion 3.12 --pythonpath .venv-harbor/bin/python foldspace/harbor.py \
+        foldspace/_compose.py
     # One after another: they build the same image.
-    .venv-harbor/bin/pytest -q tests/test_harbor.py tests/test_export.py
+    .venv-harbor/bin/pytest -q tests/test_harbor*.py tests/test_export.py
 else
     echo "$0: the tests of Harbor are left out: there is no Python 3.12 or later" >&2
 fi

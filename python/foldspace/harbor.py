@@ -15,19 +15,22 @@ import tarfile
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
-from harbor.environments.base import BaseEnvironment, ExecResult
+from harbor.constants import MAIN_SERVICE_NAME
+from harbor.environments.base import BaseEnvironment, ExecResult, ServiceOperationsUnsupportedError
 from harbor.environments.capabilities import EnvironmentCapabilities, EnvironmentResourceCapabilities
+from harbor.environments.compose_service_ops import ComposeServiceOpsMixin, ComposeServiceTransport
 from harbor.environments.definition import (
-    COMPOSE_FILE_NAME,
     DOCKERFILE_NAME,
     require_agent_environment_definition,
     should_use_prebuilt_docker_image,
 )
+from harbor.environments.docker.compose_env import legacy_log_mount_env_vars
 from harbor.environments.tar_transfer import extract_dir
 from harbor.models.trial.config import ResourceMode
 
 import foldspace
 from foldspace import RefusedError, UnusableError
+from foldspace._compose import Podman, Services, build_options, of_root
 from foldspace._thread import ThreadLog
 from foldspace.types import ContainerOptions
 
@@ -46,7 +49,7 @@ _KEEP = r"{0} start-server \; set-option -s exit-empty off \; show-options -s ex
 _BUILDING = asyncio.Lock()
 
 
-class FoldspaceEnvironment(BaseEnvironment):
+class FoldspaceEnvironment(ComposeServiceOpsMixin, BaseEnvironment):
     """A session for each environment of a trial, in a Podman container with a writable root.
 
     The task's working directory is the workspace: changes there are recorded. Changes elsewhere, such as in ``/logs``,
@@ -78,6 +81,13 @@ class FoldspaceEnvironment(BaseEnvironment):
         super().__init__(*args, **kwargs)
         if self._host_mounts:
             raise ValueError("foldspace can't mount directories of this machine in a trial; leave out --mounts")
+        if self.extra_docker_compose_paths:
+            raise ValueError("foldspace reads the task's own docker-compose.yaml; leave out --extra-docker-compose")
+        names = ("PODMAN_BASE_URL", "PODMAN_URL", "CONTAINER_HOST")
+        url = self._options.get("connection") or next(filter(None, map(os.environ.get, names)), None)
+        self._podman = Podman(url)
+        self._services = Services(self.environment_dir, self._compose_variables(), self._podman)
+        self._persistent_env = self._services.environment | self._persistent_env
 
     @staticmethod
     def type() -> str:
@@ -87,7 +97,7 @@ class FoldspaceEnvironment(BaseEnvironment):
     @property
     def capabilities(self) -> EnvironmentCapabilities:
         """The capabilities of the environment."""
-        return EnvironmentCapabilities(disable_internet=True)
+        return EnvironmentCapabilities(disable_internet=True, docker_compose=True)
 
     @classmethod
     def resource_capabilities(cls) -> EnvironmentResourceCapabilities:
@@ -103,8 +113,6 @@ class FoldspaceEnvironment(BaseEnvironment):
             raise SystemExit("foldspace.harbor needs the program podman to build and inspect images: install it")
 
     def _validate_definition(self) -> None:
-        if (self.environment_dir / COMPOSE_FILE_NAME).exists():
-            raise ValueError("foldspace runs tasks with one container; this task has a docker-compose.yaml")
         require_agent_environment_definition(self.environment_dir, docker_image=self.task_env_config.docker_image)
 
     @property
@@ -116,18 +124,23 @@ class FoldspaceEnvironment(BaseEnvironment):
 
     async def start(self, force_build: bool) -> None:
         """Starts a session with the contents of the image's working directory."""
-        image = await self._image(force_build)
+        image, main = await self._image(force_build), self._services.main
+        others = {name: await self._image_of(name, each, force_build) for name, each in self._services.others.items()}
         config = json.loads(await self._podman("image", "inspect", image))[0]["Config"]
-        self._workdir = os.path.normpath(self.task_env_config.workdir or config.get("WorkingDir") or "/")
-        self._image_user = config.get("User", "").partition(":")[0]
+        workdir = self.task_env_config.workdir or main.get("working_dir") or config.get("WorkingDir")
+        self._workdir = os.path.normpath(workdir or "/")
+        self._image_user = str(main.get("user") or config.get("User", "")).partition(":")[0]
         self._client = foldspace.Client(self._data, progress=False)
         try:
-            await self._begin(image)
+            await self._begin(image, others)
         except BaseException:
-            await self._client.close()
+            try:
+                await self.stop(True)
+            except Exception as error:
+                self.logger.warning(f"failed to end what had started: {error}")
             raise
 
-    async def _begin(self, image: str) -> None:
+    async def _begin(self, image: str, others: dict[str, str]) -> None:
         assert self._client is not None
         memory = self._resource_limit_value("memory", auto_mode=ResourceMode.LIMIT)
         limits = {
@@ -151,6 +164,9 @@ class FoldspaceEnvironment(BaseEnvironment):
             await self._unpack(contents, self._workdir)
         await self.ensure_dirs(self._mount_targets(writable_only=True))
         await self._upload_environment_dir_after_start()
+        if others:
+            await self._services.start(self._session, others)
+            self._persistent_env = self._services.environment | self._persistent_env
         about = {"task": self.environment_name, "trial": str(self.context_id), "image": image, "workdir": self._workdir}
         await self._session.annotate("harbor", value=about)
         await self._session.tag("start")
@@ -166,12 +182,38 @@ class FoldspaceEnvironment(BaseEnvironment):
             if not await self._has(given):
                 await self._podman("pull", given)
             return given
-        image = f"{_REPOSITORY}:{self.environment_id[:12]}"
+        return await self._image_of(MAIN_SERVICE_NAME, self._services.main, force_build)
+
+    async def _image_of(self, name: str, service: dict[str, Any], force_build: bool) -> str:
+        """Builds or pulls a service's image. The service ``main`` has the task's Dockerfile."""
+        has_file = name == MAIN_SERVICE_NAME and (self.environment_dir / DOCKERFILE_NAME).exists()
+        build: dict[str, Any] | None = service.get("build") or ({} if has_file else None)
+        if build is None:
+            if "image" not in service:
+                raise ValueError(f"service {name} has no image")
+            if not await self._has(service["image"]):
+                await self._podman("pull", service["image"])
+            return service["image"]
+        image = self._main_image if name == MAIN_SERVICE_NAME else f"{self._main_image}-{name}"
         async with _BUILDING:
-            if force_build or not await self._has(image):
-                file = str(self.environment_dir / DOCKERFILE_NAME)
-                await self._podman("build", "--tag", image, "--file", file, str(self.environment_dir))
+            # Arguments of a build are not part of the name.
+            if force_build or "args" in build or not await self._has(image):
+                options = build_options(build, self.environment_dir, self._compose_variables())
+                await self._podman("build", "--tag", image, *options)
         return image
+
+    @property
+    def _main_image(self) -> str:
+        return f"{_REPOSITORY}:{self.environment_id[:12]}"
+
+    def _compose_variables(self) -> dict[str, str]:
+        """Returns the variables that Harbor has for the task's docker-compose.yaml."""
+        memory, cpus = self._effective_memory_mb, self._effective_cpus
+        own = {"MAIN_IMAGE_NAME": self._main_image, "CONTEXT_DIR": str(self.environment_dir.resolve())}
+        own |= {"CPUS": str(cpus)} if cpus else {}
+        own |= {"MEMORY": f"{memory}M"} if memory else {}
+        logs = legacy_log_mount_env_vars(self._mounts, host_value="target")
+        return dict(os.environ) | self._persistent_env | own | logs
 
     async def _has(self, image: str) -> bool:
         try:
@@ -186,40 +228,58 @@ class FoldspaceEnvironment(BaseEnvironment):
         options = ["--rm", "--network", "none", "--user", "0:0", "--entrypoint", "/bin/sh"]
         return await self._podman("run", *options, image, "-c", script, self._workdir)
 
-    async def _podman(self, *arguments: str) -> bytes:
-        names = ("PODMAN_BASE_URL", "PODMAN_URL", "CONTAINER_HOST")
-        url = self._options.get("connection") or next(filter(None, map(os.environ.get, names)), None)
-        command = ["podman", *(["--url", url] if url else []), *arguments]
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
-        try:
-            output, said = await process.communicate()
-        except BaseException:
-            process.kill()
-            raise
-        if process.returncode != 0:
-            raise RuntimeError(f"`podman {arguments[0]}` failed: {said.decode(errors='replace')[-2000:].strip()}")
-        return output
-
     async def stop(self, delete: bool) -> None:
         """Ends the container. The session stays, unless ``remove`` is set."""
         session, client = self._session, self._client
         self._session = self._client = None
-        if session is None or client is None:
+        if client is None:
             return
         try:
-            await self._record_steps(session)
-            with contextlib.suppress(OSError, ValueError):
-                await session.annotate("reward", score=float(self.trial_paths.reward_text_path.read_text()))
-            for holder in reversed(self._holders) if delete else ():
-                # It has already ended if the container has.
-                with contextlib.suppress(RefusedError):
-                    await holder.kill()
-                await holder.wait(10)
-            if delete and self._remove:
-                await session.remove()
+            await self._save_logs()
+            try:
+                # Podman removes the session's container only after the containers with its network.
+                if delete:
+                    await self._services.remove()
+            finally:
+                if session is not None:
+                    await self._end(session, delete)
         finally:
             await client.close()
+
+    async def _end(self, session: foldspace.Session, delete: bool) -> None:
+        await self._record_steps(session)
+        with contextlib.suppress(OSError, ValueError):
+            await session.annotate("reward", score=float(self.trial_paths.reward_text_path.read_text()))
+        if delete:
+            await self._end_holders()
+        if delete and self._remove:
+            await session.remove()
+
+    async def _end_holders(self) -> None:
+        while self._holders:
+            holder = self._holders.pop()
+            # It has already ended if the container has.
+            with contextlib.suppress(RefusedError):
+                await holder.kill()
+            await holder.wait(10)
+
+    async def _save_logs(self) -> None:
+        role = self.session_id.rsplit("__", 1)[-1]
+        for name in self._services.started:
+            path = self.trial_paths.trial_dir / f"foldspace-{role}-{name}.log"
+            path.write_text(await self._services.logs(name))
+
+    def _compose_service_transport(self, service: str | None) -> ComposeServiceTransport:
+        if service not in self._services.others:
+            raise ServiceOperationsUnsupportedError(f"the task has no service {service!r}")
+        return self._services
+
+    async def stop_service(self, service: str) -> None:
+        """Stops a service. The service ``main`` stops with the session's container."""
+        if not self.is_main_service(service):
+            return await super().stop_service(service)
+        await self._end_holders()
+        await self._services.until_stopped()
 
     async def exec(
         self,
@@ -238,6 +298,7 @@ class FoldspaceEnvironment(BaseEnvironment):
             ran = await self.session.run(argv, stdin=stdin, timeout=timeout_sec)
         except RefusedError as error:
             return ExecResult(stdout="", stderr=str(error), return_code=126)
+        await self._services.check()
         note = f"\nthe command timed out after {timeout_sec} seconds\n" if ran.timed_out else ""
         code = 124 if ran.timed_out else ran.exit_code
         if emit := self._output_callback():
@@ -313,7 +374,7 @@ class FoldspaceEnvironment(BaseEnvironment):
         """Unpacks a directory's contents in a directory."""
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w") as archive:
-            archive.add(source_dir, ".", filter=_of_root)
+            archive.add(source_dir, ".", filter=of_root)
         await self._unpack(packed.getvalue(), target_dir)
 
     async def _unpack(self, archive: bytes, target: str) -> None:
@@ -342,9 +403,3 @@ def _command(script: str) -> tuple[list[str], str]:
     if len(script) > _CHARS:
         return ["bash", "-c", 'exec bash -c "$(cat)" < /dev/null'], script
     return ["bash", "-c", script], ""
-
-
-def _of_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    entry.uid = entry.gid = 0
-    entry.uname = entry.gname = ""
-    return entry

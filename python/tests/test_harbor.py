@@ -201,7 +201,7 @@ async def test_terminus_works_in_tmux_and_its_steps_are_recorded(data: Path, tmp
 
 
 def environment_in(directory: Path, data: Path, **given) -> FoldspaceEnvironment:
-    (directory / "environment").mkdir(parents=True)
+    (directory / "environment").mkdir(parents=True, exist_ok=True)
     (directory / "environment" / "given.txt").write_text("given\n")
     paths = TrialPaths(directory / "trial")
     paths.mkdir()
@@ -342,6 +342,5 @@ async def test_what_it_can_not_do_is_refused(data: Path, tmp_path: Path) -> None
     with pytest.raises(ValueError, match="allowlist"):
         environment = environment_in(tmp_path / "hosts", data, config=allowlist)
         environment.validate_network_policy_support(environment.task_env_config.resolve_baseline())
-    (tmp_path / "composed" / "environment").mkdir(parents=True)
     with pytest.raises(FileNotFoundError, match="no environment definition"):
         environment_in(tmp_path / "nothing", data, config={"docker_image": None})
