@@ -1256,6 +1256,8 @@ class NewProcess(TypedDict):
     """The size of its terminal; its input stays open. No terminal by default."""
     timeout_seconds: NotRequired[float | None]
     """Its time limit in seconds, from 1 to 86,400; none by default."""
+    service: NotRequired[ServiceOptions | None]
+    """Makes it a service. The answer comes when it is ready, or after `ready_seconds`."""
     agent: NotRequired[str | None]
     """The agent that starts it; none by default."""
     allow: NotRequired[list[str]]
@@ -1446,6 +1448,10 @@ class Process(TypedDict):
     """The command: a string, or a list of a program and its arguments."""
     cwd: str
     """The directory that it started in."""
+    service: str | None
+    """The name of the service that it is, if it is one."""
+    port: int | None
+    """The port of the service."""
     running: bool
     """True until it ends."""
     exit_code: int | None
@@ -1818,6 +1824,42 @@ class ServerStatus(TypedDict):
     """The copy of the journal that it writes; null without one."""
     host: HostStatus | None
     """This host, if several share the store; null for a store of one machine."""
+
+
+class Service(TypedDict):
+    """A service: a process with a name."""
+
+    name: str
+    """Its name."""
+    process: int
+    """The number of its last process."""
+    running: bool
+    """True if that process runs."""
+    port: int | None
+    """The port that it listens at."""
+    after: list[str]
+    """The services that ran and were ready when it started."""
+    restart: bool
+    """True to start it again after a rewind, in a fork, and when the workspace is opened again. If such a service does not run, the next command or connection starts it, unless it ended by itself."""
+    agent: str
+    """The agent that started it."""
+
+
+class ServiceOptions(TypedDict):
+    """A service."""
+
+    name: str
+    """Its name: at most 64 letters, digits, `-`, `_` and `.`. Only one process of that name runs."""
+    port: NotRequired[int | None]
+    """The TCP port that it listens at. It is ready when the port accepts a connection."""
+    prints: NotRequired[str | None]
+    """A text that it prints when it is ready."""
+    ready_seconds: NotRequired[float | None]
+    """Seconds to wait until it is ready, at most 300; 30 by default."""
+    after: NotRequired[list[str]]
+    """The services that must run before it."""
+    restart: NotRequired[bool]
+    """True to start it again for the next command after a rewind, in a fork, and after a restart of foldspace."""
 
 
 class Session(TypedDict):

@@ -64,7 +64,7 @@ pub(super) struct Exec {
     rules: RuleArgs,
 }
 
-fn variable(text: &str) -> Result<(String, String), String> {
+pub(super) fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("expected NAME=VALUE".to_owned()),

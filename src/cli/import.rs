@@ -2,7 +2,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Arg;
-use foldspace::event::SessionStarted;
+use foldspace::event::{EventRef, ServiceStarted, SessionStarted};
 use foldspace::history::{HistoryError, import_session_if};
 use foldspace::store::Durability;
 use foldspace::tools::{ImportedRun, import_transcripts};
@@ -47,7 +47,8 @@ pub(super) struct Import {
     /// The commands come from the transcript's author: each is decided as with `foldspace run`.
     #[arg(long, requires = "base")]
     re_run: bool,
-    /// Accepts a session with a workspace in a directory of this machine, or that reaches an engine or the network
+    /// Accepts a session with a workspace in a directory of this machine, or that reaches an engine or the network, and
+    /// services that start again
     #[arg(long)]
     trust_workspace: bool,
     #[command(flatten)]
@@ -106,7 +107,7 @@ impl Import {
 
     fn exported(&self, file: &Path, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let file = files::Rereadable::open(file)?;
-        let accept = |started: &SessionStarted| if self.trust_workspace { Ok(()) } else { harmless(started) };
+        let accept = |event: &EventRef<'_>| if self.trust_workspace { Ok(()) } else { harmless(event) };
         let import = |sessions: &Sessions| {
             let mut file = file.file(&open::directory(globals)?)?;
             Ok(import_session_if(sessions, &mut file, self.name.as_deref(), &accept))
@@ -137,9 +138,14 @@ fn through_owner<T>(globals: &Globals, work: impl FnOnce(&Sessions) -> Result<T,
     })?
 }
 
-fn harmless(started: &SessionStarted) -> Result<(), String> {
+fn harmless(event: &EventRef<'_>) -> Result<(), String> {
+    if let Some(service) = event.decoded::<ServiceStarted>().filter(|service| service.restart) {
+        let name = text::one_line(&service.name, 80);
+        return Err(format!("its next command would start the service {name}, whose command nobody here approved"));
+    }
     // An invalid workspace can't be opened, so it is harmless.
-    let reached = WorkspaceSpec::of_session(started).map(|spec| spec.reaches()).unwrap_or_default();
+    let Some(started) = event.decoded::<SessionStarted>() else { return Ok(()) };
+    let reached = WorkspaceSpec::of_session(&started).map(|spec| spec.reaches()).unwrap_or_default();
     match reached.is_empty() {
         true => Ok(()),
         false => Err(format!("its workspace would use {}", text::one_line(&reached.join(", "), 1000))),

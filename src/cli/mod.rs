@@ -89,6 +89,7 @@ mod run;
 mod runs;
 #[cfg(feature = "mcp")]
 mod serve;
+mod service;
 mod session_words;
 mod sessions;
 mod shared_store;
@@ -242,6 +243,7 @@ commands! {
         Serve(Box<serve::Serve>),
         #[cfg(feature = "mcp")]
         Mcp(Box<mcp::Mcp>),
+        Service(service::ServiceArgs),
         Open(ports::OpenPort),
         Status(status::StatusArgs),
         Cancel(cancel::CancelArgs),

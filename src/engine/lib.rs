@@ -26,9 +26,10 @@ pub mod event {
         ConflictKind, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, Event,
         EventsLost, FileMode, GitMoved, Isolation, LinkFile, LostBytes, MergeConflict, MergeConflicted, MergeSide,
         MergedEntry, MountHydrated, MountPreview, NetworkConnection, Node, ObservedAccess, Origin, PolicyDecision,
-        PositionTagged, RecordedOutput, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, SessionAllow,
-        SessionRewound, SessionStarted, SessionTaken, SliceDeclared, SliceRestored, Special, TaskObserved,
-        TerminalRecorded, ToolPolicySet, TranscriptRecord, VariableValue, WorkspaceTouched, WriteFile, WriteMode,
+        PositionTagged, RecordedOutput, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, ServiceStarted,
+        ServiceStopped, SessionAllow, SessionRewound, SessionStarted, SessionTaken, SliceDeclared, SliceRestored,
+        Special, TaskObserved, TerminalRecorded, ToolPolicySet, TranscriptRecord, VariableValue, WorkspaceTouched,
+        WriteFile, WriteMode,
     };
     pub use crate::engine::id::{CommitId, Digest, Seq, SessionId};
     pub use crate::engine::path::EntryPath;

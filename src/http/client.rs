@@ -198,8 +198,12 @@ impl HttpClient {
     pub async fn begin_call(&self, session: &str, request: &CallRequest) -> Result<CallStream, ClientError> {
         let path = format!("/v1/sessions/{}/calls", encoded(session));
         let response = self.send(Method::POST, &path, Some(request), Some(EVENTS)).await?;
-        let events = ResponseStream { body: response.into_body(), read: BytesMut::new(), searched: 0 };
-        Ok(CallStream(CallSource::Events(events)))
+        Ok(CallStream(CallSource::Events(ResponseStream::of(response))))
+    }
+
+    /// Gets a stream of events.
+    pub(super) async fn events(&self, path: &str) -> Result<ResponseStream, ClientError> {
+        Ok(ResponseStream::of(self.send(Method::GET, path, None::<&()>, Some(EVENTS)).await?))
     }
 
     /// Answers a call's question: `once`, `session`, `everything` or `refuse`.
@@ -232,7 +236,7 @@ impl HttpClient {
         if media != Some(EVENTS) {
             return document(response).await;
         }
-        let mut stream = ResponseStream { body: response.into_body(), read: BytesMut::new(), searched: 0 };
+        let mut stream = ResponseStream::of(response);
         while let Some(event) = stream.next().await? {
             match event.name.as_str() {
                 "outcome" => return event.value(),
@@ -393,7 +397,7 @@ pub(super) fn encoded(part: &str) -> impl std::fmt::Display {
     utf8_percent_encode(part, NON_ALPHANUMERIC)
 }
 
-struct ResponseStream {
+pub(super) struct ResponseStream {
     body: Body,
     read: BytesMut,
     /// No event ends before this index.
@@ -421,7 +425,11 @@ impl SentEvent {
 }
 
 impl ResponseStream {
-    async fn next(&mut self) -> Result<Option<SentEvent>, ClientError> {
+    fn of(response: Response<Body>) -> Self {
+        Self { body: response.into_body(), read: BytesMut::new(), searched: 0 }
+    }
+
+    pub(super) async fn next(&mut self) -> Result<Option<SentEvent>, ClientError> {
         loop {
             while let Some(end) = self.read[self.searched..].windows(2).position(|pair| pair == b"\n\n") {
                 let text = self.read.split_to(self.searched + end + 2);

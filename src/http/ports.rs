@@ -23,7 +23,7 @@ use super::forward::join;
 use super::guard::{Guard, check_head, is_known, name_of, note_known};
 use super::problem::{HttpProblem, ProblemKind};
 use super::upgrade::{UpgradedStream, upgrade_route};
-use super::{Access, HttpFace, Token, blocking};
+use super::{Access, HttpFace, Token};
 use crate::engine::error::Diagnostic;
 use crate::hub::PortError;
 use crate::hub::operations::OperationError;
@@ -65,7 +65,8 @@ pub(super) fn tunnel_route(face: &HttpFace) -> Router {
     upgrade_route(face, TUNNEL.0, TUNNEL.1, move |request| {
         let params = serde_json::from_value(request.params).map_err(OperationError::Parameters)?;
         let TunnelParams { session, port } = params;
-        let connected = Handle::current().block_on(of.open(&session))?.connect(port)?;
+        let open = Handle::current().block_on(of.open(&session))?;
+        let connected = Handle::current().block_on(open.open_port(port))?;
         Ok(Box::new(move |mut stream: UpgradedStream| {
             async move {
                 match asynchronous(connected) {
@@ -161,8 +162,7 @@ impl Unanswered {
 /// Passes a request on to a port, and its answer back.
 pub(super) async fn pass_on(face: &HttpFace, at: PortHost, mut request: Request) -> Result<Response, Unanswered> {
     let open = face.open(&at.session).await.map_err(|error| Unanswered::NotOpen(error.into()))?;
-    let connected = blocking(move || open.connect(at.port)).await;
-    let stream = connected.map_err(|error| Unanswered::NotOpen(error.into()))?.map_err(Unanswered::Port)?;
+    let stream = open.open_port(at.port).await.map_err(Unanswered::Port)?;
     let stream = asynchronous(stream)
         .map_err(|source| Unanswered::Port(PortError::Unreachable { session: at.session, port: at.port, source }))?;
     // Some small servers compare names of headers as browsers write them.

@@ -20,6 +20,7 @@ use super::verb::{Headers, HttpVerb, Media};
 use crate::backends::WindowSize;
 use crate::engine::id::Seq;
 use crate::hub::operations::{OperationRoute, no_process};
+use crate::tools::ServiceParams;
 use crate::tools::process_output::{OutputPart, ProcessReader};
 use crate::tools::processes::{Process, ProcessDocument};
 
@@ -47,6 +48,8 @@ pub(super) struct StartProcess {
     window: Option<WindowSize>,
     /// Its time limit in seconds, from 1 to 86,400; none by default.
     timeout_seconds: Option<f64>,
+    /// Makes it a service. The answer comes when it is ready, or after `ready_seconds`.
+    service: Option<ServiceParams>,
     /// The agent that starts it; none by default.
     agent: Option<String>,
     /// Programs, or programs with their first arguments, that it may run without a question.
@@ -76,10 +79,10 @@ impl HttpVerb for StartProcess {
 
 impl StartProcess {
     async fn start(self, face: &HttpFace, session: &str) -> Result<Arc<Process>, HttpProblem> {
-        let Self { command, cwd, env, stdin, input, window, timeout_seconds, .. } = self;
+        let Self { command, cwd, env, stdin, input, window, timeout_seconds, service, .. } = self;
         let params = json!({
             "command": command, "cwd": cwd, "env": env, "stdin": stdin, "input": input, "window": window,
-            "timeout_seconds": timeout_seconds,
+            "timeout_seconds": timeout_seconds, "service": service,
         });
         let rules = CallRequest {
             agent: self.agent,

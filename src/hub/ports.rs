@@ -3,6 +3,7 @@
 use std::io;
 use std::net::TcpStream;
 
+use super::blocking;
 use super::open::OpenSession;
 use crate::engine::advice::Advice;
 use crate::engine::error::{Diagnostic, ErrorKind};
@@ -61,6 +62,17 @@ impl Diagnostic for PortError {
 }
 
 impl OpenSession {
+    /// Connects to a TCP port of the session's container, after its services were started again if they had to be.
+    ///
+    /// # Errors
+    /// [`PortError`].
+    pub async fn open_port(&self, port: u16) -> Result<TcpStream, PortError> {
+        self.tool_runner().start_services().await;
+        let (open, session) = (self.clone(), self.session().name().to_owned());
+        let stopped = |_| PortError::Unreachable { session, port, source: io::Error::other("the owner ends") };
+        blocking(move || open.connect(port)).await.map_err(stopped)?
+    }
+
     /// Connects to a TCP port of the session's container. It blocks, and starts nothing.
     ///
     /// # Errors

@@ -17,6 +17,7 @@ mod network;
 mod podman_workspace;
 #[cfg(feature = "tools")]
 mod predicate;
+mod services;
 mod tool_calls;
 #[cfg(feature = "tools")]
 mod tool_policy;
@@ -54,6 +55,7 @@ pub use network::{HostTraffic, Network};
 pub use podman_workspace::PodmanWorkspace;
 #[cfg(feature = "tools")]
 pub use predicate::{Predicate, regex_error};
+pub use services::{Service, Services};
 pub use tool_calls::{CallEntry, ToolCalls};
 #[cfg(feature = "tools")]
 pub use tool_policy::{
@@ -122,6 +124,7 @@ fn standard() -> Result<Registry, ValueError> {
         .with(allowances::register)?
         .with(podman_workspace::register)?
         .with(network::register)?
+        .with(services::register)?
         .with(children::register)?
         .with(merges::register)?
         .with(annotations::register)?
@@ -158,6 +161,7 @@ mod tests {
                 "Allowances",
                 "PodmanWorkspace",
                 "Network",
+                "Services",
                 "Children",
                 "Merges",
                 "Annotations",

@@ -38,6 +38,8 @@ pub use builtin::files::{EditTool, GlobTool, GrepTool, ListTool, ReadTool, Remov
 pub use builtin::line_search::LineSearch;
 pub use builtin::podman_shell::PodmanShellTool;
 pub use builtin::processes::{ProcessListTool, ProcessReadTool, ProcessSignalTool, ProcessStartTool, ProcessWriteTool};
+#[doc(hidden)]
+pub use builtin::services::ServiceParams;
 pub use builtin::shell_execute::ShellTool;
 pub use builtin::shell_facts::{EnvTool, WhichTool};
 #[doc(hidden)]

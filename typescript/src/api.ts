@@ -884,6 +884,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sessions/{session}/services": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the services that were started and not stopped, in the order of their starts. */
+        get: operations["list_services"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions/{session}/services/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Stops a service: its process gets TERM, and KILL after 10 seconds. It is not started again. */
+        delete: operations["stop_service"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sessions/{session}/stat/{path}": {
         parameters: {
             query?: never;
@@ -2944,6 +2978,8 @@ export interface components {
              * @description Its time limit in seconds, from 1 to 86,400; none by default.
              */
             timeout_seconds?: number | null;
+            /** @description Makes it a service. The answer comes when it is ready, or after `ready_seconds`. */
+            service?: components["schemas"]["ServiceOptions"] | null;
             /** @description The agent that starts it; none by default. */
             agent?: string | null;
             /**
@@ -3208,6 +3244,13 @@ export interface components {
             command: unknown;
             /** @description The directory that it started in. */
             cwd: string;
+            /** @description The name of the service that it is, if it is one. */
+            service: string | null;
+            /**
+             * Format: int32
+             * @description The port of the service.
+             */
+            port: number | null;
             /** @description True until it ends. */
             running: boolean;
             /**
@@ -3772,6 +3815,64 @@ export interface components {
              * @default null
              */
             host: components["schemas"]["HostStatus"] | null;
+        };
+        /** @description A service: a process with a name. */
+        Service: {
+            /** @description Its name. */
+            name: string;
+            /**
+             * Format: int64
+             * @description The number of its last process.
+             */
+            process: number;
+            /** @description True if that process runs. */
+            running: boolean;
+            /**
+             * Format: int32
+             * @description The port that it listens at.
+             */
+            port: number | null;
+            /** @description The services that ran and were ready when it started. */
+            after: string[];
+            /**
+             * @description True to start it again after a rewind, in a fork, and when the workspace is opened again. If such a service does
+             *     not run, the next command or connection starts it, unless it ended by itself.
+             */
+            restart: boolean;
+            /** @description The agent that started it. */
+            agent: string;
+        };
+        /** @description A service. */
+        ServiceOptions: {
+            /** @description Its name: at most 64 letters, digits, `-`, `_` and `.`. Only one process of that name runs. */
+            name: string;
+            /**
+             * Format: int32
+             * @description The TCP port that it listens at. It is ready when the port accepts a connection.
+             * @default null
+             */
+            port: number | null;
+            /**
+             * @description A text that it prints when it is ready.
+             * @default null
+             */
+            prints: string | null;
+            /**
+             * Format: double
+             * @description Seconds to wait until it is ready, at most 300; 30 by default.
+             * @default null
+             */
+            ready_seconds: number | null;
+            /**
+             * @description The services that must run before it.
+             * @default []
+             */
+            after: string[];
+            /**
+             * @description True to start it again for the next command after a rewind, in a fork, and after a restart of foldspace.
+             * @default false
+             */
+            restart: boolean;
         };
         /** @description A session in a list. */
         Session: {
@@ -6485,6 +6586,66 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["SectionDocument"];
                 };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_services: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Service"][];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    stop_service: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+                /** @description Its name. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             "4XX": {
                 headers: {

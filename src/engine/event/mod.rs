@@ -12,6 +12,7 @@ mod own;
 mod references;
 mod rewind;
 mod run;
+mod service;
 mod session;
 mod tool_policy;
 mod workspace;
@@ -38,6 +39,7 @@ pub use run::{
     CallNoted, CallObserved, ChangesShared, ChangesUnknown, GitMoved, ObservedAccess, ReportLate, RunBegan, RunEnded,
     RunNoted, RunPrompted, TaskObserved, TranscriptRecord,
 };
+pub use service::{ServiceStarted, ServiceStopped};
 pub use session::{
     ChildLimits, ChildStarted, EventsLost, Isolation, LostBytes, MountHydrated, MountPreview, Origin, SessionStarted,
     SessionTaken,
@@ -155,7 +157,7 @@ macro_rules! events_in_json {
 
 events_in_json! {
     with contents: CallNoted, ChildMerged, CommandDecided, CommandResult, EvalResult, EventsLost, MergeConflicted, RunPrompted, TerminalRecorded, TranscriptRecord;
-    without: Annotated, CallObserved, ChangesShared, ChangesUnknown, ChildStarted, ContainerStarted, ContainerStopped, DriftFound, GitMoved, LinkFile, MountHydrated, NetworkConnection, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, SessionAllow, SessionRewound, SessionStarted, SessionTaken, TaskObserved, ToolPolicySet, WorkspaceTouched
+    without: Annotated, CallObserved, ChangesShared, ChangesUnknown, ChildStarted, ContainerStarted, ContainerStopped, DriftFound, GitMoved, LinkFile, MountHydrated, NetworkConnection, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, ServiceStarted, ServiceStopped, SessionAllow, SessionRewound, SessionStarted, SessionTaken, TaskObserved, ToolPolicySet, WorkspaceTouched
 }
 
 /// Error of encoding or decoding an event.

@@ -37,13 +37,13 @@ pub fn import_session<R: Read + Seek>(
     import_session_if(sessions, input, rename, &|_| Ok(()))
 }
 
-/// Imports a session as [`import_session`], if `accept` accepts the first event of a new session; its error is the
-/// reason for a refusal. It is not called if that event can't be read, since such a workspace can't be opened.
+/// Imports a session as [`import_session`], if `accept` accepts each new event; its error is the reason for a refusal.
+/// The first event names the workspace, and services start again by themselves.
 pub fn import_session_if<R: Read + Seek>(
     sessions: &Sessions,
     input: &mut R,
     rename: Option<&str>,
-    accept: &dyn Fn(&SessionStarted) -> Result<(), String>,
+    accept: &dyn Fn(&EventRef<'_>) -> Result<(), String>,
 ) -> Result<PortableSummary, HistoryError> {
     let begin = input.stream_position().map_err(reading)?;
     let checked = CheckedFile::of(sessions, input, rename, accept)?;
@@ -80,7 +80,7 @@ impl CheckedFile {
         sessions: &Sessions,
         input: &mut dyn Read,
         rename: Option<&str>,
-        accept: &dyn Fn(&SessionStarted) -> Result<(), String>,
+        accept: &dyn Fn(&EventRef<'_>) -> Result<(), String>,
     ) -> Result<Self, HistoryError> {
         let mut reader = ExportReader::begin(input)?;
         let session = reader.session;
@@ -92,8 +92,10 @@ impl CheckedFile {
                 Record::Content(length) | Record::Blob(length) => reader.content(length).skip()?,
                 Record::Commit(first) => {
                     let commit = reader.commit(first)?;
+                    let mut new = reader.events().filter(|event| event.seq > present.here);
+                    new.try_for_each(|event| accept(&event)).map_err(HistoryError::Refused)?;
                     if first == 1 {
-                        begun = Some(began(&reader, commit, rename, entry.is_none(), accept)?);
+                        begun = Some(began(&reader, commit, rename, entry.is_none())?);
                     }
                     present.check(first, &reader)?;
                 }
@@ -121,7 +123,6 @@ fn began(
     first: Commit,
     rename: Option<&str>,
     is_new: bool,
-    accept: &dyn Fn(&SessionStarted) -> Result<(), String>,
 ) -> Result<(Commit, String), HistoryError> {
     let Some(mut started) = reader.events().next().and_then(|event| started(&event)) else {
         return Ok((first, reader.session.short()));
@@ -132,7 +133,6 @@ fn began(
     if !is_new {
         return Ok((first, started.name));
     }
-    accept(&started).map_err(HistoryError::Refused)?;
     check_name(rename.unwrap_or(&started.name))?;
     let Some(name) = rename else { return Ok((first, started.name)) };
     started.name = name.to_owned();

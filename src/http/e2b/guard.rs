@@ -82,15 +82,20 @@ async fn check(api: &E2bApi, request: &mut Request) -> Result<(), Wrong> {
         note_known(request);
         return Ok(());
     }
-    let Some(name) = text(request.headers(), SANDBOX).map(str::to_owned) else {
-        if path == "/health" {
-            return Ok(());
-        }
-        let signed = signed(api, request.uri(), request.method() == axum::http::Method::GET)?;
+    let named = text(request.headers(), SANDBOX).map(str::to_owned);
+    // A signature is for a file, never for a call. At the sandbox's own host, the URL also names the sandbox.
+    if path == "/files" && request.headers().get(SANDBOX_TOKEN).is_none() && is_signed(request.uri()) {
+        let signed = signed(api, named.as_deref(), request.uri(), request.method() == axum::http::Method::GET)?;
         note_known(request);
         let sandbox = api.running(signed.name()).await?;
         request.extensions_mut().insert(sandbox);
         return Ok(());
+    }
+    let Some(name) = named else {
+        if path == "/health" {
+            return Ok(());
+        }
+        return Err(unauthorized("the request has neither a sandbox nor a signature", "request a signed URL"));
     };
     let is_debug = api.options.debug && name == DEBUG_SANDBOX;
     let shown = text(request.headers(), SANDBOX_TOKEN).unwrap_or_default();
@@ -104,9 +109,13 @@ async fn check(api: &E2bApi, request: &mut Request) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Finds the sandbox of a signed URL, which does not name it.
-fn signed(api: &E2bApi, uri: &Uri, is_read: bool) -> Result<Sandbox, Wrong> {
-    for sandbox in api.table.all() {
+fn is_signed(uri: &Uri) -> bool {
+    parameter(uri.query(), "signature").is_some()
+}
+
+/// Finds the sandbox of a signed URL, which names it only at the sandbox's own host.
+fn signed(api: &E2bApi, named: Option<&str>, uri: &Uri, is_read: bool) -> Result<Sandbox, Wrong> {
+    for sandbox in api.table.all().into_iter().filter(|sandbox| named.is_none_or(|name| name == sandbox.name())) {
         match signature(api, &sandbox, uri.query(), is_read) {
             UrlSignature::Valid => return Ok(sandbox),
             // Programs compare E2B's texts.
@@ -114,10 +123,7 @@ fn signed(api: &E2bApi, uri: &Uri, is_read: bool) -> Result<Sandbox, Wrong> {
             UrlSignature::Wrong => {}
         }
     }
-    Err(match parameter(uri.query(), "signature") {
-        Some(_) => Wrong::new(StatusCode::UNAUTHORIZED, "invalid signature"),
-        None => unauthorized("the request has neither a sandbox nor a signature", "request a signed URL"),
-    })
+    Err(Wrong::new(StatusCode::UNAUTHORIZED, "invalid signature"))
 }
 
 fn unauthorized(what: &str, hint: &str) -> Wrong {

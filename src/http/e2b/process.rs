@@ -272,7 +272,7 @@ impl ProcessCall {
         let process = self.process(&asked.process)?;
         match method {
             "SendInput" => send(&process, &asked.input.bytes()?).await?,
-            "SendSignal" => process.input.signal(number_of(&asked.signal)?),
+            "SendSignal" => process.signal(number_of(&asked.signal)?),
             "CloseStdin" => process.input.end(),
             _ => asked.pty.iter().for_each(|pty| process.input.resize(pty.window())),
         }

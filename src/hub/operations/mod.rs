@@ -37,6 +37,7 @@ mod run_until;
 mod search;
 mod section;
 mod seen_files;
+mod services;
 mod show_call;
 mod show_session;
 mod show_slice;
@@ -111,6 +112,7 @@ pub use run_until::{RunUntil, StopDocument};
 pub use search::{SearchMatch, SearchPage, SearchPlace, SearchSession};
 pub use section::{Section, SectionDocument};
 pub use seen_files::SeenFiles;
+pub use services::{ListServices, ServiceDocument, StopService};
 pub use show_call::{ShowCall, WholeCall};
 pub use show_session::ShowSession;
 pub use show_slice::ShowSlice;
@@ -440,6 +442,8 @@ static TABLE: LazyLock<Vec<OperationEntry>> = LazyLock::new(|| {
         row::<ShowCall>(),
         row::<CancelCall>(),
         row::<ListProcesses>(),
+        row::<ListServices>(),
+        row::<StopService>(),
         row::<ShowProcess>(),
         row::<WaitProcess>(),
         row::<SendInput>(),

@@ -165,7 +165,7 @@ impl Operation for SignalProcess {
         if !process.is_running() {
             return Err(OperationError::refused(format!("process {} has ended", self.process)));
         }
-        process.input.signal(number);
+        process.signal(number);
         Ok(())
     }
 }

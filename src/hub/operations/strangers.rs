@@ -25,6 +25,7 @@ const HARMLESS: &[&str] = &[
     "list_messages",
     "list_processes",
     "list_reducers",
+    "list_services",
     "list_sessions",
     "list_tags",
     "list_tools",
@@ -84,6 +85,7 @@ const HARMLESS: &[&str] = &[
     "send_input",
     "signal_process",
     "start_process",
+    "stop_service",
     "tag_position",
     "undo",
 ];

@@ -7,6 +7,8 @@ pub(crate) mod files;
 pub(crate) mod line_search;
 pub(crate) mod podman_shell;
 pub(crate) mod processes;
+mod service_restart;
+pub(crate) mod services;
 pub(crate) mod shell_execute;
 pub(crate) mod shell_facts;
 pub(crate) mod shell_run;

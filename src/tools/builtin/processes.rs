@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::files::check_chars;
+use super::services::{READY_MAX, ServiceParams};
 use super::shell_execute::{CommandParam, CommandSurroundings, no_shell, prepared};
 use crate::backends::{EnvMode, WindowSize};
 use crate::engine::counted::counted;
@@ -67,6 +68,9 @@ pub struct ProcessStartParams {
     /// Time limit in seconds, from 1 to 86,400; none by default.
     #[serde(default)]
     timeout_seconds: Option<f64>,
+    /// Makes it a service.
+    #[serde(default)]
+    service: Option<ServiceParams>,
 }
 
 /// Result of `process_start`.
@@ -74,20 +78,26 @@ pub struct ProcessStartParams {
 pub struct StartedProcess {
     /// The process's number.
     process: Seq,
+    /// True if the service is ready, false if it is not after ready_seconds; null for another process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ready: Option<bool>,
 }
 
 impl Tool for ProcessStartTool {
     const NAME: &'static str = "process_start";
     const DESCRIPTION: &'static str = "Starts a command in the background, such as a server, a watcher or a long build, \
-        and returns its number at once. It runs while other calls are made, until it ends or is ended by \
-        process_signal. process_read returns its output. Its changes of files are recorded as they are found.";
+        and returns its number at once; of a service, when it is ready. It runs while other calls are made, until it \
+        ends or is ended by process_signal. process_read returns its output. Its changes of files are recorded as they are found.";
     const EFFECT: Effect = Effect::Destructive;
     const NEEDS_SHELL: bool = true;
     type Params = ProcessStartParams;
     type Output = StartedProcess;
 
     async fn call(&self, context: &mut ToolContext, params: ProcessStartParams) -> Result<StartedProcess, ToolError> {
-        let ProcessStartParams { command, cwd, env, stdin, input, window, timeout_seconds } = params;
+        let ProcessStartParams { command, cwd, env, stdin, input, window, timeout_seconds, service } = params;
+        if let Some(service) = &service {
+            service.check(context).await?;
+        }
         let timeout = CommandTime::up_to(DAY)?.asked(timeout_seconds)?;
         let surroundings = CommandSurroundings {
             cwd,
@@ -104,16 +114,26 @@ impl Tool for ProcessStartTool {
         if context.shell().is_none() {
             return Err(no_shell(context, Self::NAME));
         }
-        let process = context.start_process(command, input || window.is_some()).await?;
-        Ok(StartedProcess { process: process.number() })
+        let keep_input = input || window.is_some();
+        let process = context.start_process(command, keep_input, service.as_ref().map(ServiceParams::label)).await?;
+        let ready = match service {
+            Some(service) => Some(service.start(context, &process).await?),
+            None => None,
+        };
+        Ok(StartedProcess { process: process.number(), ready })
     }
 
     fn limit(&self) -> Option<Duration> {
-        Some(BESIDE)
+        Some(BESIDE + READY_MAX)
     }
 
     fn render(&self, output: &StartedProcess) -> String {
-        format!("process {} has started", output.process)
+        let ready = match output.ready {
+            Some(true) => " and is ready",
+            Some(false) => " and is not ready yet; process_read returns its output",
+            None => "",
+        };
+        format!("process {} has started{ready}", output.process)
     }
 }
 
@@ -372,7 +392,7 @@ impl Tool for ProcessSignalTool {
 
     async fn call(&self, context: &mut ToolContext, params: ProcessSignalParams) -> Result<SentSignal, ToolError> {
         let signal = signal_number(&params.signal)?;
-        context.process_to_control(params.process)?.input.signal(signal);
+        context.process_to_control(params.process)?.signal(signal);
         Ok(SentSignal { signal })
     }
 

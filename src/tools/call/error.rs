@@ -10,7 +10,7 @@ use crate::engine::event::CallReason;
 use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
 
-/// A limit, and its use when a call exceeded it.
+/// Limit that a call exceeded, with its use before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UsedLimit {
     /// Its name: `calls`, `wall_millis` or `bytes_written` of a session or an agent; `processes`, running in the
@@ -18,11 +18,11 @@ pub struct UsedLimit {
     pub name: LimitName,
     /// The most that is allowed.
     pub limit: u64,
-    /// What was used before the call.
+    /// The use before the call.
     pub used: u64,
 }
 
-/// The name of a limit.
+/// Name of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]

@@ -1,6 +1,7 @@
 //! Commands that outlive their call, as background processes.
 
 use std::future::ready;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,10 +17,11 @@ use super::tool::{BESIDE, Effect, Tool};
 use super::tool_call::ToolCall;
 use super::tool_runner::{END_PROCESS, ToolRunner};
 use crate::backends::{CommandInput, OutputWatch, ShellCommand, ShellError, ShellResult};
+use crate::engine::event::ServiceStopped;
 use crate::engine::id::Seq;
 use crate::engine::lock::lock;
 use crate::tools::builtin::shell_run::ShellRun;
-use crate::tools::workspace::processes::{Process, ProcessEnd};
+use crate::tools::workspace::processes::{Process, ProcessEnd, ServiceLabel};
 
 /// Maximum number of running processes of a session: the runner has connections for these and some calls.
 const RUNNING_MAX: usize = 48;
@@ -45,6 +47,11 @@ impl ToolContext {
         self.machine.processes.find(number).ok_or_else(missing)
     }
 
+    /// Finds the running process of a service.
+    pub(crate) fn service(&self, name: &str) -> Option<Arc<Process>> {
+        self.machine.processes.service(name)
+    }
+
     /// Finds a running process that the caller may control.
     pub(crate) fn process_to_control(&self, number: Seq) -> Result<Arc<Process>, ToolError> {
         let process = self.process(number)?;
@@ -62,8 +69,9 @@ impl ToolContext {
         &mut self,
         command: ShellCommand,
         keep_input: bool,
+        service: Option<ServiceLabel>,
     ) -> Result<Arc<Process>, ToolError> {
-        let process = self.begin_process(command).await?;
+        let process = self.begin_process(command, service).await?;
         if !keep_input {
             process.input.end();
         }
@@ -80,7 +88,7 @@ impl ToolContext {
         if self.input.is_some() {
             return Err(ToolError::new("a command with interactive input can't run on in the background"));
         }
-        let process = self.begin_process(command).await?;
+        let process = self.begin_process(command, None).await?;
         process.input.end();
         if let Ok(ended) = tokio::time::timeout(patience, self.finish_running()).await {
             return Ok(Ok(ended?));
@@ -95,7 +103,11 @@ impl ToolContext {
     }
 
     /// Starts a command as the call's running command, prepared to outlive the call.
-    async fn begin_process(&mut self, mut command: ShellCommand) -> Result<Arc<Process>, ToolError> {
+    async fn begin_process(
+        &mut self,
+        mut command: ShellCommand,
+        service: Option<ServiceLabel>,
+    ) -> Result<Arc<Process>, ToolError> {
         self.check_background()?;
         if self.machine.processes.running_after(0).len() >= RUNNING_MAX {
             let what = format!("{RUNNING_MAX} processes of the session are running; end one of them first");
@@ -108,7 +120,8 @@ impl ToolContext {
         let input = CommandInput::new().map_err(unusable)?;
         command.terminal.into_iter().for_each(|window| input.resize(window));
         command.input = Some(input.clone());
-        let process = Process::new(self.call(), command.command.clone(), command.cwd.rooted(), input);
+        let started = (command.command.clone(), command.cwd.rooted());
+        let process = Process::new(self.call(), started, input, service);
         let output = Arc::clone(&process.output);
         let watch: OutputWatch = Arc::new(move |stream, bytes| output.push(stream, bytes));
         let none = || ToolError::new("the workspace has no shell");
@@ -141,9 +154,13 @@ async fn see_to_end<K: Send + 'static>(process: Arc<Process>, runner: ToolRunner
     let ended = task.await.map_err(stopped).and_then(|ended| ended);
     process.output.end();
     let mut end = ProcessEnd::of(&ended);
+    if end.is_lost() {
+        runner.machine().services_due.store(true, Ordering::Release);
+    }
     let (session, number) = (runner.session().clone(), process.number());
+    let stopped = process.service().filter(|_| process.is_stopped()).map(|service| service.name.clone());
     let mut recording = tokio::spawn(async move {
-        let tool = Arc::new(EndTool(Mutex::new(Some(ended))));
+        let tool = Arc::new(EndTool(Mutex::new(Some(ended)), stopped));
         let call = ToolCall::new(END_PROCESS, serde_json::json!({ "process": number }));
         let recorded = runner.with_tool(END_PROCESS, tool).call(call).await;
         drop(kept);
@@ -164,8 +181,9 @@ async fn see_to_end<K: Send + 'static>(process: Arc<Process>, runner: ToolRunner
     process.publish(end);
 }
 
-/// A tool that records the end of one process, with its changes since the last call.
-struct EndTool(Mutex<Option<Result<ShellResult, ShellError>>>);
+/// A tool that records the end of one process, with its changes since the last call, and the name of the service that
+/// it stops.
+struct EndTool(Mutex<Option<Result<ShellResult, ShellError>>>, Option<String>);
 
 #[derive(Deserialize, JsonSchema)]
 struct EndedProcess {
@@ -186,6 +204,9 @@ impl Tool for EndTool {
         let backend = context.workspace().backend_name();
         let (task, record_as) = (tokio::spawn(ready(ended)), RecordAs::Command { backend });
         context.running = Some(RunningCommand { task, ended: None, cancel: None, record_as, stopped: None });
+        if let Some(name) = &self.1 {
+            context.record(&ServiceStopped { name: name.clone() })?;
+        }
         let result = context.finish_running().await?;
         Ok(ShellRun::of(&result, Some(context.command_options().output_bytes)))
     }

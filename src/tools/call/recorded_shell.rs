@@ -114,6 +114,10 @@ struct OneCommand {
 }
 
 impl ErasedTool for OneCommand {
+    fn runs_commands(&self) -> bool {
+        true
+    }
+
     fn describe(&self) -> ToolDescription {
         ToolDescription { name: self.name.into(), ..ErasedTool::describe(&ShellTool) }
     }

@@ -156,6 +156,12 @@ pub trait ErasedTool<C = ToolContext>: Send + Sync {
         Some(BESIDE)
     }
 
+    /// Returns true if its commands may need the services of the session.
+    #[doc(hidden)]
+    fn runs_commands(&self) -> bool {
+        false
+    }
+
     #[doc(hidden)]
     fn works_in(&self, _workspace: &dyn Workspace) -> bool {
         true
@@ -193,6 +199,10 @@ impl<C: Send, T: Tool<C>> ErasedTool<C> for T {
 
     fn limit(&self) -> Option<Duration> {
         Tool::<C>::limit(self)
+    }
+
+    fn runs_commands(&self) -> bool {
+        T::NEEDS_SHELL && T::EFFECT != Effect::ReadOnly
     }
 
     fn works_in(&self, workspace: &dyn Workspace) -> bool {

@@ -228,6 +228,9 @@ impl ToolRunner {
         let too_large = (size > most).then_some(ToolError::TooLarge(size, most));
         let _closes = ClosesInput(call.input.clone());
         let tool = self.tools.find(&call.tool, Some(self.session.id()));
+        if tool.as_ref().is_some_and(|tool| tool.runs_commands()) {
+            self.start_services().await;
+        }
         // With the lock, one state serves the whole call: no other call changes files after it was read.
         let turn = tool.as_ref().and_then(|tool| self.free_turn(tool.effect()));
         let (mut open, state) = OpenCall::begin(&self.session, &call, too_large.is_some(), turn).await?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -75,9 +76,10 @@ pub struct Rewound {
 
 impl ToolRunner {
     /// Rewinds the session to the state after the event at `to`: its files, and every slice except logs. Waits for the
-    /// workspace lock. Kills the background processes that were started after it. See [`rewind`].
+    /// workspace lock. Kills the background processes that were started after it, and
+    /// services that restart: those of the restored state start again for the next command. See [`rewind`].
     pub async fn rewind(&self, to: Seq, options: RewindOptions) -> Result<Rewound, WorkspaceError> {
-        let processes = self.machine().processes.running_after(to);
+        let processes = self.machine().processes.ended_by_rewind(to);
         let work = |options| rewind(self.session(), self.workspace(), self.machine().rules.budget, to, options);
         if !processes.is_empty() && !options.dry_run {
             match work(RewindOptions { dry_run: true, ..options }).await {
@@ -86,7 +88,9 @@ impl ToolRunner {
                 Err(error) => return Err(error),
             }
         }
-        work(options).await
+        let rewound = work(options).await?;
+        self.machine().services_due.store(true, Ordering::Release);
+        Ok(rewound)
     }
 }
 

@@ -5,6 +5,7 @@ use crate::tools::policy::rules::ShellRules;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::attribution::{self, Writers};
 use super::capture::{CaptureBudget, Captured, clear_set_id, compare};
@@ -51,6 +52,8 @@ pub struct ManagedWorkspace {
     pub(crate) processes: Arc<ProcessTable>,
     pub(crate) keeper: Option<ProcessKeeper>,
     pub(super) held: Arc<HeldLooks>,
+    /// True if services may have to be started again.
+    pub(crate) services_due: Arc<AtomicBool>,
 }
 
 impl ManagedWorkspace {
@@ -70,7 +73,8 @@ impl ManagedWorkspace {
             },
         };
         let (rules, processes, held) = (Arc::new(rules), Arc::default(), Arc::default());
-        let machine = Self { workspace, rules, claim, limits, processes, keeper: None, held };
+        let services_due = Arc::new(AtomicBool::new(true));
+        let machine = Self { workspace, rules, claim, limits, processes, keeper: None, held, services_due };
         let machine = machine.for_agent(session, &session.state()?);
         prepare(session, machine.workspace.as_ref(), machine.rules.budget)?;
         if in_container {

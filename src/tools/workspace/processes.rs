@@ -2,11 +2,12 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -40,6 +41,8 @@ const SIGNALS: [(&str, u8); 13] = [
     ("WINCH", 28),
 ];
 const SIGNAL_MAX: u64 = 64;
+/// The signals that end a service for good: INT, QUIT, KILL, TERM.
+const ENDING: [u8; 4] = [2, 3, KILL, 15];
 
 /// The processes of a session: the running ones, and the last ended ones.
 #[derive(Default)]
@@ -54,11 +57,21 @@ pub struct Process {
     call: Seq,
     command: CommandLine,
     cwd: String,
+    service: Option<ServiceLabel>,
+    is_stopped: AtomicBool,
     /// Its input, and its signals.
     pub input: CommandInput,
     pub(crate) output: Arc<ProcessOutput>,
     since: Instant,
     end: watch::Sender<Option<ProcessEnd>>,
+}
+
+/// The service that a process is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ServiceLabel {
+    pub(crate) name: String,
+    pub(crate) port: Option<u16>,
+    pub(crate) restart: bool,
 }
 
 /// The end of a process.
@@ -75,7 +88,7 @@ pub(crate) struct ProcessEnd {
 }
 
 /// A background process, running or ended.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Process")]
 pub struct ProcessDocument {
     /// Its number: the position of the call that started it.
@@ -85,6 +98,10 @@ pub struct ProcessDocument {
     pub command: CommandLine,
     /// The directory that it started in.
     pub cwd: String,
+    /// The name of the service that it is, if it is one.
+    pub service: Option<String>,
+    /// The port of the service.
+    pub port: Option<u16>,
     /// True until it ends.
     pub running: bool,
     /// 0 on success, 124 on timeout, 127 if the program was not found; null while it runs, or if it could not be run.
@@ -108,8 +125,32 @@ pub struct ProcessDocument {
 }
 
 impl Process {
-    pub(crate) fn new(call: Seq, command: CommandLine, cwd: String, input: CommandInput) -> Self {
-        Self { call, command, cwd, input, output: Arc::default(), since: Instant::now(), end: watch::Sender::new(None) }
+    pub(crate) fn new(
+        call: Seq,
+        (command, cwd): (CommandLine, String),
+        input: CommandInput,
+        service: Option<ServiceLabel>,
+    ) -> Self {
+        let (output, is_stopped, since, end) =
+            (Arc::default(), AtomicBool::new(false), Instant::now(), watch::Sender::new(None));
+        Self { call, command, cwd, service, is_stopped, input, output, since, end }
+    }
+
+    pub(crate) fn service(&self) -> Option<&ServiceLabel> {
+        self.service.as_ref()
+    }
+
+    /// Sends a signal for a client. A service that it ends is not started again.
+    pub fn signal(&self, number: u8) {
+        if ENDING.contains(&number) {
+            self.is_stopped.store(true, Ordering::Release);
+        }
+        self.input.signal(number);
+    }
+
+    /// Returns true if a client sent a signal that ends it.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Acquire)
     }
 
     /// Returns its number: the position of the call that started it.
@@ -133,6 +174,8 @@ impl Process {
             process: self.call,
             command: self.command.clone(),
             cwd: self.cwd.clone(),
+            service: self.service.as_ref().map(|service| service.name.clone()),
+            port: self.service.as_ref().and_then(|service| service.port),
             running,
             exit_code: end.exit_code,
             signal: end.signal,
@@ -164,6 +207,11 @@ impl Process {
 }
 
 impl ProcessEnd {
+    /// Returns true if its container or runner ended, or its end is unknown.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.problem.is_some()
+    }
+
     pub(crate) fn of(ended: &Result<ShellResult, ShellError>) -> Self {
         match ended {
             Ok(result) => Self {
@@ -198,6 +246,23 @@ impl ProcessTable {
             .filter(|(_, process)| process.is_running())
             .map(|(_, one)| Arc::clone(one))
             .collect()
+    }
+
+    /// Finds the running process of a service.
+    pub(crate) fn service(&self, name: &str) -> Option<Arc<Process>> {
+        let is_it = |process: &&Arc<Process>| {
+            process.is_running() && process.service.as_ref().is_some_and(|service| service.name == name)
+        };
+        lock(&self.0).values().find(is_it).cloned()
+    }
+
+    /// Returns the running processes to end before a rewind: what calls after `seq` started, and the services that are
+    /// started again.
+    pub(crate) fn ended_by_rewind(&self, seq: Seq) -> Vec<Arc<Process>> {
+        let is_meant = |process: &&Arc<Process>| {
+            process.is_running() && (process.call > seq || process.service.as_ref().is_some_and(|one| one.restart))
+        };
+        lock(&self.0).values().filter(is_meant).cloned().collect()
     }
 
     /// Returns true if processes are running.

@@ -40,6 +40,7 @@ mod rescue;
 mod rewind;
 mod run;
 mod serve;
+mod services;
 mod signals;
 mod sql;
 mod store;

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use foldspace::event::SessionStarted;
+use foldspace::event::{ServiceStarted, SessionStarted};
 use foldspace::store::LocalStoreOptions;
 use foldspace::{Event, LocalStore, NewSession, Registry, Sessions};
 use insta::assert_snapshot;
@@ -144,4 +144,26 @@ fn wrong_options_are_refused_first() {
         let told = program.run(wrong);
         assert!(told.contains("error: invalid value") && told.ends_with("[exit 2]"), "{told}");
     }
+}
+
+#[test]
+fn imported_session_starts_no_services() {
+    let program = Program::new();
+    program.printed(&["new", "work", "--backend", "host"]);
+    let sessions = Sessions::open(program.data(), Registry::standard()).unwrap();
+    let session = sessions.session(sessions.find("work").unwrap().id).unwrap();
+    let import = || program.run(&["--data", "there", "import", "work.fold"]);
+    for (restart, told) in [(false, "were new\n[exit 0]"), (true, "--trust-workspace accepts it\n[exit 2]")] {
+        let mut commit = session.commit();
+        commit.push(&ServiceStarted { name: "web".to_owned(), port: None, after: Vec::new(), restart }).unwrap();
+        session.record(commit).unwrap();
+        program.printed(&["export", "work", "work.fold", "--force"]);
+        let imported = import();
+        assert!(imported.ends_with(told), "{imported}");
+    }
+    let refused = import();
+    assert!(
+        refused.contains("its next command would start the service web, whose command nobody here approved"),
+        "{refused}"
+    );
 }

@@ -381,6 +381,17 @@ async fn signature_for_one_file_fits_no_other_use() {
     assert_eq!(e2b.raw("GET", &read, "", &headers).await.status, 404, "the URL is good, and the file is not there");
     let write = format!("/files?path=x&username=y:read:&signature={signed}");
     assert_eq!(e2b.raw("POST", &write, "D", &headers).await.status, 401);
+    let query = format!("path=x&signature={}", signature("x", "write", "", &sandbox));
+    let call = format!("/filesystem.Filesystem/MakeDir?{query}");
+    let json = [("host", "localhost"), ("content-type", "application/json")];
+    assert_eq!(e2b.raw("POST", &call, r#"{"path":"y"}"#, &json).await.status, 401);
+    // At the host of the sandbox, and of another one.
+    let other = e2b.create().await;
+    for (id, status) in [(&sandbox.0, 200), (&other.0, 401)] {
+        let host = format!("49983-{id}.localhost");
+        let headers = [("host", host.as_str()), ("content-type", "application/octet-stream")];
+        assert_eq!(e2b.raw("POST", &format!("/files?{query}"), "D", &headers).await.status, status);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
