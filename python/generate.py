@@ -113,7 +113,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar
@@ -206,7 +206,9 @@ def one_method(node: ast.FunctionDef | ast.AsyncFunctionDef, classes: dict[str, 
     name = {"__aenter__": "__enter__", "__aexit__": "__exit__"}.get(node.name, node.name)
     is_property = any(isinstance(each, ast.Name) and each.id == "property" for each in node.decorator_list)
     call = f"{core}.{node.name}" if is_property else f"{core}.{node.name}({arguments(node)})"
-    if returns.startswith("Iterator["):
+    if yielded := re.fullmatch(r"Generator\[(.*), None\]", returns):
+        returns, call = f"AbstractContextManager[{yielded[1]}]", f"LOOP.enter({call})"
+    elif returns.startswith("Iterator["):
         call = f"LOOP.iterate({call})"
     elif isinstance(node, ast.AsyncFunctionDef):
         call = f"LOOP.wait({call})"

@@ -44,7 +44,7 @@ export class LiveRun {
     if (!data?.seq) return;
     this.head = data.seq;
     this.spoke ||= /^(RunPrompted|TranscriptRecord)$/.test(data.kind);
-    if (/^Child|^Merge/.test(data.kind)) this.model.loadFamily();
+    if (/^Child|^Merge|^ExternalEffect|^Service/.test(data.kind)) this.model.loadFamily();
     this.isStale = true;
     this.refreshing ??= setTimeout(() => this.refresh(), REFRESH);
   }

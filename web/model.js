@@ -24,6 +24,8 @@ export class Model {
     this.list = null;
     this.whole = null;
     this.family = null;
+    this.effects = [];
+    this.services = [];
     this.at = 0;
     this.index = -1;
     this.call = null;
@@ -155,6 +157,7 @@ export class Model {
 
   loadFamily() {
     get(ofSession(this.session, "/family")).then((family) => this.set({ family }), () => {});
+    for (const name of ["effects", "services"]) get(ofSession(this.session, `/${name}`)).then((all) => this.set({ [name]: all }), () => {});
   }
 
   // The address holds the whole state, so that a link leads to the same place.

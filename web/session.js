@@ -18,7 +18,7 @@ import { Splitter, useWidth } from "./splitter.js";
 import { Strip } from "./strip.js";
 import { clock, count, visible } from "./text.js";
 import { Timeline } from "./timeline.js";
-import { isOfOwner } from "./token.js";
+import { isOfOwner, token } from "./token.js";
 
 const TABS = [["call", "Call"], ["files", "Files"], ["slices", "Slices"], ["family", "Family"], ["compare", "Compare"]];
 const PANES = { call: CallPane, files: Files, slices: Slices, family: Family, compare: Compare };
@@ -88,6 +88,7 @@ function Head({ model }) {
     ${known && html`<span class="quiet">${known.backend} · ${count(model.whole?.total ?? 0, "call")}</span>`}
     ${isExport && html`<span class="badge">exported</span>`}
     ${live && html`<${LiveBadge} model=${model} />`}
+    <${Services} model=${model} />
     <span class="grow"></span>
     <span class="where" aria-live="polite">
       <span class="quiet narrow-hide">event</span> <b>${model.at.toLocaleString("en")}</b> <span class="quiet">of ${model.head.toLocaleString("en")}</span>
@@ -102,6 +103,18 @@ function Head({ model }) {
     <${ActionMenu} model=${model} />
     <button class="plain" aria-label="Keys and signs (?)" title="Keys and signs (?)" onClick=${() => model.dialog({ kind: "keys" })}>?</button>
   </header>`;
+}
+
+// Links to the running servers of a container, through the page's own server.
+function Services({ model }) {
+  const { document: known, services } = model;
+  const shown = services.filter(({ running, port }) => running && port);
+  if (!shown.length || !known || !token()) return null;
+  const own = /^[\d.]+$|^\[/.test(location.hostname) ? "localhost" : location.hostname;
+  const address = (port) => `${location.protocol}//${port}-${known.session.slice(0, 12)}.${own}:${location.port}/?foldspace-token=${token()}`;
+  const isHere = known.backend === "host";
+  return shown.map(({ name, port }) => html`<a key=${name} class="service" target="_blank" rel="noopener noreferrer" title=${`Opens port ${port} of ${visible(name)}`}
+    href=${isHere ? `http://127.0.0.1:${port}/` : address(port)}>${visible(name)} :${port}</a>`);
 }
 
 function Move({ model, verb, label, sign }) {

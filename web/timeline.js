@@ -97,6 +97,7 @@ function CallCells({ model, call, index }) {
     ${agents && html`<span class="agent" title=${visible(call.agent || "no agent")}>${visible(call.agent)}</span>`}
     <${Changes} call=${call} />
     <${Forks} model=${model} call=${call} index=${index} />
+    <${Effects} model=${model} call=${call} />
     <span class="verdict">${failed(call) || call.status === "running" ? verdict(call) : ""}</span>
     <span class="took" title=${`${duration(call.micros)}, began at ${clock(call.started_at)}`}>${call.status === "running" ? "" : duration(call.micros)}
       <i style=${{ width: `${100 * share(call.micros)}%` }}></i></span>`;
@@ -135,6 +136,14 @@ function Forks({ model, call, index }) {
   return html`${left.length > 0 && html`<span class="fork" title=${`Forked here: ${all}`} onClick=${open}><${Icon} path="M3 1v10M3 4q0 3 5 3v4" />${left.length > 1 ? count(left.length, "fork") : all}</span>`}
     ${back.length === 1 && back.map(({ at, child, outcome }) => html`<span key=${at} class="fork ${outcome}" title=${`${outcome} at ${at}`} onClick=${open}><${Icon} path="M3 1v10M8 1v3q0 3 -5 3" />${oneLine(names.get(child) ?? child.slice(0, 8), 40)}</span>`)}
     ${back.length > 1 && html`<span class="fork ${back.some(({ outcome }) => outcome !== "merged") ? "conflicted" : "merged"}" title="Merges" onClick=${open}><${Icon} path="M3 1v10M8 1v3q0 3 -5 3" />${count(back.length, "merge")}</span>`}`;
+}
+
+// What the call did outside of the workspace, which no rewind takes back.
+function Effects({ model, call }) {
+  const effects = model.effects.filter((effect) => effect.call === call.call && effect.outcome !== "failed");
+  if (!effects.length) return null;
+  const words = effects.map(({ what, target, outcome }) => `${what} ${target} (${outcome})`);
+  return html`<span class="effect" title=${`Outside of the workspace:\n${words.map((line) => oneLine(line)).join("\n")}`}><${Icon} path="M2 10L9 3M4 3h5v5" />${effects.length > 1 ? count(effects.length, "effect") : oneLine(effects[0].what, 40)}</span>`;
 }
 
 function Icon({ path }) {

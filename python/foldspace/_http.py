@@ -173,6 +173,18 @@ class Connection:
             self.check_open(closings)
             raise ConnectionLostError(f"the server hung up: {error!r}") from error
 
+    async def upgraded(
+        self, path: str, protocol: str, body: Any, closings: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Upgrades a new connection to another protocol."""
+        await self.attend(closings)
+        try:
+            return await _owner.upgraded(_owner.socket_of(self.directory), path, protocol, body)
+        except _owner.UpgradeRefusedError as refused:
+            raise _problem(refused.body, refused.status) from None
+        except (OSError, asyncio.IncompleteReadError) as error:
+            raise ConnectionLostError(f"the server hung up: {error!r}") from error
+
     async def _send(
         self, method: str, url: URL, content: Any, headers: dict[str, str], closings: int, *, is_repeatable: bool
     ) -> aiohttp.ClientResponse:

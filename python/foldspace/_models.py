@@ -472,6 +472,8 @@ class Child(TypedDict):
     """Its limits, if any: `calls`, `wall_millis`, `bytes_written`, `depth`, `tools`, `deny`."""
     left: list[str]
     """Past paths that a fork lacks: their contents were never stored, or they are sockets or devices."""
+    effects: list[EffectEntry]
+    """Effects of its parent outside of the workspace that a fork's history lacks."""
 
 
 class ChildRequest(TypedDict):
@@ -732,6 +734,29 @@ class DispatchedChild(TypedDict):
 
 Divergence = TypedDict('Divergence', {'differs': 'str', 'at': 'NotRequired[str | None]', 'was': 'NotRequired[Any]', 'is': 'NotRequired[Any]', 'change': 'NotRequired[str]', 'path': 'NotRequired[str]', 'before': 'NotRequired[Entry | None]', 'after': 'NotRequired[Entry | None]', 'binary': 'NotRequired[bool]', 'lines_added': 'NotRequired[int]', 'lines_removed': 'NotRequired[int]', 'patch': 'NotRequired[str]'})
 """A difference between two runs."""
+
+
+class EffectEntry(TypedDict):
+    """An effect."""
+
+    seq: int
+    """The position of its first event."""
+    call: int | None
+    """The call that made it, or null."""
+    time: str
+    """Its time, in UTC."""
+    agent: str
+    """The agent that made it; empty if unnamed."""
+    what: str
+    """The action, such as `git push`."""
+    target: str
+    """The place, such as a remote or a URL."""
+    outcome: str
+    """`done`, `failed`, or `unknown` if it may have taken place."""
+    undo: str
+    """Advice about undoing it; empty if there is none."""
+    by: str
+    """`command`, if a rule found it, or `report`."""
 
 
 class Entry(TypedDict):
@@ -1196,6 +1221,23 @@ class NewAnswer(TypedDict):
     """The reason of a refusal, for the author of the command. Its first 1,000 characters are stored."""
 
 
+class NewEffect(TypedDict):
+    """Records an effect outside of the workspace."""
+
+    what: str
+    """The action, such as `git push`; 1 to 200 characters."""
+    target: NotRequired[str]
+    """The place, such as a remote or a URL; at most 1,000 characters."""
+    outcome: str
+    """`done`, `failed`, or `unknown` if it may have taken place."""
+    undo: NotRequired[str]
+    """Advice about undoing it; at most 1,000 characters."""
+    call: NotRequired[int | None]
+    """The call that made it; none by default."""
+    agent: NotRequired[str | None]
+    """The agent or program that made it; none by default."""
+
+
 class NewEvent(TypedDict):
     """An event to record."""
 
@@ -1452,6 +1494,8 @@ class Process(TypedDict):
     """The name of the service that it is, if it is one."""
     port: int | None
     """The port of the service."""
+    ready: bool | None
+    """True if the service was ready in time; null for another process."""
     running: bool
     """True until it ends."""
     exit_code: int | None
@@ -1646,9 +1690,11 @@ class RerunRequest(TypedDict):
     """Programs that commands may run without a question."""
     auto_confirm: NotRequired[bool]
     """True to answer every question about a command with yes."""
+    repeat_effects: NotRequired[bool]
+    """True to make effects outside of the workspace again. Without it, a rerun that may repeat some is refused."""
 
 
-Rewind = TypedDict('Rewind', {'session': 'str', 'to': 'int', 'asked': 'int | None', 'from': 'int', 'dry_run': 'bool', 'refused': 'str | None', 'recorded': 'PositionRange | None', 'changes': 'list[dict[str, Any]]', 'slices': 'list[str]', 'drift': 'list[str]', 'left': 'list[str]', 'lost': 'list[str]', 'apart': 'list[str]'})
+Rewind = TypedDict('Rewind', {'session': 'str', 'to': 'int', 'asked': 'int | None', 'from': 'int', 'dry_run': 'bool', 'refused': 'str | None', 'recorded': 'PositionRange | None', 'changes': 'list[dict[str, Any]]', 'slices': 'list[str]', 'drift': 'list[str]', 'left': 'list[str]', 'lost': 'list[str]', 'apart': 'list[str]', 'effects': 'list[EffectEntry]'})
 """The changes of a rewind, done or not."""
 
 
@@ -1849,7 +1895,7 @@ class ServiceOptions(TypedDict):
     """A service."""
 
     name: str
-    """Its name: at most 64 letters, digits, `-`, `_` and `.`. Only one process of that name runs."""
+    """Its name: at most 64 letters, digits, `-`, `_` and `.`, no `-` or `.` first. Only one process of that name runs."""
     port: NotRequired[int | None]
     """The TCP port that it listens at. It is ready when the port accepts a connection."""
     prints: NotRequired[str | None]
@@ -2098,6 +2144,8 @@ class Undone(TypedDict):
     """Paths of hard links that became separate files: the file system can't link them."""
     git: dict[str, Any] | None
     """The state of the git worktree, if it differs from before the calls; otherwise null."""
+    effects: list[EffectEntry]
+    """Effects outside of the workspace that are not taken back."""
 
 
 class UndoneCall(TypedDict):
@@ -2116,14 +2164,14 @@ class UndoneCall(TypedDict):
 
 
 class UsedLimit(TypedDict):
-    """A limit, and its use when a call exceeded it."""
+    """Limit that a call exceeded, with its use before."""
 
     name: Literal['calls'] | Literal['wall_millis'] | Literal['bytes_written'] | Literal['processes'] | Literal['budget']
-    """Its name: `calls`, `wall_millis` or `bytes_written` of a session or an agent; `processes`, running in the session; `budget`, the units of a [`WorkBudget`](super::WorkBudget)."""
+    """Its name: `calls`, `wall_millis` or `bytes_written` of a session or an agent; `processes`, running in the session; `budget`, the units of a [`WorkBudget`](super::work_budget::WorkBudget)."""
     limit: int
     """The most that is allowed."""
     used: int
-    """What was used before the call."""
+    """The use before the call."""
 
 
 class Verification(TypedDict):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import select
 import subprocess
 import time
@@ -16,10 +17,6 @@ from foldspace.errors import StartError
 
 _START_SECONDS = 30.0
 _PAUSE = 0.05
-_ATTEND = (
-    b"POST /v1/attend HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: foldspace-attend\r\n"
-    b"content-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
-)
 _started: list[subprocess.Popen[bytes]] = []
 
 
@@ -83,28 +80,45 @@ async def attend(directory: Path) -> Attendance:
         await asyncio.sleep(_PAUSE)
 
 
-async def _greet(socket: str) -> Attendance | None:
+class UpgradeRefusedError(Exception):
+    """The server's answer to an upgrade that it refuses."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        super().__init__(status)
+        self.status = status
+        self.body = body
+
+
+async def upgraded(
+    socket: str, path: str, protocol: str, body: Any, seconds: float | None = None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connects to the server, and upgrades the connection. ``seconds`` limits the time for the answer."""
+    reader, writer = await asyncio.open_unix_connection(socket)
     try:
-        reader, writer = await asyncio.open_unix_connection(socket)
-    except (FileNotFoundError, ConnectionRefusedError, ConnectionResetError):
-        return None
-    try:
-        writer.write(_ATTEND)
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
-    except (asyncio.IncompleteReadError, ConnectionError):
-        # The server has just ended.
-        writer.close()
-        return None
+        content = json.dumps(body)
+        head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: {protocol}\r\n"
+        writer.write(f"{head}content-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n{content}".encode())
+        answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), seconds)
+        status = int(answer.split(None, 2)[1])
+        if status != 101:
+            length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", answer)
+            raise UpgradeRefusedError(status, await reader.readexactly(int(length[1]) if length else 0))
     except BaseException:
         writer.close()
         raise
-    status = head.split(None, 2)[1]
-    if status == b"101":
-        return Attendance(reader, writer)
-    writer.close()
-    if status == b"503":
+    return reader, writer
+
+
+async def _greet(socket: str) -> Attendance | None:
+    try:
+        return Attendance(*await upgraded(socket, "/v1/attend", "foldspace-attend", {}, 10))
+    except (FileNotFoundError, asyncio.IncompleteReadError, ConnectionError):
+        # The server is not running, or has just ended.
         return None
-    raise StartError(f"the server refused the connection: {head.splitlines()[0].decode(errors='replace')}")
+    except UpgradeRefusedError as refused:
+        if refused.status == 503:
+            return None
+        raise StartError(f"the server refused the connection: {refused.status}") from None
 
 
 async def _start(directory: Path, until: float) -> None:

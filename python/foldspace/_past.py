@@ -165,6 +165,11 @@ class SessionPast:
         query = {"from": start, "to": end, "live": live or None}
         return await self._connection.document("GET", _SESSION + "/changes", query=query, session=self._session)
 
+    async def effects(self) -> list[_models.EffectEntry]:
+        """Lists the effects of its calls outside of the workspace, such as pushes, which no rewind takes back: the last
+        1,000."""
+        return await self._connection.document("GET", _SESSION + "/effects", session=self._session)
+
     async def blame(self, path: str, at: PositionLike | None = None) -> _models.Blame:
         """Returns the call that wrote each line of a file."""
         template = _SESSION + "/blame/{path}"

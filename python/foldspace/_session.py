@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from html import escape
 from typing import Any, Literal, TypeVar
 
@@ -24,6 +24,7 @@ from foldspace.errors import (
 )
 from foldspace._files import Files, ReadFiles, resumed, succeeded
 from foldspace._past import SessionPast
+from foldspace._ports import forwarded
 from foldspace._process import Process, decoded
 from foldspace._slices import TypedSlice
 from foldspace.results import CommandResult
@@ -295,10 +296,15 @@ class Session(SessionPast):
 
         Raises ``RefusedError`` if the policy refuses it, ``UnusableError`` for parameters out of range.
         """
-        body: dict[str, Any] = {"command": command if isinstance(command, str) else list(command), "cwd": cwd}
-        body |= {"env": dict(env or {}), "stdin": stdin, "input": input, "timeout_seconds": timeout}
+        body: dict[str, Any] = {"stdin": stdin, "input": input, "timeout_seconds": timeout}
         if window is not None:
             body["window"] = {"rows": window[0], "columns": window[1]}
+        return await self._start(command, cwd, env, body)
+
+    async def _start(
+        self, command: Command, cwd: str, env: Mapping[str, str] | None, body: dict[str, Any]
+    ) -> Process:
+        body |= {"command": command if isinstance(command, str) else list(command), "cwd": cwd, "env": dict(env or {})}
         document = await self._connection.document(
             "POST", _SESSION + "/processes", body=self._rules.document() | body, session=self.id
         )
@@ -314,6 +320,61 @@ class Session(SessionPast):
         template = _SESSION + "/processes/{process}"
         document = await self._connection.document("GET", template, session=self.id, process=number)
         return Process(self._connection, self.id, document)
+
+    async def start_service(
+        self,
+        name: str,
+        command: Command,
+        *,
+        port: int | None = None,
+        prints: str | None = None,
+        after: Sequence[str] = (),
+        restart: bool = False,
+        ready_seconds: float = 30.0,
+        cwd: str = "",
+        env: Mapping[str, str] | None = None,
+    ) -> Process:
+        """Starts a command with a name in the background, such as a database, and waits until it is ready.
+
+        - ``name``: 1 to 64 letters, digits, ``-``, ``_`` and ``.``. Only one process of that name runs.
+        - ``port``: it is ready when this TCP port accepts a connection.
+        - ``prints``: it is ready when it has printed this text. Without both, it is ready if it still runs after 0.2 s.
+        - ``after``: names of services that must run before it.
+        - ``restart``: true to start it again for the next command after a rewind, in a fork, and after a restart of the
+          server.
+        - ``ready_seconds``: the longest wait, from 0 to 300. A service that is not ready by then runs on:
+          ``ready`` of its document is false.
+
+        Raises ``RefusedError`` if it ends before it is ready, with the last of its output, if a service of that name
+        runs, if the port is taken, if a service of ``after`` does not run, or if the policy refuses it.
+        """
+        service = {"name": name, "port": port, "prints": prints, "after": list(after), "restart": restart}
+        return await self._start(command, cwd, env, {"service": service | {"ready_seconds": ready_seconds}})
+
+    async def services(self) -> list[_models.Service]:
+        """Lists the services that were started and not stopped, in the order of their starts."""
+        return await self._connection.document("GET", _SESSION + "/services", session=self.id)
+
+    async def stop_service(self, name: str) -> None:
+        """Stops a service for good: SIGTERM, and SIGKILL after 10 seconds. Raises ``NotFoundError`` if there is none."""
+        await self._connection.document("DELETE", _SESSION + "/services/{name}", session=self.id, name=name)
+
+    @contextlib.asynccontextmanager
+    async def forward(self, port: int, *, local_port: int = 0) -> AsyncGenerator[str, None]:
+        """Makes a TCP port of its container available on this machine, and yields the address, such as
+        ``"127.0.0.1:40001"``. The container needs no network for it.
+
+            async with session.forward(8000) as address:
+                await page.goto(f"http://{address}/")
+
+        ``local_port`` is the port of 127.0.0.1 to listen at; a free one by default. Commands of the backend ``host`` use
+        this machine's own ports: there the address is 127.0.0.1 and ``port``, and ``local_port`` is ignored.
+
+        Raises ``RefusedError`` if nothing listens at the port of the container, or the session runs no commands.
+        """
+        on_host = self.backend == "host"
+        async with forwarded(self._connection, self.id, port, local_port, on_host=on_host) as address:
+            yield address
 
     async def call(
         self,
@@ -579,12 +640,15 @@ class Session(SessionPast):
         options: Options | None = None,
         keep: str | None = None,
         rules: Mapping[str, Any] | None = None,
+        repeat_effects: bool = False,
     ) -> Rerun:
         """Reruns its recorded calls in a fresh session, and returns every difference. The fresh session has the same
         kind of workspace, unless ``backend`` selects another, and is discarded, unless ``keep`` names it. ``rules``
-        describe accepted differences: ``texts``, ``ignore_fields``, ``ignore_paths``, ``text_files``."""
+        describe accepted differences: ``texts``, ``ignore_fields``, ``ignore_paths``, ``text_files``. Raises
+        ``RefusedError`` if effects outside of the workspace would take place again, unless ``repeat_effects`` is true."""
         body: dict[str, Any] = {"until": until, "backend": backend, "options": dict(options or {}), "keep": keep}
         body |= {"rules": dict(rules or {}), "allow": self._rules.allow, "auto_confirm": self._rules.auto_confirm}
+        body["repeat_effects"] = repeat_effects
         return await self._connection.document("POST", _SESSION + "/rerun", body=body, what="rerun", session=self.id)
 
     async def events(
@@ -700,6 +764,33 @@ class Session(SessionPast):
             return TypedSlice(self, item, called, {field: value for field, value in rule.items() if value is not None}, merge)
 
         return typed
+
+    async def record_effect(
+        self,
+        what: str,
+        target: str = "",
+        *,
+        outcome: Literal["done", "failed", "unknown"] = "done",
+        undo: str = "",
+        call: int | None = None,
+    ) -> int:
+        """Records an effect outside of the workspace, which no rewind takes back, and returns its position.
+
+            await session.record_effect("deploy", "staging", call=ran.call)
+
+        - ``what``: the action, such as ``"git push"``; 1 to 200 characters.
+        - ``target``: the place, such as a remote or a URL; at most 1,000 characters.
+        - ``outcome``: ``unknown`` if it may have taken place.
+        - ``undo``: advice about undoing it; at most 1,000 characters.
+        - ``call``: the call that made it. A second record for this call, with the same ``what`` and ``target``, settles an
+          unknown outcome.
+
+        Raises ``NotFoundError`` if there is no such call, ``UnusableError`` for parameters out of range.
+        """
+        body = {"what": what, "target": target, "outcome": outcome, "undo": undo, "call": call, "agent": self._rules.agent}
+        recorded: _models.RecordedSeq
+        recorded = await self._connection.document("POST", _SESSION + "/effects", body=body, session=self.id)
+        return recorded["seq"]
 
     async def annotate(
         self,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar
@@ -110,6 +110,11 @@ class SessionPast:
         ``live=True`` lists the changes on the disk that are not recorded yet, also while a command runs.
         """
         return LOOP.wait(self._core.changes(start, end, live=live))
+
+    def effects(self) -> list[_models.EffectEntry]:
+        """Lists the effects of its calls outside of the workspace, such as pushes, which no rewind takes back: the last
+        1,000."""
+        return LOOP.wait(self._core.effects())
 
     def blame(self, path: str, at: PositionLike | None=None) -> _models.Blame:
         """Returns the call that wrote each line of a file."""
@@ -282,6 +287,45 @@ class Session(SessionPast):
         """Returns a process by its number."""
         return Process(LOOP.wait(self._own.process(number)))
 
+    def start_service(self, name: str, command: Command, *, port: int | None=None, prints: str | None=None, after: Sequence[str]=(), restart: bool=False, ready_seconds: float=30.0, cwd: str='', env: Mapping[str, str] | None=None) -> Process:
+        """Starts a command with a name in the background, such as a database, and waits until it is ready.
+
+        - ``name``: 1 to 64 letters, digits, ``-``, ``_`` and ``.``. Only one process of that name runs.
+        - ``port``: it is ready when this TCP port accepts a connection.
+        - ``prints``: it is ready when it has printed this text. Without both, it is ready if it still runs after 0.2 s.
+        - ``after``: names of services that must run before it.
+        - ``restart``: true to start it again for the next command after a rewind, in a fork, and after a restart of the
+          server.
+        - ``ready_seconds``: the longest wait, from 0 to 300. A service that is not ready by then runs on:
+          ``ready`` of its document is false.
+
+        Raises ``RefusedError`` if it ends before it is ready, with the last of its output, if a service of that name
+        runs, if the port is taken, if a service of ``after`` does not run, or if the policy refuses it.
+        """
+        return Process(LOOP.wait(self._own.start_service(name, command, port=port, prints=prints, after=after, restart=restart, ready_seconds=ready_seconds, cwd=cwd, env=env)))
+
+    def services(self) -> list[_models.Service]:
+        """Lists the services that were started and not stopped, in the order of their starts."""
+        return LOOP.wait(self._own.services())
+
+    def stop_service(self, name: str) -> None:
+        """Stops a service for good: SIGTERM, and SIGKILL after 10 seconds. Raises ``NotFoundError`` if there is none."""
+        LOOP.wait(self._own.stop_service(name))
+
+    def forward(self, port: int, *, local_port: int=0) -> AbstractContextManager[str]:
+        """Makes a TCP port of its container available on this machine, and yields the address, such as
+        ``"127.0.0.1:40001"``. The container needs no network for it.
+
+            with session.forward(8000) as address:
+                page.goto(f"http://{address}/")
+
+        ``local_port`` is the port of 127.0.0.1 to listen at; a free one by default. Commands of the backend ``host`` use
+        this machine's own ports: there the address is 127.0.0.1 and ``port``, and ``local_port`` is ignored.
+
+        Raises ``RefusedError`` if nothing listens at the port of the container, or the session runs no commands.
+        """
+        return LOOP.enter(self._own.forward(port, local_port=local_port))
+
     def call(self, tool: str, params: Mapping[str, Any] | None=None, *, on_output: Output | None=None, timeout: float | None=None, on_failure: Literal['keep', 'undo']='keep') -> CallOutcome:
         """Makes a tool call, and raises if it fails. ``timeout`` is the time limit of the whole call in seconds, from 0.1
         to 86,400; the tool's own by default.
@@ -412,11 +456,12 @@ class Session(SessionPast):
         """
         return LOOP.wait(self._own.bisect(command, slice=slice, good=good, bad=bad, jobs=jobs, timeout=timeout))
 
-    def rerun(self, *, until: PositionLike | None=None, backend: str | None=None, options: Options | None=None, keep: str | None=None, rules: Mapping[str, Any] | None=None) -> Rerun:
+    def rerun(self, *, until: PositionLike | None=None, backend: str | None=None, options: Options | None=None, keep: str | None=None, rules: Mapping[str, Any] | None=None, repeat_effects: bool=False) -> Rerun:
         """Reruns its recorded calls in a fresh session, and returns every difference. The fresh session has the same
         kind of workspace, unless ``backend`` selects another, and is discarded, unless ``keep`` names it. ``rules``
-        describe accepted differences: ``texts``, ``ignore_fields``, ``ignore_paths``, ``text_files``."""
-        return LOOP.wait(self._own.rerun(until=until, backend=backend, options=options, keep=keep, rules=rules))
+        describe accepted differences: ``texts``, ``ignore_fields``, ``ignore_paths``, ``text_files``. Raises
+        ``RefusedError`` if effects outside of the workspace would take place again, unless ``repeat_effects`` is true."""
+        return LOOP.wait(self._own.rerun(until=until, backend=backend, options=options, keep=keep, rules=rules, repeat_effects=repeat_effects))
 
     def events(self, start: int | None=None, *, kind: str | None=None, agent: str | None=None, tool: str | None=None, path: str | None=None) -> Iterator[Event]:
         """Yields its events from a position on, then new events until it is removed. Reconnects if necessary.
@@ -489,6 +534,22 @@ class Session(SessionPast):
         the events, by default ``own.`` with the name of the class.
         """
         return lambda item: TypedSlice(self._own.slice(fold=fold, key=key, kind=kind, name=name, max=max, merge=merge)(item))
+
+    def record_effect(self, what: str, target: str='', *, outcome: Literal['done', 'failed', 'unknown']='done', undo: str='', call: int | None=None) -> int:
+        """Records an effect outside of the workspace, which no rewind takes back, and returns its position.
+
+            session.record_effect("deploy", "staging", call=ran.call)
+
+        - ``what``: the action, such as ``"git push"``; 1 to 200 characters.
+        - ``target``: the place, such as a remote or a URL; at most 1,000 characters.
+        - ``outcome``: ``unknown`` if it may have taken place.
+        - ``undo``: advice about undoing it; at most 1,000 characters.
+        - ``call``: the call that made it. A second record for this call, with the same ``what`` and ``target``, settles an
+          unknown outcome.
+
+        Raises ``NotFoundError`` if there is no such call, ``UnusableError`` for parameters out of range.
+        """
+        return LOOP.wait(self._own.record_effect(what, target, outcome=outcome, undo=undo, call=call))
 
     def annotate(self, name: str, *, score: float | None=None, note: str | None=None, value: Any=None, at: PositionLike | None=None) -> int:
         """Records a score, a note or a value for a position, and returns the annotation's own position.

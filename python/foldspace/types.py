@@ -139,6 +139,8 @@ class ContainerOptions(CommandOptions, total=False):
     """True to run commands as root of a user namespace, with a writable root file system. Podman only."""
     network: bool | Literal["engine"] | NetworkRules
     """True or rules to give commands a network whose connections are recorded; ``"engine"`` for the engine's own."""
+    public_ports: list[int]
+    """The ports that anyone may reach through ``foldspace serve --http``, without a token."""
     idle_seconds: int
     """Seconds without a call until the container is stopped; 0 for never."""
     uptime_seconds: int

@@ -34,6 +34,38 @@ async def test_calls_are_listed_by_filters(session: Session) -> None:
     assert (await session.timeline(tool="read_file"))["calls"] == 1
 
 
+async def test_effects_stay_after_a_rewind(client: Client, session: Session) -> None:
+    before = await session.head()
+    ran = await session.run("echo deployed > log")
+    named = await client.create("named", backend="memory", agent="mailer")
+    await named.record_effect("mail", "ada", undo="write again")
+    (mail,) = await named.effects()
+    assert (mail["call"], mail["agent"], mail["outcome"], mail["undo"]) == (None, "mailer", "done", "write again")
+    seq = await session.record_effect("deploy", "staging", outcome="unknown", call=ran.call)
+    assert [(each["seq"], each["outcome"]) for each in await session.effects()] == [(seq, "unknown")]
+    await session.record_effect("deploy", "staging", call=ran.call)
+    effects = await session.effects()
+    assert [(each["seq"], each["call"], each["outcome"], each["by"]) for each in effects] == [(seq, ran.call, "done", "report")]
+    assert (await session.undo(call=ran.call, dry_run=True))["effects"] == effects
+    assert (await session.rewind(before))["effects"] == effects
+    assert await session.effects() == effects
+    assert await (await session.fork(at=before))[0].effects() == []
+    with pytest.raises(foldspace.UnusableError, match="what is empty"):
+        await session.record_effect("")
+    with pytest.raises(foldspace.NotFoundError):
+        await session.record_effect("deploy", call=10_000)
+
+
+async def test_rerun_repeats_effects_only_if_allowed(client: Client) -> None:
+    session = await client.create(backend="host", auto_confirm=True)
+    await session.files.write("bin/git", "#!/bin/sh\necho pushed", executable=True)
+    await session.run("PATH=$PWD/bin:$PATH; git push origin main", check=True)
+    assert [(each["what"], each["outcome"], each["by"]) for each in await session.effects()] == [("git push", "done", "command")]
+    with pytest.raises(foldspace.RefusedError, match="1 effect would take place again: git push origin main"):
+        await session.rerun()
+    assert (await session.rerun(repeat_effects=True))["same"]
+
+
 async def test_changes_and_lines_have_their_calls(session: Session) -> None:
     await worked(session)
     wrote, ran, _ = await session.calls()

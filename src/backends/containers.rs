@@ -1,5 +1,6 @@
 //! Options of containers, and the report on leftover ones. Compiled into every build.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -87,6 +88,9 @@ pub struct PodmanOptions {
     pub writable_root: bool,
     /// The network of commands.
     pub network: ContainerNetwork,
+    /// The ports that anyone may reach through `foldspace serve --http`, without a token.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub public_ports: BTreeSet<u16>,
     /// Seconds without a call until the container is stopped; 0 for never.
     pub idle_seconds: u64,
     /// Seconds after its start until the container is removed, even while commands run; 0 for never. The next command
@@ -173,6 +177,7 @@ impl Default for PodmanOptions {
             also_at: None,
             writable_root: false,
             network: ContainerNetwork::None,
+            public_ports: BTreeSet::new(),
             idle_seconds: 600,
             uptime_seconds: 0,
             name_prefix: PREFIX.to_owned(),

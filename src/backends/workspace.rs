@@ -211,7 +211,7 @@ pub trait Container: Send + Sync + 'static {
         Ok(false)
     }
 
-    /// Lets frozen commands go on.
+    /// Resumes frozen commands.
     ///
     /// # Errors
     /// [`ShellError::Unavailable`] if the engine fails to.

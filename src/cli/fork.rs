@@ -8,7 +8,7 @@ use foldspace::tools::{MountSpec, mounts_of};
 use foldspace::view::Position;
 use serde_json::json;
 
-use super::not_back::tell_not_back;
+use super::not_back::{tell_effects, tell_not_back};
 use super::run::mounts::allowed_roots;
 use super::{AtArg, BOLD, Failure, Globals, Out, OwnerClient, did_you_mean, emit, output, position, text, workspace};
 
@@ -168,7 +168,8 @@ fn show(child: &ChildDocument, out: &mut Out) -> Result<(), Failure> {
         Isolation::Fork => {
             out.line(format!("session {name} ({id}) is {parent} as of event {}", child.at.unwrap_or_default()))?;
             child.moved().iter().for_each(|moved| output::note(moved));
-            tell_not_back(&child.left, &[], out)
+            tell_not_back(&child.left, &[], out)?;
+            tell_effects(&child.effects, out)
         }
         Isolation::Full => out.line(format!("session {name} ({id}) starts fresh with the mounts of {parent}")),
     }

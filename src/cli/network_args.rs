@@ -1,5 +1,7 @@
 //! The options of a container's network.
 
+use std::collections::BTreeSet;
+
 use foldspace::backends::{ContainerNetwork, HostPattern, NetworkRules};
 
 use super::Failure;
@@ -17,16 +19,25 @@ pub(super) struct NetworkArgs {
     /// container: lets commands reach public hosts except these; the most specific pattern decides
     #[arg(long, value_name = "HOST")]
     deny_host: Vec<HostPattern>,
+    /// container: opens this port to everyone who reaches `foldspace serve --http`, without a token; may be given several
+    /// times
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    public_port: Vec<u16>,
 }
 
 impl NetworkArgs {
     /// Returns the options, and whether each is given.
-    pub(super) fn given(&self) -> [(bool, &'static str); 3] {
+    pub(super) fn given(&self) -> [(bool, &'static str); 4] {
         [
             (self.network.is_some(), "--network"),
             (!self.allow_host.is_empty(), "--allow-host"),
             (!self.deny_host.is_empty(), "--deny-host"),
+            (!self.public_port.is_empty(), "--public-port"),
         ]
+    }
+
+    pub(super) fn public_ports(&self) -> BTreeSet<u16> {
+        self.public_port.iter().copied().collect()
     }
 
     pub(super) fn network(&self) -> Result<ContainerNetwork, Failure> {

@@ -5,7 +5,7 @@ use foldspace::reducers::Change;
 use foldspace::view::Position;
 use serde_json::json;
 
-use super::not_back::{SHOWN, tell_apart, tell_not_back};
+use super::not_back::{SHOWN, tell_apart, tell_effects, tell_not_back};
 use super::position::before;
 use super::undo::{SubjectArgs, UndoArgs, UndoHow, show_changes};
 use super::{BOLD, Exit, Failure, FoundSession, Globals, Out, OwnerClient, open, output, text};
@@ -38,7 +38,7 @@ pub(super) struct RewindArgs {
     /// Takes back the changes of an agent's run, as `undo --run` does: its id, the beginning of it, or `last`
     #[arg(long, value_name = "RUN")]
     run: Option<String>,
-    /// Does not ask, in a directory of yours
+    /// Does not ask: in a directory of yours, or about effects outside of the workspace
     #[arg(long, short)]
     yes: bool,
     /// Also rewinds the `.git` of your own directory, and with it the commits made since
@@ -73,10 +73,10 @@ impl RewindArgs {
             let found = opened.find(&self.session)?;
             let mut asked = json!({ "to": to.to_string(), "force": force, "git": self.git, "dry_run": dry_run });
             let path = format!("/v1/sessions/{}/rewind", found.session.id());
-            if is_own && !dry_run && !yes && output::can_ask() {
+            if !dry_run && !yes && output::can_ask() {
                 asked["dry_run"] = true.into();
                 if let Ok(planned) = owner.client.work(&path, &asked, output::progress).await {
-                    agreed(&planned, out)?;
+                    agreed(&planned, is_own, out)?;
                 }
                 asked["dry_run"] = false.into();
             }
@@ -93,15 +93,20 @@ impl RewindArgs {
     }
 }
 
-/// Asks before files are removed. A refusal of the plan is shown by the rewind itself.
-fn agreed(planned: &RewoundDocument, out: &mut Out) -> Result<(), Failure> {
-    let removed = planned.changes.iter().filter(|change| matches!(change, Change::Removed { .. })).count();
-    if removed == 0 {
+/// Asks before a person's files are removed, and if effects stay that no rewind takes back. A refusal of the plan is shown
+/// by the rewind itself.
+fn agreed(planned: &RewoundDocument, is_own: bool, out: &mut Out) -> Result<(), Failure> {
+    let removed = planned.changes.iter().filter(|change| is_own && matches!(change, Change::Removed { .. })).count();
+    if removed == 0 && planned.effects.is_empty() {
         return Ok(());
     }
     show_changes(&planned.changes, out)?;
-    let question =
-        format!("change {}, and remove {removed} of them?", text::count(planned.changes.len() as u64, "entry"));
+    tell_effects(&planned.effects, out)?;
+    let entries = text::count(planned.changes.len() as u64, "entry");
+    let question = match removed {
+        0 => format!("change {entries}?"),
+        _ => format!("change {entries}, and remove {removed} of them?"),
+    };
     output::confirm(out, &question, "nothing was done", Failure::usage("no terminal to ask on"))
 }
 
@@ -139,7 +144,8 @@ fn tell_rest(rewound: &RewoundDocument, out: &mut Out) -> Result<(), Failure> {
     let (git, left): (Vec<_>, Vec<_>) = rewound.left.iter().cloned().partition(|path| path.name() == b".git");
     git.iter().try_for_each(|git| out.line(format!("left     {git}, as it is now: --git takes it back, too")))?;
     tell_not_back(&left, &rewound.lost, out)?;
-    tell_apart(&rewound.apart, out)
+    tell_apart(&rewound.apart, out)?;
+    tell_effects(&rewound.effects, out)
 }
 
 fn refused(found: &FoundSession, refusal: &RewindRefusal, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {

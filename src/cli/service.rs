@@ -86,14 +86,14 @@ struct ServiceList {
     session: String,
 }
 
-/// Prints what a service has printed, at most the last MiB
+/// Prints the output of a service, at most the last MiB
 #[derive(Debug, clap::Args)]
 struct ServiceLogs {
     /// The session, by name or by the beginning of its id
     session: String,
     /// The name of the service
     name: String,
-    /// Goes on with what it prints from now on, until it ends
+    /// Follows the output until the service ends
     #[arg(short, long)]
     follow: bool,
 }

@@ -5,7 +5,7 @@ use foldspace::view::Position;
 use foldspace::{Seq, Timestamp};
 use serde_json::{Value, json};
 
-use super::not_back::{SHOWN, tell_apart};
+use super::not_back::{SHOWN, tell_apart, tell_effects};
 use super::position::{before, settled};
 use super::{BAD, Exit, Failure, FoundSession, GOOD, Globals, ODD, Out, OwnerClient, open, output, text};
 
@@ -236,6 +236,7 @@ fn show(planned: &UndoDocument, now: Timestamp, out: &mut Out) -> Result<(), Fai
     }
     show_changes(&planned.changes, out)?;
     show_left(&planned.left, (SHOWN, only_call(planned)), out)?;
+    tell_effects(&planned.effects, out)?;
     if let Some(git) = &planned.git {
         let branch = if git.branch.is_empty() { "no branch" } else { &git.branch };
         let head = git.head.get(..12).unwrap_or("no commit");

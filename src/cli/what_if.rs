@@ -71,6 +71,7 @@ impl WhatIfArgs {
             foldspace::tools::WhatIf::of(&found.session, at, calls).replacing(self.replace.iter().copied())
         };
         what_if(at).check(&spec, &asking)?;
+        self.options.agreed(&what_if(at).repeats(&spec)?, out)?;
         let place = match self.options.keep.as_deref() {
             None => RerunTarget::open(store, spec, None, globals)?,
             Some(name) => {

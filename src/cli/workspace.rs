@@ -315,13 +315,14 @@ impl WorkspaceArgs {
         Ok(spec.unwrap_or_default())
     }
 
-    fn given(&self) -> [(BackendArg, bool, &'static str); 19] {
+    fn given(&self) -> [(BackendArg, bool, &'static str); 20] {
         let container = |is_given, option| (BackendArg::Container, is_given, option);
-        let [network, allow_host, deny_host] = self.network.given();
+        let [network, allow_host, deny_host, public_port] = self.network.given();
         [
             container(network.0, network.1),
             container(allow_host.0, allow_host.1),
             container(deny_host.0, deny_host.1),
+            container(public_port.0, public_port.1),
             (BackendArg::Host, self.gitignore, "--gitignore"),
             container(self.copy_on_write, "--copy-on-write"),
             container(self.image.is_some(), "--image"),
@@ -358,6 +359,7 @@ impl WorkspaceArgs {
             also_at: self.also_at.clone(),
             writable_root: self.writable_root,
             network: self.network.network()?,
+            public_ports: self.network.public_ports(),
             idle_seconds: self.idle_seconds.unwrap_or(defaults.idle_seconds),
             uptime_seconds: self.uptime_seconds.unwrap_or(defaults.uptime_seconds),
             name_prefix: self.name_prefix.clone().unwrap_or(defaults.name_prefix),

@@ -24,6 +24,7 @@ use super::guard::{Guard, check_head, is_known, name_of, note_known};
 use super::problem::{HttpProblem, ProblemKind};
 use super::upgrade::{UpgradedStream, upgrade_route};
 use super::{Access, HttpFace, Token};
+use crate::backends::WorkspaceSpec;
 use crate::engine::error::Diagnostic;
 use crate::hub::PortError;
 use crate::hub::operations::OperationError;
@@ -115,7 +116,7 @@ pub(super) async fn pass(State(guard): State<Guard>, request: Request, next: Nex
     response
 }
 
-/// Returns the answer of a port to a request that shows the server's token. A request with the token in its query gets
+/// Returns the answer of a port to a request that shows the server's token, or needs none. A request with the token in its query gets
 /// it as a cookie, so that a browser can follow the page's links.
 async fn answer(face: &HttpFace, token: &Token, at: PortHost, mut request: Request) -> Response {
     if let Some(shown) = of_query(request.uri()) {
@@ -127,13 +128,20 @@ async fn answer(face: &HttpFace, token: &Token, at: PortHost, mut request: Reque
     let headers = request.headers_mut();
     let shown = headers.remove(TOKEN_HEADER).and_then(|shown| shown.to_str().ok().map(str::to_owned));
     let of_cookie = take_cookie(headers);
-    if !shown.or(of_cookie).is_some_and(|shown| token.is(&shown)) {
+    if !shown.or(of_cookie).is_some_and(|shown| token.is(&shown)) && !is_public(face, &at).await {
         let problem = HttpProblem::new(ProblemKind::Unauthorized, "missing token");
         let hint = format!("open the page with ?{TOKEN}=TOKEN once, or send the header {TOKEN}");
         return problem.with_hint(hint).into_response();
     }
     note_known(&request);
     pass_on(face, at, request).await.unwrap_or_else(|wrong| wrong.problem().into_response())
+}
+
+/// Returns true if the session's options open a port to everyone.
+async fn is_public(face: &HttpFace, at: &PortHost) -> bool {
+    let Ok(session) = face.session(&at.session).await else { return false };
+    let spec = session.started().map(WorkspaceSpec::of_session);
+    matches!(spec, Some(Ok(WorkspaceSpec::Podman(options))) if options.public_ports.contains(&at.port))
 }
 
 /// An error between this server and a port.

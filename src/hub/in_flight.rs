@@ -36,6 +36,8 @@ struct InFlightEntry {
     question: Option<(CommandQuestion, oneshot::Sender<ApprovalAnswer>)>,
     /// Cancelled when the work ends.
     over: CancellationToken,
+    /// True for a process in the background, which may never end.
+    is_process: bool,
 }
 
 /// A call in flight.
@@ -75,8 +77,21 @@ impl InFlight {
         work.last += 1;
         let number = work.last;
         let (since, over) = (Instant::now(), CancellationToken::new());
-        work.going.insert(number, InFlightEntry { cancel, call: None, since, question: None, over });
+        work.going.insert(number, InFlightEntry { cancel, call: None, since, question: None, over, is_process: false });
         Ok(Going { in_flight: Arc::clone(self), number })
+    }
+
+    /// Begins the process of a call.
+    pub(super) fn begin_process(
+        self: &Arc<Self>,
+        cancel: CancellationToken,
+        (session, call): (SessionId, Seq),
+    ) -> Result<Going, HubError> {
+        let going = self.begin(cancel)?;
+        if let Some(entry) = self.lock().going.get_mut(&going.number) {
+            (entry.call, entry.is_process) = (Some((session, call)), true);
+        }
+        Ok(going)
     }
 
     /// Refuses new work from now on.
@@ -139,9 +154,18 @@ impl InFlight {
     }
 
     pub(super) async fn ended(&self) {
+        self.until(|work| work.going.is_empty()).await;
+    }
+
+    /// Waits until only processes are in flight.
+    pub(super) async fn calls_ended(&self) {
+        self.until(|work| work.going.values().all(|entry| entry.is_process)).await;
+    }
+
+    async fn until(&self, is_so: impl Fn(&InFlightWork) -> bool) {
         loop {
             let ended = self.ended.notified();
-            if self.count() == 0 {
+            if is_so(&self.lock()) {
                 return;
             }
             ended.await;
@@ -171,10 +195,7 @@ impl Drop for Going {
         if let Some(entry) = work.going.remove(&self.number) {
             entry.over.cancel();
         }
-        let is_quiet = work.going.is_empty();
         drop(work);
-        if is_quiet {
-            self.in_flight.ended.notify_waiters();
-        }
+        self.in_flight.ended.notify_waiters();
     }
 }

@@ -38,8 +38,7 @@ impl KeptWorkspace {
             let kept = kept.clone();
             let keeper: ProcessKeeper = Arc::new(move |call, cancel| {
                 let kept = kept.upgrade()?;
-                let going = kept.in_flight.begin(cancel.clone()).ok()?;
-                going.begun(session, call);
+                let going = kept.in_flight.begin_process(cancel.clone(), (session, call)).ok()?;
                 Some(Box::new((User::of(&kept), going)))
             });
             let tool_runner = tool_runner.with_processes(processes, keeper);

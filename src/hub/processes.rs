@@ -10,7 +10,7 @@ use super::{Hub, HubError, OpenSession, blocking};
 use crate::backends::Container;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::lock::lock;
-use crate::tools::processes::{Process, ProcessTable, kill};
+use crate::tools::processes::{Process, ProcessTable, end};
 use crate::tools::{ProcessStartTool, Tool, ToolCall, ToolOutcome};
 
 /// The processes of all sessions. A session's table outlives its open workspace.
@@ -37,6 +37,11 @@ impl Hub {
         self.shared.processes.of(session).all()
     }
 
+    /// Waits until only processes in the background are in flight, which may never end.
+    pub async fn foreground_ended(&self) {
+        self.shared.in_flight.calls_ended().await;
+    }
+
     /// Returns the container of a session whose workspace is open.
     #[doc(hidden)]
     pub async fn open_container(&self, session: SessionId) -> Option<Arc<dyn Container>> {
@@ -44,7 +49,7 @@ impl Hub {
         place.as_ref().and_then(|kept| kept.workspace().container())
     }
 
-    /// Kills the processes of a session, and waits for their ends to be recorded.
+    /// Ends the processes of a session, and waits for their ends to be recorded.
     pub(super) async fn end_processes(&self, session: SessionId, patience: Duration) {
         // Frozen processes would not end.
         if let Some(container) = self.open_container(session).await
@@ -52,7 +57,7 @@ impl Hub {
         {
             tracing::warn!(%error, "failed to resume a container before its end");
         }
-        kill(&self.processes(session), patience).await;
+        end(&self.processes(session), patience).await;
     }
 
     /// Returns a process of a session.

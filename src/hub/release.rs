@@ -11,12 +11,13 @@ use crate::engine::id::SessionId;
 const RELEASE_TIME_LIMIT: Duration = Duration::from_secs(10);
 
 impl Hub {
-    /// Ends the processes of a session and closes its workspace, which removes its container and keeps its files. A
+    /// Ends the processes and calls of a session and closes its workspace, which removes its container and keeps its files. A
     /// workspace that is still in use stays open.
     #[doc(hidden)]
     pub async fn release(&self, id: SessionId) -> Result<(), HubError> {
         let until = Instant::now() + RELEASE_TIME_LIMIT;
         self.end_processes(id, RELEASE_TIME_LIMIT).await;
+        self.in_flight().cancel_calls(id, None);
         if self.close_once(id, until, |kept| kept.is_none_or(|kept| !kept.is_used())).await {
             return Ok(());
         }

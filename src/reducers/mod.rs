@@ -7,6 +7,7 @@ mod children;
 mod commands;
 #[cfg(feature = "tools")]
 mod declared;
+mod effects;
 mod general;
 mod git_worktree;
 #[cfg(feature = "tools")]
@@ -39,6 +40,7 @@ pub use declared::{
     DECLARED_BYTES_MAX, DECLARED_MAX, DeclaredFold, DeclaredFolding, DeclaredSlice, DeclaredSlices, FoldRule,
     SliceDeclaration, SliceMergePolicy, merged_value,
 };
+pub use effects::{EffectEntry, Effects};
 pub use general::{
     AppendAll, Keyed, LatestByKey, ReplaceLatest, UpsertByKey, append_all, replace_latest, replace_latest_by_key,
     upsert_by_key,
@@ -125,6 +127,7 @@ fn standard() -> Result<Registry, ValueError> {
         .with(podman_workspace::register)?
         .with(network::register)?
         .with(services::register)?
+        .with(effects::register)?
         .with(children::register)?
         .with(merges::register)?
         .with(annotations::register)?
@@ -162,6 +165,7 @@ mod tests {
                 "PodmanWorkspace",
                 "Network",
                 "Services",
+                "Effects",
                 "Children",
                 "Merges",
                 "Annotations",

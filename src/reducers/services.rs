@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::engine::event::{Isolation, ServiceStarted, ServiceStopped, SessionStarted};
 use crate::engine::{Recorded, Registry, Seq, Slice, ValueError};
 
-/// Services that were started and not stopped, by name. One whose process has ended by itself stays. A fork has those of
-/// its parent; whether they run there, its processes tell.
+/// Services that were started and not stopped, by name. A service stays here when its process exits. A fork inherits its
+/// parent's services; the process table says which of them run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Services {

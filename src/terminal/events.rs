@@ -3,10 +3,11 @@
 use foldspace::event::{
     Annotated, CallFinished, CallNoted, CallObserved, CallStarted, CallStatus, ChangesShared, ChangesUnknown,
     ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry,
-    DriftFound, EvalResult, EventRef, EventsLost, FileMode, GitMoved, LinkFile, LostBytes, MountHydrated,
-    NetworkConnection, Node, PolicyDecision, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted,
-    SessionAllow, SessionRewound, SessionStarted, SessionTaken, SliceDeclared, SliceRestored, TaskObserved,
-    TerminalRecorded, ToolPolicySet, TranscriptRecord, WorkspaceTouched, WriteFile, WriteMode,
+    DriftFound, EvalResult, EventRef, EventsLost, ExternalEffect, FileMode, GitMoved, LinkFile, LostBytes,
+    MountHydrated, NetworkConnection, Node, PolicyDecision, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted,
+    RunPrompted, ServiceStarted, ServiceStopped, SessionAllow, SessionRewound, SessionStarted, SessionTaken,
+    SliceDeclared, SliceRestored, TaskObserved, TerminalRecorded, ToolPolicySet, TranscriptRecord, WorkspaceTouched,
+    WriteFile, WriteMode,
 };
 use foldspace::view::{self, RunMessage};
 use foldspace::{Event, Recorded, Session};
@@ -36,6 +37,7 @@ pub(crate) fn tone_of(kind: &str) -> Tone {
         | RunPrompted::KIND
         | ReportLate::KIND
         | SessionTaken::KIND
+        | ExternalEffect::KIND
         | GitMoved::KIND
         | ChangesShared::KIND => Tone::Odd,
         RunNoted::KIND | CallObserved::KIND | CallNoted::KIND | TaskObserved::KIND | NetworkConnection::KIND => {
@@ -85,10 +87,7 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         }),
         RunBegan::KIND => typed(event).map(|e: RunBegan| format!("{} of {}", e.run, e.agent)),
         RunNoted::KIND => typed(event).map(|e: RunNoted| text::fields(&e.facts.into())),
-        RunEnded::KIND => typed(event).map(|e: RunEnded| match e.reason.is_empty() {
-            true => e.run,
-            false => format!("{}: {}", e.run, e.reason),
-        }),
+        RunEnded::KIND => typed(event).map(|e| ended_run(&e)),
         RunPrompted::KIND => typed(event).map(|e: RunPrompted| e.line),
         CallObserved::KIND => typed(event).map(|e: CallObserved| e.id),
         CallNoted::KIND => typed(event).map(|e: CallNoted| format!("{}: {}", e.id, text::fields(&e.facts.into()))),
@@ -110,6 +109,9 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         ChildStarted::KIND => typed(event).map(|e| child(&e)),
         ContainerStopped::KIND => typed(event).map(|e: ContainerStopped| format!("{}: {}", e.name, e.reason)),
         NetworkConnection::KIND => typed(event).map(|e| connected(&e)),
+        ExternalEffect::KIND => typed(event).map(|e| took_effect(&e)),
+        ServiceStarted::KIND => typed(event).map(|e| served(&e)),
+        ServiceStopped::KIND => typed(event).map(|e: ServiceStopped| e.name),
         SessionTaken::KIND => typed(event).map(|e: SessionTaken| format!("by {}, owner {}", e.host, e.epoch)),
         EventsLost::KIND => typed(event).map(|e| lost(&e)),
         _ => None,
@@ -137,6 +139,20 @@ pub(crate) fn usage(message: &RunMessage) -> Option<String> {
     let parts = [tokens(message.usage.input_tokens, "in"), tokens(message.usage.output_tokens, "out"), cost];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn ended_run(event: &RunEnded) -> String {
+    if event.reason.is_empty() { event.run.clone() } else { format!("{}: {}", event.run, event.reason) }
+}
+
+fn took_effect(event: &ExternalEffect) -> String {
+    let target = if event.target.is_empty() { String::new() } else { format!(" {}", event.target) };
+    format!("{}{target}: {}", event.what, event.outcome.word())
+}
+
+fn served(event: &ServiceStarted) -> String {
+    let port = event.port.map(|port| format!(" at port {port}")).unwrap_or_default();
+    format!("{}{port}", event.name)
 }
 
 fn connected(event: &NetworkConnection) -> String {

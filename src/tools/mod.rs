@@ -84,6 +84,8 @@ pub use environment::EnvironmentDifference;
 pub use error::WorkspaceError;
 pub use mounts::{AllowedRoots, MountError, MountSpec, hydrate, previews};
 pub use policy::command_time::CommandTime;
+#[doc(hidden)]
+pub use policy::effect_text::without_secrets;
 pub use policy::python::{PythonPlace, PythonRules};
 pub use policy::rules::ShellRules;
 pub use policy::{AllowedBy, CommandPolicy, Decision, DenyRule};

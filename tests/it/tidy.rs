@@ -366,11 +366,13 @@ impl<'ast> Visit<'ast> for Texts {
 const LIBRARY: [&str; 6] = ["engine", "reducers", "backends", "tools", "hub", "view"];
 
 /// Files that name options of other programs.
-const OTHER_PROGRAMS: [&str; 6] = [
+const OTHER_PROGRAMS: [&str; 8] = [
     "src/backends/compliance/commands.rs",
     "src/backends/podman/engine/mod.rs",
     "src/backends/podman/engine/podman_address.rs",
     "src/tools/policy/dangers.rs",
+    "src/tools/policy/effect_requests.rs",
+    "src/tools/policy/effects.rs",
     "src/tools/policy/wrappers.rs",
     "src/view/patch.rs",
 ];

@@ -18,6 +18,7 @@ export async function container(rig) {
   rig.foldspace("run", rig.script("boxed", calls), "--session", "boxed", "--backend", "podman", "--engine", engine, "--image", image, "--yes", "--keep-going");
   const { origin, stop } = await rig.serve();
   await rig.check(`a session of ${CALLS} calls in a container, with children and merges`, () => look(rig, origin));
+  await rig.check("an effect is marked, and the port of a service is a link", () => outside(rig, origin));
   await rig.check("a terminal into a copy of a container", () => terminal(rig, origin));
   await stop();
 }
@@ -39,6 +40,20 @@ async function look(rig, origin) {
   equal(await page.getByText("merged", { exact: true }).count(), 1, "one merge");
   await rig.axe(page, "a session in a container");
   await rig.shot(page, "container");
+  rig.sound(page);
+}
+
+async function outside(rig, origin) {
+  const { call } = await rig.api(origin, "/v1/sessions/boxed/calls", { tool: "ls", params: {} });
+  await rig.api(origin, "/v1/sessions/boxed/effects", { what: "git push", target: "origin main", outcome: "done", call });
+  const service = { name: "web", port: 8000 };
+  await rig.api(origin, "/v1/sessions/boxed/processes", { command: ["python3", "-m", "http.server", "8000"], service, auto_confirm: true });
+  const page = await rig.signedIn(origin, "#/s/boxed");
+  await page.keyboard.press("End");
+  await page.getByTitle("Outside of the workspace:\ngit push origin main (done)").waitFor();
+  const [opened] = await Promise.all([page.context().waitForEvent("page"), page.getByRole("link", { name: "web :8000" }).click()]);
+  await opened.getByText("Directory listing for /").first().waitFor();
+  equal(new URL(opened.url()).search, "", "the token is gone from the address");
   rig.sound(page);
 }
 

@@ -452,6 +452,24 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sessions/{session}/effects": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the effects of a session's calls outside of the workspace, which no rewind takes back: the last 1,000. */
+        get: operations["list_effects"];
+        put?: never;
+        /** Records an effect outside of the workspace. With `call`, it replaces an `unknown` outcome of the same effect of that call. */
+        post: operations["record_effect"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sessions/{session}/events": {
         parameters: {
             query?: never;
@@ -1885,6 +1903,11 @@ export interface components {
              * @default []
              */
             left: string[];
+            /**
+             * @description Effects of its parent outside of the workspace that a fork's history lacks.
+             * @default []
+             */
+            effects: components["schemas"]["EffectEntry"][];
         };
         /**
          * @description Clones a session. A fork starts with the history and files up to any position and then diverges; a merge brings its
@@ -2281,6 +2304,33 @@ export interface components {
             lines_removed?: number;
             /** @description The patch, for `git apply` and `patch -p1`. */
             patch?: string;
+        };
+        /** @description An effect. */
+        EffectEntry: {
+            /**
+             * Format: int64
+             * @description The position of its first event.
+             */
+            seq: number;
+            /**
+             * Format: int64
+             * @description The call that made it, or null.
+             */
+            call: number | null;
+            /** @description Its time, in UTC. */
+            time: string;
+            /** @description The agent that made it; empty if unnamed. */
+            agent: string;
+            /** @description The action, such as `git push`. */
+            what: string;
+            /** @description The place, such as a remote or a URL. */
+            target: string;
+            /** @description `done`, `failed`, or `unknown` if it may have taken place. */
+            outcome: string;
+            /** @description Advice about undoing it; empty if there is none. */
+            undo: string;
+            /** @description `command`, if a rule found it, or `report`. */
+            by: string;
         };
         /** @description The JSON form of an entry. Its fields depend on its kind: a file has a content, a link a target. */
         Entry: {
@@ -2877,6 +2927,33 @@ export interface components {
             /** @description The reason of a refusal, for the author of the command. Its first 1,000 characters are stored. */
             reason?: string | null;
         };
+        /**
+         * @description Records an effect outside of the workspace. With `call`, it replaces an `unknown` outcome of the same effect of that
+         *     call.
+         */
+        NewEffect: {
+            /** @description The action, such as `git push`; 1 to 200 characters. */
+            what: string;
+            /**
+             * @description The place, such as a remote or a URL; at most 1,000 characters.
+             * @default
+             */
+            target: string;
+            /** @description `done`, `failed`, or `unknown` if it may have taken place. */
+            outcome: string;
+            /**
+             * @description Advice about undoing it; at most 1,000 characters.
+             * @default
+             */
+            undo: string;
+            /**
+             * Format: int64
+             * @description The call that made it; none by default.
+             */
+            call?: number | null;
+            /** @description The agent or program that made it; none by default. */
+            agent?: string | null;
+        };
         /** @description An event to record. */
         NewEvent: {
             /** @description The kind. */
@@ -3251,6 +3328,8 @@ export interface components {
              * @description The port of the service.
              */
             port: number | null;
+            /** @description True if the service was ready in time; null for another process. */
+            ready: boolean | null;
             /** @description True until it ends. */
             running: boolean;
             /**
@@ -3517,6 +3596,11 @@ export interface components {
              * @default false
              */
             auto_confirm: boolean;
+            /**
+             * @description True to make effects outside of the workspace again. Without it, a rerun that may repeat some is refused.
+             * @default false
+             */
+            repeat_effects: boolean;
         };
         /** @description The changes of a rewind, done or not. */
         Rewind: {
@@ -3564,6 +3648,11 @@ export interface components {
              * @default []
              */
             apart: string[];
+            /**
+             * @description Effects outside of the workspace that are not taken back.
+             * @default []
+             */
+            effects: components["schemas"]["EffectEntry"][];
         };
         /** @description The reason why a rewind is refused, and the entries that block it. */
         RewindRefusal: {
@@ -3844,7 +3933,7 @@ export interface components {
         };
         /** @description A service. */
         ServiceOptions: {
-            /** @description Its name: at most 64 letters, digits, `-`, `_` and `.`. Only one process of that name runs. */
+            /** @description Its name: at most 64 letters, digits, `-`, `_` and `.`, no `-` or `.` first. Only one process of that name runs. */
             name: string;
             /**
              * Format: int32
@@ -4221,6 +4310,11 @@ export interface components {
             git: {
                 [key: string]: unknown;
             } | null;
+            /**
+             * @description Effects outside of the workspace that are not taken back.
+             * @default []
+             */
+            effects: components["schemas"]["EffectEntry"][];
         };
         /** @description A call that an undo undoes. */
         UndoneCall: {
@@ -4238,11 +4332,11 @@ export interface components {
             /** @description Its start, in UTC. */
             started_at: string;
         };
-        /** @description A limit, and its use when a call exceeded it. */
+        /** @description Limit that a call exceeded, with its use before. */
         UsedLimit: {
             /**
              * @description Its name: `calls`, `wall_millis` or `bytes_written` of a session or an agent; `processes`, running in the
-             *     session; `budget`, the units of a [`WorkBudget`](super::WorkBudget).
+             *     session; `budget`, the units of a [`WorkBudget`](super::work_budget::WorkBudget).
              */
             name: "calls" | "wall_millis" | "bytes_written" | "processes" | "budget";
             /**
@@ -4252,7 +4346,7 @@ export interface components {
             limit: number;
             /**
              * Format: int64
-             * @description What was used before the call.
+             * @description The use before the call.
              */
             used: number;
         };
@@ -5457,6 +5551,70 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["CallOutcome"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_effects: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EffectEntry"][];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    record_effect: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewEffect"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecordedSeq"];
                 };
             };
             "4XX": {

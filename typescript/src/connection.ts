@@ -99,13 +99,32 @@ export class Connection {
       return this.#send(method, path, asked);
     });
     if ((response.statusCode ?? 500) < 400) return response;
-    let problem: Partial<Problem> = {};
-    try {
-      problem = JSON.parse((await bytesOf(response)).toString("utf8")) as Problem;
-    } catch {
-      // The status describes the problem.
-    }
-    throw ofProblem(problem, response.statusCode);
+    throw await problemOf(response);
+  }
+
+  /** True for a server over TCP. */
+  get isRemote(): boolean {
+    return this.place.url !== undefined;
+  }
+
+  /** Upgrades a new connection to another protocol, which only the unix socket offers. */
+  async upgrade(path: string, protocol: string, body: unknown): Promise<Socket> {
+    await this.attend();
+    const headers = { connection: "upgrade", upgrade: protocol, "content-type": "application/json" };
+    return new Promise((done, failed) => {
+      const asked = request({ socketPath: this.#socket, agent: false, method: "POST", path, headers });
+      asked.on("upgrade", (_, socket: Socket, first: Buffer) => {
+        if (first.length) socket.unshift(first);
+        done(socket);
+      });
+      asked.on("response", (response) => problemOf(response).then(failed, failed));
+      asked.on("error", (error) => failed(lost(error)));
+      asked.end(JSON.stringify(body));
+    });
+  }
+
+  get #socket(): string {
+    return join(this.directory, "http.sock");
   }
 
   /** Yields the events of a stream. */
@@ -151,7 +170,7 @@ export class Connection {
     if (asked.lastEventId) headers["last-event-id"] = asked.lastEventId;
     if (this.place.token) headers.authorization = `Bearer ${this.place.token}`;
     const base = this.place.url ? new URL(this.place.url) : undefined;
-    const to = base ? { host: base.hostname, port: base.port } : { socketPath: join(this.directory, "http.sock") };
+    const to = base ? { host: base.hostname, port: base.port } : { socketPath: this.#socket };
     if (base) headers.host = base.host;
     return new Promise((done, failed) => {
       // A reused connection may be closed by now, and a request that changes something must not be sent twice.
@@ -163,6 +182,16 @@ export class Connection {
       else Readable.from(content as AsyncIterable<Uint8Array>).on("error", failed).pipe(sent);
     });
   }
+}
+
+async function problemOf(response: IncomingMessage): Promise<FoldspaceError> {
+  let problem: Partial<Problem> = {};
+  try {
+    problem = JSON.parse((await bytesOf(response)).toString("utf8")) as Problem;
+  } catch {
+    // The status describes the problem.
+  }
+  return ofProblem(problem, response.statusCode);
 }
 
 function isWhole(content: Data): content is string | Uint8Array {

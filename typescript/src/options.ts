@@ -59,3 +59,24 @@ export interface RunOptions {
   /** Cancels it. */
   signal?: AbortSignal;
 }
+
+/** The options of a service. */
+export interface ServiceOptions {
+  /** The directory, relative to the workspace; its root by default. */
+  cwd?: string;
+  /** Additional environment variables. */
+  env?: Record<string, string>;
+  /** It is ready when this TCP port accepts a connection. */
+  port?: number;
+  /** It is ready when it has printed this text. Without both, it is ready if it still runs after 0.2 s. */
+  prints?: string;
+  /** Names of services that must run before it. */
+  after?: string[];
+  /** True to start it again for the next command after a rewind, in a fork, and after a restart of the server. */
+  restart?: boolean;
+  /**
+   * The longest wait, from 0 to 300; 30 by default. A service that is not ready by then runs on: `ready` of
+   * its document is false.
+   */
+  readySeconds?: number;
+}

@@ -72,6 +72,11 @@ export class SessionPast {
     }
   }
 
+  /** Lists the effects of its calls outside of the workspace, such as pushes, which no rewind takes back: the last 1,000. */
+  effects(): Promise<Schemas["EffectEntry"][]> {
+    return this.connection.document("GET", `${this.path}/effects`);
+  }
+
   /** Lists its calls from a position on that match all filters. */
   async calls(wishes: { from?: number } & CallFilters = {}): Promise<Schemas["ListedCall"][]> {
     return (await this.#pages<Schemas["CallsPage"]>("calls", { limit: 1000, from: 1, ...wishes })).flatMap((page) => page.calls);

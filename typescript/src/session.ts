@@ -3,9 +3,10 @@
 import { resolve } from "node:path";
 import type { Cancel, Connection } from "./connection.js";
 import { CommandFailedError, FoldspaceError, ofProblem, succeeded, type CallOutcome } from "./errors.js";
-import type { Command, Limits, RunOptions, Rules } from "./options.js";
+import type { Command, Limits, RunOptions, Rules, ServiceOptions } from "./options.js";
 import { Files, ReadFiles, type Position } from "./files.js";
 import { allSessions, SessionPast, type Event, type Schemas, type SessionStatus } from "./past.js";
+import { forward, type ForwardedPort } from "./ports.js";
 import { Collected, CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
 import { TypedSlice, type Schema, type SliceOptions } from "./slices.js";
 
@@ -159,6 +160,36 @@ export class Session extends SessionPast implements AsyncDisposable {
     return new Process(this.connection, this.path, status);
   }
 
+  /**
+   * Starts a command with a name in the background, such as a database, and waits until it is ready. It throws if the
+   * command ends before.
+   */
+  async startService(name: string, command: Command, options: ServiceOptions & Cancel = {}): Promise<Process> {
+    const { cwd, env, readySeconds, signal, ...rest } = options;
+    const body = { ...this.#rules, command, cwd, env, service: { name, ready_seconds: readySeconds, ...rest } };
+    return new Process(this.connection, this.path, await this.#post<ProcessStatus>("processes", body, signal));
+  }
+
+  /** Lists the services that were started and not stopped, in the order of their starts. */
+  services(): Promise<Schemas["Service"][]> {
+    return this.connection.document("GET", `${this.path}/services`);
+  }
+
+  /** Stops a service for good: SIGTERM, and SIGKILL after 10 seconds. */
+  async stopService(name: string): Promise<void> {
+    await this.connection.document("DELETE", `${this.path}/services/${encodeURIComponent(name)}`);
+  }
+
+  /**
+   * Makes a TCP port of its container available on this machine: `await using web = await s.forward(8000)`, then
+   * `web.address`. `localPort` is the port of 127.0.0.1 to listen at; a free one by default. Commands of the backend `host`
+   * use this machine's own ports: there the address is 127.0.0.1 and `port`, and `localPort` is ignored. It throws if
+   * nothing listens at the port of the container, and for a server over TCP.
+   */
+  forward(port: number, options: { localPort?: number } = {}): Promise<ForwardedPort> {
+    return forward(this.connection, this.status, port, options.localPort ?? 0);
+  }
+
   /** Lists its tools. */
   tools(): Promise<Schemas["Tool"][]> {
     return this.connection.document("GET", "/v1/tools", { query: { session: this.id } });
@@ -301,11 +332,14 @@ export class Session extends SessionPast implements AsyncDisposable {
     return this.#post("bisect", { ...rest, timeout_seconds: timeout, allow, auto_confirm }, signal);
   }
 
-  /** Reruns its recorded calls in a fresh session, kept as `keep`, and returns every difference. */
-  rerun(options: { until?: Position; backend?: string; options?: object; keep?: string; rules?: object } & Cancel = {}): Promise<Schemas["Rerun"]> {
-    const { signal, ...rest } = options;
+  /**
+   * Reruns its recorded calls in a fresh session, kept as `keep`, and returns every difference. It is refused if effects
+   * outside of the workspace would take place again, unless `repeatEffects` is true.
+   */
+  rerun(options: { until?: Position; backend?: string; options?: object; keep?: string; rules?: object; repeatEffects?: boolean } & Cancel = {}): Promise<Schemas["Rerun"]> {
+    const { repeatEffects, signal, ...rest } = options;
     const { allow, auto_confirm } = this.#rules;
-    return this.#post("rerun", { ...rest, allow, auto_confirm }, signal);
+    return this.#post("rerun", { ...rest, repeat_effects: repeatEffects, allow, auto_confirm }, signal);
   }
 
   /** Yields its events, or those of some kinds (with commas), an agent, a tool or a path, from a position on, then new events until it is removed. Reconnects if necessary. */
@@ -368,6 +402,19 @@ export class Session extends SessionPast implements AsyncDisposable {
   /** Removes its policy for tools; those of its ancestors stay. */
   async removePolicy(): Promise<void> {
     await this.connection.document("DELETE", `${this.path}/policy`);
+  }
+
+  /**
+   * Records an effect outside of the workspace, which no rewind takes back, and returns its position. `what` is the action,
+   * such as `git push`, `target` the place; `outcome` is `done` by default, `undo` advice about undoing it. A second record for
+   * the same `call`, `what` and `target` settles an `unknown` outcome.
+   */
+  async recordEffect(
+    what: string,
+    target = "",
+    options: { outcome?: "done" | "failed" | "unknown"; undo?: string; call?: number } = {},
+  ): Promise<number> {
+    return (await this.#post("effects", { what, target, outcome: "done", ...options, agent: this.rules.agent })).seq;
   }
 
   /** Records a score, a note or a value for a position, and returns the annotation's own position. */

@@ -39,6 +39,7 @@ test("a session over TCP needs its token, and events miss nothing when connectio
   await assert.rejects(new Client({ url, token: "wrong" }).sessions(), { kind: "unauthorized" });
   const s = await new Client({ url, token }).create({ backend: "host", autoConfirm: true });
   assert.equal((await s.run("echo far")).stdout, "far\n");
+  await assert.rejects(s.forward(8000), { kind: "unusable" });
   const seqs = [];
   let cuts = 0;
   for await (const event of s.events()) {

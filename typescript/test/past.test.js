@@ -64,3 +64,22 @@ test("a failed call is undone, a call ends in time, and a directory is mounted",
   await fresh.mount(folder, { mountPath: "here", exclude: ["*.log"] });
   assert.deepEqual((await fresh.files.list("", { depth: 2 })).map((entry) => entry.path), ["here", "here/a.txt"]);
 });
+
+test("effects stay after a rewind, and a rerun repeats them only if allowed", async (t) => {
+  const s = await world(t).create({ backend: "host", autoConfirm: true, agent: "pusher" });
+  const { finished } = await s.files.write("bin/git", "#!/bin/sh\necho pushed", { executable: true });
+  const pushed = await s.run("PATH=$PWD/bin:$PATH; git push origin main", { check: true });
+  await s.recordEffect("deploy", "staging", { outcome: "unknown", undo: "deploy the last release", call: pushed.call });
+  await s.recordEffect("deploy", "staging", { call: pushed.call });
+  const effects = await s.effects();
+  const shown = effects.map(({ call, agent, what, target, outcome, by }) => [call, agent, what, target, outcome, by]);
+  assert.deepEqual(shown, [
+    [pushed.call, "pusher", "git push", "origin main", "done", "command"],
+    [pushed.call, "pusher", "deploy", "staging", "done", "report"],
+  ]);
+  await assert.rejects(s.rerun(), { kind: "refused", message: /would take place again: git push origin main/ });
+  assert.equal((await s.rerun({ repeatEffects: true })).same, true);
+  assert.deepEqual((await s.rewind(finished)).effects, effects);
+  assert.deepEqual(await s.effects(), effects);
+  await assert.rejects(s.recordEffect(""), { kind: "unusable" });
+});

@@ -19,7 +19,7 @@ const runtimes = {
   deno: { program: found("@deno", "deno"), script: ["run", "--allow-all"], tests: ["test", "--allow-all", "--no-check"] },
   bun: { program: found("@oven", "bin/bun"), script: ["run"], tests: ["test", "--timeout=60000"] },
 };
-const adapters = ["ai", "langgraph", "mastra", "selection", "threads"].map((name) => `./${name}.test.js`);
+const adapters = ["ai", "langgraph", "mastra", "selection", "services", "threads"].map((name) => `./${name}.test.js`);
 
 for (const [name, { program, script, tests }] of Object.entries(runtimes)) {
   const run = (t, args) => {

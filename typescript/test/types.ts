@@ -20,6 +20,9 @@ export async function work(model: LanguageModel, signal: AbortSignal): Promise<E
   const latest: string | null = await s.slice("Note", { parse: String }, { fold: "latest" }).get();
   // @ts-expect-error: items by their keys are no list
   const steps: string[] = await s.slice("Note", { parse: String }, { fold: "latest_by", key: "/id" }).get();
+  await using web = await s.forward(8000, { localPort: 8001 });
+  const address: string = web.address;
+  await s.startService("web", `serve ${address}`, { port: 8000, after: ["db"], restart: true, readySeconds: 5, signal });
   // @ts-expect-error: a position is a number or a text
   s.at({});
   for await (const event of s.events({ signal })) return event;

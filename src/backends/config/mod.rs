@@ -38,6 +38,7 @@ const CPUS_MIN: f64 = 0.01;
 /// # Ok::<(), foldspace::backends::BackendError>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "there is one for each open workspace")]
 pub enum WorkspaceSpec {
     /// The files are only in the journal, and commands can't run.
     #[default]
@@ -225,6 +226,9 @@ impl WorkspaceSpec {
         if let Some(place) = &options.also_at {
             check_also_at(place, options.own_directory().is_some()).map_err(wrong)?;
         }
+        if options.public_ports.contains(&0) {
+            return Err(wrong("public_ports has 0; a port is from 1 to 65535".to_owned()));
+        }
         if options.writable_root && options.engine == EngineKind::Docker {
             let why = "writable_root needs a user namespace per container, which Docker lacks; use podman";
             return Err(wrong(why.to_owned()));
@@ -325,6 +329,9 @@ impl WorkspaceSpec {
                 if options.network.is_on() {
                     reached.push("the network".to_owned());
                 }
+                if !options.public_ports.is_empty() {
+                    reached.push("ports without a token".to_owned());
+                }
                 if options.writable_root {
                     reached.push("root of a user namespace".to_owned());
                 }
@@ -334,6 +341,15 @@ impl WorkspaceSpec {
             }
         }
         reached
+    }
+
+    /// Returns true if its commands may reach other machines.
+    pub fn has_network(&self) -> bool {
+        match self {
+            Self::Memory | Self::Mock(_) => false,
+            Self::Host(_) => true,
+            Self::Podman(options) => options.network.is_on(),
+        }
     }
 
     /// Returns the workspace in a session's first event.

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use foldspace::reducers::EffectEntry;
 use foldspace::tools::WorkspaceError;
 use foldspace::tools::{
     AllowedRoots, CallReport, CallWatch, Forker, NormalRules, RerunReport, RerunWorkspace, Scratch, ShellRules,
@@ -14,10 +15,11 @@ use foldspace::view::Position;
 use foldspace::{ForkOptions, NewSession, Seq, Session, Tools, WorkspaceSpec};
 use tokio_util::sync::CancellationToken;
 
+use super::not_back::effect_line;
 use super::position::before;
 use super::{
-    Exit, Failure, Globals, OpenedStore, Out, OwnerClient, RuleArgs, WorkspaceArgs, files, interrupt, open, registry,
-    text, workspace,
+    Exit, Failure, Globals, OpenedStore, Out, OwnerClient, RuleArgs, WorkspaceArgs, files, interrupt, open, output,
+    registry, text, workspace,
 };
 pub(super) use base::BaseArgs;
 pub(super) use report::RerunPrinter;
@@ -87,6 +89,9 @@ pub(super) struct AgainArgs {
     /// Keeps the new session under this name instead of discarding it
     #[arg(long, value_name = "NAME")]
     pub(super) keep: Option<String>,
+    /// Makes recorded effects outside of the workspace again, such as a push, without asking
+    #[arg(long)]
+    repeat_effects: bool,
     #[command(flatten)]
     workspace: WorkspaceArgs,
     #[command(flatten)]
@@ -97,6 +102,20 @@ impl AgainArgs {
     /// Opens the store read-only, or through its owner to store the new session.
     pub(super) fn open(&self, globals: &Globals) -> Result<RerunStore, Failure> {
         RerunStore::open(globals, self.keep.is_some())
+    }
+
+    /// Asks before recorded effects take place again.
+    pub(super) fn agreed(&self, effects: &[EffectEntry], out: &mut Out) -> Result<(), Failure> {
+        if effects.is_empty() || self.repeat_effects {
+            return Ok(());
+        }
+        let count = text::count(effects.len() as u64, "effect");
+        let lines: Vec<String> = effects.iter().map(effect_line).collect();
+        let lines = lines.join("\n");
+        let unasked = Failure::failed(format!("{count} outside of the workspace would take place again:\n{lines}"));
+        let hint = "--repeat-effects allows that; a container without --network can't have them";
+        let question = format!("{lines}\nmake {count} outside of the workspace again?");
+        output::confirm(out, &question, "nothing was run", unasked.with_hint(hint))
     }
 
     /// Returns the given workspace. Calls never run again in a person's directory.
@@ -189,6 +208,7 @@ impl RunAgain<'_> {
         let rules = self.options.commands.again()?;
         let spec = asked.map_or_else(|| workspace::spec_for_copy(globals, &found.session), Ok)?.forked();
         rerun.check(&spec, &rules)?;
+        self.options.agreed(&rerun.repeats(&spec)?, out)?;
         let place = RerunTarget::open(store, spec, self.keep, globals)?;
         let done = place.report(&found.session, rules, out, async |fresh, watch| rerun.run(fresh, watch).await)?;
         place.end(globals, out)?;

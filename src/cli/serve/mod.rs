@@ -327,7 +327,7 @@ impl Serve {
         let hub = face.hub();
         face.end();
         tokio::select! {
-            () = hub.calls_ended() => {}
+            () = hub.foreground_ended() => {}
             () = tokio::time::sleep(Duration::from_secs(self.grace)) => {}
             _ = signals.next() => {}
         }

@@ -5,6 +5,7 @@ mod call;
 mod codec;
 mod command;
 mod declared;
+mod effect;
 mod file;
 mod file_mode;
 mod merge;
@@ -27,6 +28,7 @@ pub use command::{
     TerminalRecorded,
 };
 pub use declared::SliceDeclared;
+pub use effect::{EffectOutcome, EffectSource, ExternalEffect};
 pub(crate) use file::{ArchivedWriteFileV1, delete_path, node_code, write_view};
 pub use file::{DeleteEntry, LinkFile, Node, Special, WriteFile, WriteMode};
 pub use file_mode::FileMode;
@@ -157,7 +159,7 @@ macro_rules! events_in_json {
 
 events_in_json! {
     with contents: CallNoted, ChildMerged, CommandDecided, CommandResult, EvalResult, EventsLost, MergeConflicted, RunPrompted, TerminalRecorded, TranscriptRecord;
-    without: Annotated, CallObserved, ChangesShared, ChangesUnknown, ChildStarted, ContainerStarted, ContainerStopped, DriftFound, GitMoved, LinkFile, MountHydrated, NetworkConnection, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, ServiceStarted, ServiceStopped, SessionAllow, SessionRewound, SessionStarted, SessionTaken, TaskObserved, ToolPolicySet, WorkspaceTouched
+    without: Annotated, CallObserved, ChangesShared, ChangesUnknown, ChildStarted, ContainerStarted, ContainerStopped, DriftFound, ExternalEffect, GitMoved, LinkFile, MountHydrated, NetworkConnection, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, ServiceStarted, ServiceStopped, SessionAllow, SessionRewound, SessionStarted, SessionTaken, TaskObserved, ToolPolicySet, WorkspaceTouched
 }
 
 /// Error of encoding or decoding an event.

@@ -249,7 +249,7 @@ pub(super) async fn refresh(State(api): Api, Path(id): Path<String>, body: Body)
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Deserialize)]
 pub(super) struct PauseBody {
     memory: Option<bool>,
 }
@@ -258,7 +258,11 @@ pub(super) async fn pause(State(api): Api, Path(id): Path<String>, body: Body) -
     let asked: Option<PauseBody> = json(body).await?;
     let sandbox = api.sandbox(&id)?;
     if sandbox.record.state == SandboxState::Paused {
-        return Err(Wrong::new(StatusCode::CONFLICT, format!("the sandbox {id:.100} is already paused")));
+        // Another client's command may have resumed its processes.
+        return match api.freeze(&sandbox).await {
+            true => Ok(StatusCode::NO_CONTENT.into_response()),
+            false => Err(Wrong::new(StatusCode::CONFLICT, format!("the sandbox {id:.100} is already paused"))),
+        };
     }
     let keep_memory = asked.is_none_or(|asked| asked.memory != Some(false));
     api.pause(sandbox, keep_memory).await?;

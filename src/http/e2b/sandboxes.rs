@@ -307,7 +307,7 @@ impl E2bApi {
     }
 
     /// Freezes the processes of a sandbox. Returns false if none was frozen.
-    async fn freeze(&self, sandbox: &Sandbox) -> bool {
+    pub(super) async fn freeze(&self, sandbox: &Sandbox) -> bool {
         let Some(container) = self.face.hub().open_container(sandbox.session).await else { return false };
         match blocking(move || container.pause()).await {
             Ok(Ok(is_frozen)) => is_frozen,

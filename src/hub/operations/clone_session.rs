@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::effects::effects_after;
 use super::{Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong};
 use super::{check_agent, moved, policy_of_new, reading};
 use crate::backends::HostPath;
@@ -17,7 +18,7 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
 use crate::engine::session::error::SessionError;
-use crate::reducers::ToolPolicy;
+use crate::reducers::{EffectEntry, ToolPolicy};
 use crate::tools::{Tools, left_of_fork};
 use crate::view::Position;
 
@@ -194,6 +195,9 @@ pub struct ChildDocument {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub left: Vec<EntryPath>,
+    /// Effects of its parent outside of the workspace that a fork's history lacks.
+    #[serde(default)]
+    pub effects: Vec<EffectEntry>,
 }
 
 impl ChildDocument {
@@ -229,5 +233,9 @@ pub(super) fn child(
         backend: child.backend().to_owned(),
         limits: child.limits().clone(),
         left: if isolation == Isolation::Fork { left_of_fork(child, is_open)? } else { Vec::new() },
+        effects: match at {
+            Some(at) if isolation == Isolation::Fork => effects_after(parent, at)?,
+            _ => Vec::new(),
+        },
     })
 }

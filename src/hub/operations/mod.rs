@@ -16,6 +16,7 @@ mod create_session;
 mod declared_slices;
 mod diff;
 mod dispatch;
+mod effects;
 mod error;
 mod family;
 mod fork_session;
@@ -89,6 +90,7 @@ pub use create_session::{CreateSession, NewMount};
 pub use declared_slices::{DeclareSlice, DeclaredSliceDocument, ListDeclared, RemoveDeclared, declared};
 pub use diff::{Diff, DiffDocument};
 pub use dispatch::{Dispatch, Dispatched, DispatchedCall, DispatchedChild, NewSubagent, SubagentCall};
+pub use effects::{ListEffects, RecordEffect};
 pub use error::OperationError;
 pub use family::{FamilyDocument, FamilyMember, FamilyMerge, KnownSessions, ShowFamily};
 pub use fork_session::{ForkSession, Forks};
@@ -99,12 +101,10 @@ pub use list_files::ListFiles;
 pub use list_messages::{ListMessages, MessagesPage};
 pub use list_sessions::{ListSessions, SessionDocument, listed};
 pub use list_tools::ListTools;
-pub use log::events;
-pub use log::{Log, LogDocument};
+pub use log::{Log, LogDocument, events};
 pub use merge::{HunkDocument, HunkSide, Merge, MergeDocument, hunks_in_conflict, merged};
 pub use own_events::{NewEvent, RecordEvents, RecordedRange};
-pub use processes::no_process;
-pub use processes::{ListProcesses, SendInput, ShowProcess, SignalProcess, WaitProcess};
+pub use processes::{ListProcesses, SendInput, ShowProcess, SignalProcess, WaitProcess, no_process};
 pub use remove_session::RemoveSession;
 pub use rerun::{RerunCalls, RerunDocument};
 pub use rewind::{Rewind, RewoundDocument, RewoundRange};
@@ -116,8 +116,7 @@ pub use services::{ListServices, ServiceDocument, StopService};
 pub use show_call::{ShowCall, WholeCall};
 pub use show_session::ShowSession;
 pub use show_slice::ShowSlice;
-pub use show_state::{ShowState, ShownState, SliceDocument, StateDocument, state};
-pub use show_state::{known_slice, state_at};
+pub use show_state::{ShowState, ShownState, SliceDocument, StateDocument, known_slice, state, state_at};
 #[cfg(feature = "sql")]
 pub use sql::RunSql;
 pub use stat_entry::StatEntry;
@@ -441,6 +440,8 @@ static TABLE: LazyLock<Vec<OperationEntry>> = LazyLock::new(|| {
         row::<ShowTimeline>(),
         row::<ShowCall>(),
         row::<CancelCall>(),
+        row::<ListEffects>(),
+        row::<RecordEffect>(),
         row::<ListProcesses>(),
         row::<ListServices>(),
         row::<StopService>(),

@@ -10,11 +10,14 @@ use tokio::runtime::Handle;
 
 use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
 use crate::backends::WorkspaceSpec;
+use crate::engine::advice::Advice;
+use crate::engine::counted::counted;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::session::sessions::Sessions;
+use crate::reducers::EffectEntry;
 use crate::tools::{
     CallReport, CallVerdict, EnvironmentDifference, MAX_COMMAND_CHARS, NormalRules, Rerun, RerunReport, RerunWorkspace,
     Scratch, ShellRules, WorkspaceError, roots_of,
@@ -28,6 +31,7 @@ const SHOWN: usize = 500;
 /// Returned bytes of each text of a difference.
 const TEXT: usize = 4096;
 const SUBJECT: usize = 100;
+const EFFECTS_SHOWN: usize = 10;
 const ADVICE: &str = "name the program in `allow`, or set `auto_confirm` to allow every command that needs approval";
 
 /// Reruns a session's recorded calls, in order, in a throw-away session with a fresh workspace, and reports every
@@ -58,6 +62,9 @@ pub struct RerunCalls {
     /// True to answer every question about a command with yes.
     #[serde(default)]
     pub auto_confirm: bool,
+    /// True to make effects outside of the workspace again. Without it, a rerun that may repeat some is refused.
+    #[serde(default)]
+    pub repeat_effects: bool,
 }
 
 /// The result of a rerun.
@@ -122,7 +129,9 @@ impl Operation for RerunCalls {
         // A dropped request cancels it; the work then ends on its own and removes the throw-away session.
         reading(move || {
             let rerun = self.rerun(&recorded, &home)?;
-            rerun.check(&self.spec(&recorded, &home)?.forked(), &rules)?;
+            let spec = self.spec(&recorded, &home)?.forked();
+            rerun.check(&spec, &rules)?;
+            check_effects(&rerun.repeats(&spec)?, self.repeat_effects)?;
             let place = self.place(&recorded, &sessions, &home)?;
             if let Some(preparing) = preparing {
                 place.scratch.workspace().watch_progress(preparing);
@@ -193,6 +202,16 @@ impl RerunCalls {
         let until = self.until.as_ref().map(|until| until.resolve(recorded)).transpose()?;
         Ok(until.map_or(rerun.clone(), |until| rerun.until(until)))
     }
+}
+
+fn check_effects(effects: &[EffectEntry], may_repeat: bool) -> Result<(), OperationError> {
+    if effects.is_empty() || may_repeat {
+        return Ok(());
+    }
+    let shown: Vec<String> = effects.iter().take(EFFECTS_SHOWN).map(EffectEntry::words).collect();
+    let detail = format!("{} would take place again: {}", counted(effects.len() as u64, "effect"), shown.join("; "));
+    let advice = Advice::text("set `repeat_effects` to allow that, or rerun in a container without a network");
+    Err(OperationError::refused(detail).with_advice(advice))
 }
 
 fn line(recorded: &Session, call: &CallReport) -> String {

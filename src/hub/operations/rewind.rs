@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::effects::effects_after;
 use super::{Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong};
 use super::{moved, reading};
 use crate::backends::WorkspaceSpec;
@@ -11,7 +12,7 @@ use crate::engine::advice::Advice;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::reducers::Change;
+use crate::reducers::{Change, EffectEntry};
 use crate::tools::{RewindOptions, Rewound};
 use crate::view::Position;
 
@@ -68,7 +69,11 @@ impl Operation for Rewind {
             true => context.open().await?.rewind(to, options).await?,
             false => context.hub.rewind(&session, to, options).await?,
         };
-        Ok(self::rewound(&session, rewound, asked, dry_run))
+        let effects = {
+            let session = session.clone();
+            reading(move || Ok(effects_after(&session, to)?)).await?
+        };
+        Ok(RewoundDocument { effects, ..self::rewound(&session, rewound, asked, dry_run) })
     }
 
     fn text(rewound: &RewoundDocument) -> String {
@@ -127,6 +132,9 @@ pub struct RewoundDocument {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub apart: Vec<EntryPath>,
+    /// Effects outside of the workspace that are not taken back.
+    #[serde(default)]
+    pub effects: Vec<EffectEntry>,
 }
 
 impl RewoundDocument {
@@ -166,5 +174,6 @@ fn rewound(session: &Session, rewound: Rewound, asked: Option<Seq>, dry_run: boo
         left,
         lost,
         apart,
+        effects: Vec::new(),
     }
 }

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::effects::effects_after;
 use super::{Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong};
 use super::{check_agent, reading};
 use crate::engine::clock::Timestamp;
@@ -11,7 +12,7 @@ use crate::engine::event::UNDO_TOOL;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::reducers::{Change, GitWorktree};
+use crate::reducers::{Change, EffectEntry, GitWorktree};
 use crate::tools::{UndoLeft, UndoOptions, UndoPassed, UndoReport, UndoSubject};
 use crate::view::{Call, Position, call_at, subject};
 
@@ -186,6 +187,9 @@ pub struct UndoDocument {
     /// The state of the git worktree, if it differs from before the calls; otherwise null.
     #[schemars(with = "Option<Map<String, Value>>")]
     pub git: Option<GitWorktree>,
+    /// Effects outside of the workspace that are not taken back.
+    #[serde(default)]
+    pub effects: Vec<EffectEntry>,
 }
 
 /// A call that an undo undoes.
@@ -249,6 +253,8 @@ impl UndoDocument {
             Ok(UndoneCall::read(session, call)?.map(|(call, _)| PassedCall { call, left }))
         });
         let passed = passed.filter_map(Result::transpose).collect::<Result<_, OperationError>>()?;
+        let mut effects = effects_after(session, 0)?;
+        effects.retain(|effect| effect.call.is_some_and(|call| calls.contains(&call)));
         let (session, latest) = (session.id(), latest.map(|(latest, _)| latest));
         Ok(Self {
             session,
@@ -265,6 +271,7 @@ impl UndoDocument {
             passed,
             apart,
             git,
+            effects,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Services: processes with a name, which are ready before others need them and can be started again.
+//! Services: named processes that others wait for, and that can restart.
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
@@ -19,6 +19,8 @@ const READY_USUAL: f64 = 30.0;
 /// The pause between two checks: at first, and at most.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// The time after which a service without a check counts as started.
+const STARTS: Duration = Duration::from_millis(200);
 /// The bytes of output that a failed start shows.
 const SHOWN: usize = 2000;
 
@@ -27,7 +29,7 @@ const SHOWN: usize = 2000;
 #[schemars(rename = "ServiceOptions")]
 #[serde(deny_unknown_fields)]
 pub struct ServiceParams {
-    /// Its name: at most 64 letters, digits, `-`, `_` and `.`. Only one process of that name runs.
+    /// Its name: at most 64 letters, digits, `-`, `_` and `.`, no `-` or `.` first. Only one process of that name runs.
     name: String,
     /// The TCP port that it listens at. It is ready when the port accepts a connection.
     #[serde(default)]
@@ -51,8 +53,10 @@ impl ServiceParams {
     pub(super) async fn check(&self, context: &ToolContext) -> Result<(), ToolError> {
         let Self { name, port, after, .. } = self;
         let is_usual = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if name.is_empty() || name.len() > 64 || !name.chars().all(is_usual) {
-            let what = "a service's name has 1 to 64 letters, digits, `-`, `_` and `.`";
+        // `-x` looks like an option, and `..` like a part of a path.
+        if name.is_empty() || name.starts_with(['-', '.']) || name.len() > 64 || !name.chars().all(is_usual) {
+            let what =
+                "a service's name has 1 to 64 letters, digits, `-`, `_` and `.`, and begins with a letter or digit";
             return Err(ValueError::new(format!("{what}; this one is {name:.100?}")).into());
         }
         if *port == Some(0) {
@@ -88,21 +92,25 @@ impl ServiceParams {
     /// Records the start, and waits until it is ready. Returns false if it is not ready in time.
     pub(super) async fn start(self, context: &mut ToolContext, process: &Process) -> Result<bool, ToolError> {
         let until = Instant::now() + self.patience()?;
-        let mut pause = PAUSE;
+        let has_check = self.port.is_some() || self.prints.is_some();
+        // A misspelled program ends at once.
+        let mut pause = if has_check { Duration::ZERO } else { STARTS };
         let is_ready = loop {
+            if tokio::time::timeout(pause, process.output.ended()).await.is_ok() {
+                process.ended().await;
+                return Err(self.ended_early(process));
+            }
             if self.is_ready(context, process).await {
                 break true;
-            }
-            if !process.is_running() {
-                return Err(self.ended_early(process));
             }
             if Instant::now() >= until {
                 break false;
             }
-            // Its end is noticed at once.
-            let _ = tokio::time::timeout(pause, process.ended()).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            pause = (pause * 2).clamp(PAUSE, PAUSE_MAX);
         };
+        if is_ready {
+            process.set_ready();
+        }
         let Self { name, port, after, restart, .. } = self;
         context.record(&ServiceStarted { name, port, after, restart })?;
         Ok(is_ready)

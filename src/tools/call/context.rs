@@ -19,7 +19,7 @@ use crate::backends::{
 };
 use crate::engine::commit::{Commit, CommitError, Content};
 use crate::engine::error::ValueError;
-use crate::engine::event::{Event, NetworkConnection};
+use crate::engine::event::{Event, ExternalEffect, NetworkConnection};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
@@ -28,6 +28,7 @@ use crate::engine::store::Pending;
 use crate::reducers::VirtualFileSystem;
 use crate::tools::off_thread::with_store;
 use crate::tools::policy::command_time::CommandTime;
+use crate::tools::policy::effect_text::without_secrets;
 use crate::tools::policy::python::{PythonPlace, PythonRules};
 use crate::tools::workspace::managed::{ManagedWorkspace, push_news};
 use crate::tools::workspace::output_stream::CommandOutput;
@@ -184,6 +185,17 @@ impl ToolContext {
     /// [`ToolError`] if the event can't be encoded, or the call would record too much.
     pub fn record<E: Event>(&mut self, event: &E) -> Result<(), ToolError> {
         Ok(self.extra.push(event)?)
+    }
+
+    /// Records an effect outside of the workspace, whatever the call's outcome. Record it as unknown before it takes
+    /// place, and with its outcome afterwards: then a kill in between leaves it unknown. URLs in the target lose their
+    /// passwords and queries.
+    ///
+    /// # Errors
+    /// [`ToolError`] if the event can't be encoded.
+    pub fn effect(&mut self, effect: &ExternalEffect) -> Result<(), ToolError> {
+        let target = without_secrets(&effect.target);
+        Ok(self.facts.push(&ExternalEffect { target, ..effect.clone() })?)
     }
 
     /// Adds an encoded event of a kind that is not in the store's registry.

@@ -54,7 +54,7 @@ impl ToolShell<'_> {
         if let Some(reason) = denied {
             return Ok(Some(format!("{absent}, and `{start}` may not start it: {reason}")));
         }
-        self.begin().await?;
+        self.begin(&[]).await?;
         tracing::info!(command = &*start, "starting the Docker daemon");
         let ended = match spawn(&start, self.caller()?.as_deref()) {
             Ok(child) => self.wait_for(child, &version).await?,

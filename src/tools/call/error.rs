@@ -14,7 +14,7 @@ use crate::engine::store::StoreError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UsedLimit {
     /// Its name: `calls`, `wall_millis` or `bytes_written` of a session or an agent; `processes`, running in the
-    /// session; `budget`, the units of a [`WorkBudget`](super::WorkBudget).
+    /// session; `budget`, the units of a [`WorkBudget`](super::work_budget::WorkBudget).
     pub name: LimitName,
     /// The most that is allowed.
     pub limit: u64,

@@ -234,7 +234,7 @@ impl OpenCall {
         let pending = self.record_failure(&finished).inspect_err(|_| self.distrust())?;
         let (call, finished) = (self.call, self.close(pending));
         let limit = match error {
-            ToolError::OverLimit(_, limit) => Some(*limit),
+            ToolError::OverLimit(_, limit) => Some(Box::new(*limit)),
             _ => None,
         };
         Ok(ToolOutcome { call, finished, status, result: Value::Null, text: message, micros, reason, ran: None, limit })

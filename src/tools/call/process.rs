@@ -1,7 +1,6 @@
 //! Commands that outlive their call, as background processes.
 
 use std::future::ready;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -154,10 +153,8 @@ async fn see_to_end<K: Send + 'static>(process: Arc<Process>, runner: ToolRunner
     let ended = task.await.map_err(stopped).and_then(|ended| ended);
     process.output.end();
     let mut end = ProcessEnd::of(&ended);
-    if end.is_lost() {
-        runner.machine().services_due.store(true, Ordering::Release);
-    }
     let (session, number) = (runner.session().clone(), process.number());
+    let services_due = Arc::clone(&runner.machine().services_due);
     let stopped = process.service().filter(|_| process.is_stopped()).map(|service| service.name.clone());
     let mut recording = tokio::spawn(async move {
         let tool = Arc::new(EndTool(Mutex::new(Some(ended)), stopped));
@@ -178,7 +175,12 @@ async fn see_to_end<K: Send + 'static>(process: Arc<Process>, runner: ToolRunner
         Ok(Err(error)) => tracing::warn!(%error, session = session.name(), "failed to record the end of a process"),
         Err(error) => tracing::warn!(%error, session = session.name(), "failed to record the end of a process"),
     }
+    let is_lost = end.is_lost();
     process.publish(end);
+    if is_lost {
+        // A restart that waits for this end holds the lock.
+        *services_due.lock().await = true;
+    }
 }
 
 /// A tool that records the end of one process, with its changes since the last call, and the name of the service that
@@ -187,8 +189,7 @@ struct EndTool(Mutex<Option<Result<ShellResult, ShellError>>>, Option<String>);
 
 #[derive(Deserialize, JsonSchema)]
 struct EndedProcess {
-    #[serde(rename = "process")]
-    _process: Seq,
+    process: Seq,
 }
 
 impl Tool for EndTool {
@@ -198,11 +199,12 @@ impl Tool for EndTool {
     type Params = EndedProcess;
     type Output = ShellRun;
 
-    async fn call(&self, context: &mut ToolContext, _: EndedProcess) -> Result<ShellRun, ToolError> {
+    async fn call(&self, context: &mut ToolContext, params: EndedProcess) -> Result<ShellRun, ToolError> {
         let again = || ToolError::new("the end was recorded already");
         let ended = lock(&self.0).take().ok_or_else(again)?;
         let backend = context.workspace().backend_name();
-        let (task, record_as) = (tokio::spawn(ready(ended)), RecordAs::Command { backend });
+        let (task, record_as) =
+            (tokio::spawn(ready(ended)), RecordAs::Command { backend, began_in: Some(params.process) });
         context.running = Some(RunningCommand { task, ended: None, cancel: None, record_as, stopped: None });
         if let Some(name) = &self.1 {
             context.record(&ServiceStopped { name: name.clone() })?;

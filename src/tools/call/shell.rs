@@ -19,10 +19,11 @@ use crate::backends::{
 };
 use crate::engine::Digest;
 use crate::engine::commit::Content;
-use crate::engine::event::{CommandDecided, CommandLine, PolicyDecision, SessionAllow};
+use crate::engine::event::{CommandDecided, CommandLine, EffectOutcome, ExternalEffect, PolicyDecision, SessionAllow};
 use crate::engine::session::error::SessionError;
-use crate::reducers::Allowances;
+use crate::reducers::{Allowances, EffectEntry, Effects};
 use crate::tools::policy::Decision;
+use crate::tools::policy::effects::effects_of;
 use crate::tools::policy::rules::ShellRules;
 use crate::tools::words;
 use crate::tools::workspace::output_stream::CommandOutput;
@@ -72,7 +73,7 @@ impl ToolShell<'_> {
         }
         self.admit(&command).await?;
         let backend = self.shell.properties().backend_name;
-        self.run(command, RecordAs::Command { backend }).await
+        self.run(command, RecordAs::Command { backend, began_in: None }).await
     }
 
     /// Starts a command that the policy allows, as the call's running command. It ends with the call unless that lets
@@ -80,14 +81,16 @@ impl ToolShell<'_> {
     pub(super) async fn start(&mut self, command: ShellCommand, watch: OutputWatch) -> Result<(), ToolError> {
         self.admit(&command).await?;
         let backend = self.shell.properties().backend_name;
-        self.spawn(command, RecordAs::Command { backend }, Some(watch), CancellationToken::new()).await
+        self.spawn(command, RecordAs::Command { backend, began_in: None }, Some(watch), CancellationToken::new()).await
     }
 
     async fn admit(&mut self, command: &ShellCommand) -> Result<(), ToolError> {
         command.check()?;
         self.decide(command, None).await?;
-        self.begin().await?;
-        self.context.note = self.see_to_daemon(command).await?;
+        self.begin(&effects_of(command)).await?;
+        if let Some(note) = self.see_to_daemon(command).await? {
+            self.note(note);
+        }
         Ok(())
     }
 
@@ -104,7 +107,7 @@ impl ToolShell<'_> {
         let command = ShellCommand { is_code: true, timeout: Some(EVALUATION), ..command };
         command.check()?;
         self.decide(&decided, Some(code)).await?;
-        self.begin().await?;
+        self.begin(&[]).await?;
         let place = self.shell.properties().backend_name;
         self.run(command, RecordAs::Evaluation { language, place, code: code.to_owned() }).await
     }
@@ -170,15 +173,17 @@ impl ToolShell<'_> {
         })
     }
 
-    /// Records the decision, and the start of the container, before the command begins.
-    pub(super) async fn begin(&mut self) -> Result<(), ToolError> {
-        let mut recorded = self.context.record_so_far().await?;
+    /// Records the decision, the start of the container, and the effects to come, before the command begins.
+    pub(super) async fn begin(&mut self, effects: &[ExternalEffect]) -> Result<(), ToolError> {
+        let mut recorded = None;
         if let Some(container) = self.context.workspace().container() {
+            recorded = self.context.record_so_far().await?;
             let started = tokio::task::spawn_blocking(move || container.start()).await;
             started.map_err(|_| ToolError::new("the container was not started: the worker thread ended"))??;
-            // The later commit is durable after the earlier one.
-            recorded = self.context.record_so_far().await?.or(recorded);
         }
+        self.announce(effects)?;
+        // The later commit is durable after the earlier one.
+        recorded = self.context.record_so_far().await?.or(recorded);
         match recorded {
             Some(pending) => pending.durable().await.map(drop).map_err(|error| SessionError::from(error).into()),
             None => Ok(()),
@@ -256,6 +261,27 @@ impl ToolShell<'_> {
         };
         self.record_decision(command, code, decided)?;
         refusal
+    }
+
+    /// Records effects before the command begins: a kill then leaves them unknown. Notes a possible repetition.
+    fn announce(&mut self, effects: &[ExternalEffect]) -> Result<(), ToolError> {
+        for effect in effects {
+            self.context.facts.push(effect)?;
+            let known = self.context.state().slice::<Effects>().and_then(|known| {
+                let is_same = |one: &&EffectEntry| (&one.what, &one.target) == (&effect.what, &effect.target);
+                known.entries.iter().rev().find(is_same).filter(|one| one.outcome == EffectOutcome::Unknown)
+            });
+            if let Some(known) = known {
+                let at = known.call.unwrap_or(known.seq);
+                self.note(format!("call {at} may have done this already, its outcome is unknown: {}", known.words()));
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, note: String) {
+        let earlier = self.context.note.take();
+        self.context.note = Some(earlier.map_or(note.clone(), |earlier| format!("{earlier}; {note}")));
     }
 
     pub(super) fn record_decision(

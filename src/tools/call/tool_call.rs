@@ -90,7 +90,7 @@ pub struct ToolOutcome {
     pub ran: Option<RanCommand>,
     /// The limit that a failure with the reason `over_limit` exceeded. It is not part of the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<UsedLimit>,
+    pub limit: Option<Box<UsedLimit>>,
 }
 
 impl ToolOutcome {

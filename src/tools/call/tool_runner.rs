@@ -51,6 +51,8 @@ pub struct ToolRunner {
     machine: ManagedWorkspace,
     budget: WorkBudget,
     beats: Option<BeatWatch>,
+    /// False for the calls that start services again.
+    starts_services: bool,
 }
 
 impl ToolRunner {
@@ -87,7 +89,8 @@ impl ToolRunner {
         }
         let machine = ManagedWorkspace::open(&session, workspace, rules)?;
         let tools = allowed(&session, tools.into())?;
-        Ok(Self { session, tools, machine, budget: WorkBudget::default(), beats: None })
+        let (budget, beats, starts_services) = (WorkBudget::default(), None, true);
+        Ok(Self { session, tools, machine, budget, beats, starts_services })
     }
 
     /// Sets a budget for tools. Clones and children of the runner share it.
@@ -144,7 +147,7 @@ impl ToolRunner {
     /// Returns a runner without tools for work that outlives a call.
     pub(super) fn beyond(context: &ToolContext) -> Self {
         let (session, machine, budget) = (context.session().clone(), context.machine.clone(), context.budget.clone());
-        Self { session, tools: Arc::default(), machine, budget, beats: None }
+        Self { session, tools: Arc::default(), machine, budget, beats: None, starts_services: true }
     }
 
     /// Returns a runner with a table of processes; `keeper` keeps the workspace open while they run.
@@ -158,6 +161,11 @@ impl ToolRunner {
     pub(crate) fn for_child(&self, session: Session, workspace: Arc<dyn Workspace>) -> Result<Self, WorkspaceError> {
         let child = Self::with_rules(session, Arc::clone(&self.tools), workspace, (*self.machine.rules).clone())?;
         Ok(Self { budget: self.budget.clone(), beats: self.beats.clone(), ..child })
+    }
+
+    /// Returns a runner whose calls do not wait for services.
+    pub(crate) fn without_services(self) -> Self {
+        Self { starts_services: false, ..self }
     }
 
     #[doc(hidden)]
@@ -228,7 +236,7 @@ impl ToolRunner {
         let too_large = (size > most).then_some(ToolError::TooLarge(size, most));
         let _closes = ClosesInput(call.input.clone());
         let tool = self.tools.find(&call.tool, Some(self.session.id()));
-        if tool.as_ref().is_some_and(|tool| tool.runs_commands()) {
+        if self.starts_services && tool.as_ref().is_some_and(|tool| tool.runs_commands()) {
             self.start_services().await;
         }
         // With the lock, one state serves the whole call: no other call changes files after it was read.

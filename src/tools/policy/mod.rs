@@ -3,6 +3,9 @@
 mod allow;
 pub(crate) mod command_time;
 mod dangers;
+mod effect_requests;
+pub(crate) mod effect_text;
+pub(crate) mod effects;
 mod judge;
 mod names;
 mod paths;
@@ -13,6 +16,8 @@ mod shell;
 mod words;
 mod wrappers;
 
+#[cfg(test)]
+mod effects_tests;
 #[cfg(test)]
 mod hostile_tests;
 pub(crate) mod rules;

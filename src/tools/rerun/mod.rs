@@ -3,6 +3,7 @@
 mod answers;
 mod compare;
 mod course;
+mod effects;
 mod expect;
 pub(crate) mod foreign;
 pub(super) mod past;
@@ -19,6 +20,7 @@ use serde::Serialize;
 
 pub use compare::Divergence;
 pub use course::{CallReport, CallVerdict, CallWatch, RerunWorkspace};
+use effects::repeated;
 pub use expect::Expectation;
 pub use foreign::{ForeignRun, runs_commands};
 pub use past::ScriptedCall;
@@ -33,7 +35,7 @@ use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
-use crate::reducers::Change;
+use crate::reducers::{Change, EffectEntry};
 use crate::tools::environment::EnvironmentDifference;
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
@@ -189,6 +191,14 @@ impl Rerun {
     /// [`WorkspaceError::CantRerun`] for the first call that can't run.
     pub fn check(&self, spec: &WorkspaceSpec, rules: &ShellRules) -> Result<(), WorkspaceError> {
         check_commands(&self.course()?.steps, spec, rules)
+    }
+
+    /// Returns the recorded effects outside of the workspace that the calls may have again in such a workspace.
+    ///
+    /// # Errors
+    /// Failure to read the session.
+    pub fn repeats(&self, spec: &WorkspaceSpec) -> Result<Vec<EffectEntry>, WorkspaceError> {
+        Ok(repeated(&self.past, &self.course()?.steps, spec)?)
     }
 
     fn course(&self) -> Result<Course<'_>, WorkspaceError> {

@@ -41,7 +41,7 @@ const OUTSIDE: [&str; 9] = [
 /// A read-only session.
 #[derive(Debug, Clone)]
 pub(in crate::tools) struct PastRun {
-    session: Session,
+    pub(super) session: Session,
 }
 
 #[derive(Debug, Clone)]

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 
 use super::RerunReport;
 use super::course::{CallWatch, Course, RerunWorkspace, check_commands};
+use super::effects::repeated;
 use super::past::{PastRun, RerunStep, ScriptedCall};
 use super::rules::NormalRules;
 use crate::backends::WorkspaceSpec;
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
+use crate::reducers::EffectEntry;
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
 
@@ -58,6 +60,18 @@ impl WhatIf {
         let mut steps = self.past.steps(self.at, Seq::MAX)?;
         steps.retain(|step| step.call().is_some_and(|call| !self.replaced.contains(&call.call)));
         check_commands(&steps, spec, rules)
+    }
+
+    /// Returns the recorded effects that the calls may have again, like [`Rerun::repeats`].
+    ///
+    /// [`Rerun::repeats`]: super::Rerun::repeats
+    ///
+    /// # Errors
+    /// Failure to read the session.
+    pub fn repeats(&self, spec: &WorkspaceSpec) -> Result<Vec<EffectEntry>, WorkspaceError> {
+        let mut steps = self.past.steps(self.at, Seq::MAX)?;
+        steps.retain(|step| step.call().is_some_and(|call| !self.replaced.contains(&call.call)));
+        Ok(repeated(&self.past, &steps, spec)?)
     }
 
     /// Runs the calls, and passes each to `watch`. In the report, scripted calls have no recorded call, and replaced

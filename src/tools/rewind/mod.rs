@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -31,7 +30,7 @@ use crate::engine::slice::{EncodedSlice, Slice};
 use crate::engine::state::State;
 use crate::reducers::{Allowances, Change, DeclaredSlices, ToolRules, VirtualFileSystem, directories_above};
 use crate::tools::error::WorkspaceError;
-use crate::tools::workspace::processes::kill;
+use crate::tools::workspace::processes::end;
 
 /// Time limit for processes to end.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
@@ -79,17 +78,26 @@ impl ToolRunner {
     /// workspace lock. Kills the background processes that were started after it, and
     /// services that restart: those of the restored state start again for the next command. See [`rewind`].
     pub async fn rewind(&self, to: Seq, options: RewindOptions) -> Result<Rewound, WorkspaceError> {
-        let processes = self.machine().processes.ended_by_rewind(to);
+        let (mut processes, restarting) = self.machine().processes.ended_by_rewind(to);
         let work = |options| rewind(self.session(), self.workspace(), self.machine().rules.budget, to, options);
-        if !processes.is_empty() && !options.dry_run {
+        let has_any = !processes.is_empty() || !restarting.is_empty();
+        if has_any && !options.dry_run {
             match work(RewindOptions { dry_run: true, ..options }).await {
-                // The ends of the processes record their changes.
-                Ok(_) | Err(WorkspaceError::Drifted(_)) => kill(&processes, ENDS_WITHIN).await,
+                // Their files stay.
+                Ok(planned) if planned.changes.is_empty() && planned.slices.is_empty() => {}
+                Ok(_) | Err(WorkspaceError::Drifted(_)) => processes.extend(restarting),
                 Err(error) => return Err(error),
             }
+            if let Some(container) = self.workspace().container() {
+                // Frozen processes would not end.
+                let resumed = tokio::task::spawn_blocking(move || container.resume()).await;
+                drop(resumed.inspect_err(|error| tracing::warn!(%error, "failed to resume a container")));
+            }
+            // The ends of the processes record their changes.
+            end(&processes, ENDS_WITHIN).await;
         }
         let rewound = work(options).await?;
-        self.machine().services_due.store(true, Ordering::Release);
+        *self.machine().services_due.lock().await = true;
         Ok(rewound)
     }
 }

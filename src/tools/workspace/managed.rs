@@ -5,7 +5,8 @@ use crate::tools::policy::rules::ShellRules;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+
+use tokio::sync::Mutex as AsyncMutex;
 
 use super::attribution::{self, Writers};
 use super::capture::{CaptureBudget, Captured, clear_set_id, compare};
@@ -53,7 +54,7 @@ pub struct ManagedWorkspace {
     pub(crate) keeper: Option<ProcessKeeper>,
     pub(super) held: Arc<HeldLooks>,
     /// True if services may have to be started again.
-    pub(crate) services_due: Arc<AtomicBool>,
+    pub(crate) services_due: Arc<AsyncMutex<bool>>,
 }
 
 impl ManagedWorkspace {
@@ -73,7 +74,7 @@ impl ManagedWorkspace {
             },
         };
         let (rules, processes, held) = (Arc::new(rules), Arc::default(), Arc::default());
-        let services_due = Arc::new(AtomicBool::new(true));
+        let services_due = Arc::new(AsyncMutex::new(true));
         let machine = Self { workspace, rules, claim, limits, processes, keeper: None, held, services_due };
         let machine = machine.for_agent(session, &session.state()?);
         prepare(session, machine.workspace.as_ref(), machine.rules.budget)?;

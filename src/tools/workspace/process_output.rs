@@ -153,6 +153,11 @@ impl ProcessOutput {
         stretch
     }
 
+    /// Waits for its end, which comes when the process ends.
+    pub(crate) async fn ended(&self) {
+        self.beyond(u64::MAX).await;
+    }
+
     /// Waits for output after that byte. Returns false if the output ends before.
     pub(crate) async fn beyond(&self, at: u64) -> bool {
         loop {

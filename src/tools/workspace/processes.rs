@@ -24,6 +24,9 @@ use crate::tools::builtin::shell_run::TIMED_OUT;
 /// Number of ended processes that are remembered per session.
 const ENDED_MAX: usize = 16;
 const KILL: u8 = 9;
+const TERM: u8 = 15;
+/// The time for a service to end after TERM.
+const TERM_TIME: Duration = Duration::from_secs(3);
 const LOST: &str = "the container or the command runner ended while it ran";
 const SIGNALS: [(&str, u8); 13] = [
     ("HUP", 1),
@@ -42,7 +45,7 @@ const SIGNALS: [(&str, u8); 13] = [
 ];
 const SIGNAL_MAX: u64 = 64;
 /// The signals that end a service for good: INT, QUIT, KILL, TERM.
-const ENDING: [u8; 4] = [2, 3, KILL, 15];
+const ENDING: [u8; 4] = [2, 3, KILL, TERM];
 
 /// The processes of a session: the running ones, and the last ended ones.
 #[derive(Default)]
@@ -59,6 +62,7 @@ pub struct Process {
     cwd: String,
     service: Option<ServiceLabel>,
     is_stopped: AtomicBool,
+    is_ready: AtomicBool,
     /// Its input, and its signals.
     pub input: CommandInput,
     pub(crate) output: Arc<ProcessOutput>,
@@ -102,6 +106,8 @@ pub struct ProcessDocument {
     pub service: Option<String>,
     /// The port of the service.
     pub port: Option<u16>,
+    /// True if the service was ready in time; null for another process.
+    pub ready: Option<bool>,
     /// True until it ends.
     pub running: bool,
     /// 0 on success, 124 on timeout, 127 if the program was not found; null while it runs, or if it could not be run.
@@ -131,13 +137,17 @@ impl Process {
         input: CommandInput,
         service: Option<ServiceLabel>,
     ) -> Self {
-        let (output, is_stopped, since, end) =
-            (Arc::default(), AtomicBool::new(false), Instant::now(), watch::Sender::new(None));
-        Self { call, command, cwd, service, is_stopped, input, output, since, end }
+        let (is_stopped, is_ready) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (output, since, end) = (Arc::default(), Instant::now(), watch::Sender::new(None));
+        Self { call, command, cwd, service, is_stopped, is_ready, input, output, since, end }
     }
 
     pub(crate) fn service(&self) -> Option<&ServiceLabel> {
         self.service.as_ref()
+    }
+
+    pub(crate) fn set_ready(&self) {
+        self.is_ready.store(true, Ordering::Release);
     }
 
     /// Sends a signal for a client. A service that it ends is not started again.
@@ -176,6 +186,7 @@ impl Process {
             cwd: self.cwd.clone(),
             service: self.service.as_ref().map(|service| service.name.clone()),
             port: self.service.as_ref().and_then(|service| service.port),
+            ready: self.service.as_ref().map(|_| self.is_ready.load(Ordering::Acquire)),
             running,
             exit_code: end.exit_code,
             signal: end.signal,
@@ -256,13 +267,13 @@ impl ProcessTable {
         lock(&self.0).values().find(is_it).cloned()
     }
 
-    /// Returns the running processes to end before a rewind: what calls after `seq` started, and the services that are
-    /// started again.
-    pub(crate) fn ended_by_rewind(&self, seq: Seq) -> Vec<Arc<Process>> {
-        let is_meant = |process: &&Arc<Process>| {
-            process.is_running() && (process.call > seq || process.service.as_ref().is_some_and(|one| one.restart))
-        };
-        lock(&self.0).values().filter(is_meant).cloned().collect()
+    /// Returns the running processes to end before a rewind: what calls after `seq` started; and earlier services that
+    /// are started again, which end only if files change.
+    pub(crate) fn ended_by_rewind(&self, seq: Seq) -> (Vec<Arc<Process>>, Vec<Arc<Process>>) {
+        let running = lock(&self.0).values().filter(|process| process.is_running()).cloned().collect::<Vec<_>>();
+        let (later, earlier): (Vec<_>, Vec<_>) = running.into_iter().partition(|process| process.call > seq);
+        let restarts = |process: &Arc<Process>| process.service.as_ref().is_some_and(|service| service.restart);
+        (later, earlier.into_iter().filter(restarts).collect())
     }
 
     /// Returns true if processes are running.
@@ -278,6 +289,17 @@ impl ProcessTable {
             all.remove(old);
         }
     }
+}
+
+/// Ends processes, and waits for their ends to be recorded: services with TERM at first, then all with KILL.
+pub async fn end(processes: &[Arc<Process>], patience: Duration) {
+    let services: Vec<_> = processes.iter().filter(|process| process.service.is_some()).collect();
+    services.iter().for_each(|process| process.input.signal(TERM));
+    let ended = futures_util::future::join_all(services.iter().map(|process| process.ended()));
+    // The others are killed.
+    let _ = tokio::time::timeout(TERM_TIME, ended).await;
+    let left: Vec<_> = processes.iter().filter(|process| process.is_running()).cloned().collect();
+    kill(&left, patience).await;
 }
 
 /// Kills processes, and waits for their ends to be recorded. A process that does not end in time is left running.

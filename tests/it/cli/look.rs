@@ -192,6 +192,7 @@ fn state_lists_and_shows_slices() {
     PodmanWorkspace    keep         128 B  [digest]
     Network            keep          12 B  [digest]
     Services           restore        2 B  [digest]
+    Effects            keep          26 B  [digest]
     Children           keep          27 B  [digest]
     Merges             restore       28 B  [digest]
     Annotations        keep          24 B  [digest]
@@ -218,7 +219,7 @@ fn state_lists_and_shows_slices() {
     assert!(program.run(&["state", "story", "usage"]).contains("entries written"));
     assert_snapshot!(program.run(&["state", "story", "nonsense"]), @r#"
     error: unknown slice "nonsense"
-    hint: there are VirtualFileSystem, ToolCalls, Usage, Mounts, Commands, Allowances, PodmanWorkspace, Network, Services, Children, Merges, Annotations, AgentRuns, GitWorktree, ToolRules, DeclaredSlices
+    hint: there are VirtualFileSystem, ToolCalls, Usage, Mounts, Commands, Allowances, PodmanWorkspace, Network, Services, Effects, Children, Merges, Annotations, AgentRuns, GitWorktree, ToolRules, DeclaredSlices
     [exit 3]
     "#);
 }

@@ -14,6 +14,7 @@ mod damage;
 mod deny;
 mod documented;
 mod editing_lines;
+mod effects;
 mod fan_out;
 mod first_run;
 mod help;

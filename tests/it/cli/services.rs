@@ -66,6 +66,7 @@ impl Served {
             &["x", "--prints", "up", "--sh", "echo oops; exit 3"],
             "error: the service x ended with exit code 3 before it was ready:\noops",
         );
+        refused(&["x", "--", "no-such-program"], "error: the service x ended with exit code 127 before it was ready");
         let slow = ["service", "start", "work", "slow", "--prints", "up", "--wait", "0.2", "--after", "web", "--"];
         let told = self.run(&[&slow[..], &["sleep", "600"]].concat());
         assert!(told.starts_with("slow runs, and is not ready after 0.2 s"), "{told}");
@@ -82,6 +83,8 @@ impl Served {
 
     fn comes_back_after_a_rewind(&self) {
         let head = self.head().to_string();
+        self.run(&["rewind", "work", "--to", &head]);
+        assert_eq!(self.list("work"), json!([["web", true]]), "nothing changed");
         self.run(&["service", "start", "work", "late", "--", "sleep", "600"]);
         self.run(&["exec", "work", "--sh", "echo second > a.txt"]);
         self.run(&["rewind", "work", "--to", &head]);

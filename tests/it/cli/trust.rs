@@ -3,9 +3,10 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use foldspace::event::{ServiceStarted, SessionStarted};
+use foldspace::event::{ServiceStarted, SessionStarted, SliceRestored};
+use foldspace::reducers::{Service, Services};
 use foldspace::store::LocalStoreOptions;
-use foldspace::{Event, LocalStore, NewSession, Registry, Sessions};
+use foldspace::{Event, LocalStore, NewSession, Registry, Sessions, Slice};
 use insta::assert_snapshot;
 use serde::{Deserialize, Serialize};
 
@@ -166,4 +167,26 @@ fn imported_session_starts_no_services() {
         refused.contains("its next command would start the service web, whose command nobody here approved"),
         "{refused}"
     );
+}
+
+#[test]
+fn restored_slice_alone_starts_no_service() {
+    let program = Program::new().through_owner();
+    program.printed(&["new", "work", "--backend", "host"]);
+    program.printed(&["service", "start", "work", "web", "--", "sh", "-c", "echo >> started; exec sleep 600"]);
+    let call = program.json_lines(&["log", "work", "--kind", "ServiceStarted"])[0]["call"].as_u64().unwrap();
+    program.printed(&["stop"]);
+    let sessions = Sessions::open(program.data(), Registry::standard()).unwrap();
+    let session = sessions.session(sessions.find("work").unwrap().id).unwrap();
+    // As of a file from elsewhere, with a service that was to restart.
+    let service = Service { process: call, port: None, after: Vec::new(), restart: true, agent: String::new() };
+    let forged = Services { by_name: [("web".to_owned(), service)].into() };
+    let blocks = vec![serde_json::to_vec(&forged).unwrap().into()];
+    let mut commit = session.commit();
+    commit.push(&SliceRestored { slice: Services::NAME.to_owned(), version: Services::VERSION, blocks }).unwrap();
+    session.record(commit).unwrap();
+    assert_eq!(session.state().unwrap().slice::<Services>().unwrap().to_restart().len(), 1);
+    drop(session);
+    sessions.close();
+    assert_eq!(program.printed(&["exec", "work", "--", "wc", "-l", "started"]), "1 started\n");
 }

@@ -9,6 +9,7 @@ mod description;
 mod dispatch;
 mod e2b;
 mod e2b_places;
+mod effects;
 mod file_changes;
 mod follow;
 mod guard;

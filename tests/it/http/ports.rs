@@ -1,7 +1,9 @@
 //! Ports of containers, through the API and E2B's hosts.
 
-use foldspace::WorkspaceSpec;
 use foldspace::backends::{ContainerNetwork, NetworkRules, PodmanOptions};
+use foldspace::event::CallStatus;
+use foldspace::tools::{CommandPolicy, ShellRules};
+use foldspace::{ToolCall, WorkspaceSpec};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -136,6 +138,17 @@ async fn port_can_upgrade_its_connection() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn public_port_needs_no_token() {
+    let Some(options) = crate::engine::options() else { return };
+    let server = listening(PodmanOptions { public_ports: [8000].into(), ..options }).await;
+    let asked = async |port: u16| server.ask_tcp("/", &[("host", &format!("{port}-work.localhost"))]).await.status;
+    assert_eq!((asked(8000).await, asked(8001).await), (418, 401));
+    for (path, own) in [("/v1/sessions", "localhost"), ("/", "8000-none.localhost")] {
+        assert_eq!(server.ask_tcp(path, &[("host", own)]).await.status, 401, "{own}{path}");
+    }
+}
+
 /// Starts the listener in a new sandbox. Its stream stays open, since the command ends with it.
 async fn sandbox(e2b: &E2b, network: Value) -> (String, Value, TcpStream) {
     let asked = json!({ "templateID": "base", "timeout": 600, "network": network });
@@ -266,11 +279,18 @@ async fn paused_sandbox_keeps_its_processes() {
     assert_eq!(control("pause", json!({ "memory": false })).await.status, 204);
     assert_eq!(control("connect", json!({})).await.status, 201);
     assert_eq!((processes().await, asked().await), (json!([]), 502));
-    // A frozen process does not hinder the end.
-    e2b.run(&own, &["true"], "").await.unwrap();
+    // Neither a frozen process nor another client's call hinders the end.
     let (id, ..) = sandbox(&e2b, Value::Null).await;
     let control = async |method, verb: &str| e2b.control(method, &format!("/sandboxes/{id}{verb}"), json!({})).await;
-    assert_eq!(control("POST", "/pause").await.status, 204);
-    assert_eq!(control("DELETE", "").await.status, 204);
+    let hub = e2b.server.face.hub();
+    let open = hub.open(hub.sessions().find(&id).unwrap().id).await.unwrap();
+    let call = json!({ "command": "sleep 600", "timeout_seconds": 600 });
+    let open = open.with_shell_rules(ShellRules { policy: CommandPolicy::typed(), ..ShellRules::default() });
+    let call = open.call(ToolCall::new("shell_execute", call));
+    let (ended, ()) = tokio::join!(call, async {
+        assert_eq!(control("POST", "/pause").await.status, 204);
+        assert_eq!(control("DELETE", "").await.status, 204);
+    });
+    assert_eq!(ended.unwrap().status, CallStatus::Interrupted);
     assert_eq!(control("POST", "/connect").await.status, 404);
 }

@@ -1,4 +1,4 @@
-//! A container whose processes are frozen while nobody needs them.
+//! Pause and resume of a container's processes.
 
 use super::{ContainerState, SessionContainer};
 use crate::backends::podman::engine::EngineError;
@@ -9,7 +9,7 @@ use crate::engine::lock::lock;
 impl SessionContainer {
     pub(super) fn pause_running(&self) -> Result<bool, ShellError> {
         match &mut *lock(&self.state) {
-            ContainerState::Running(live) if !self.in_flight.is_empty() => {
+            ContainerState::Running(live) if !self.in_flight.is_empty() && !live.is_paused => {
                 let paused = live.engine.set_paused(&live.id, true);
                 paused.map_err(|error| self.unavailable(error.to_string()))?;
                 live.is_paused = true;
@@ -27,10 +27,16 @@ impl SessionContainer {
     }
 }
 
-/// Lets the processes of a paused container go on.
+/// Resumes the processes of a paused container.
 pub(super) fn resume(live: &mut LiveContainer) -> Result<(), EngineError> {
     if live.is_paused {
-        live.engine.set_paused(&live.id, false)?;
+        let resumed = live.engine.set_paused(&live.id, false);
+        // Another program may have resumed or ended it. Then it is as if it had never been paused.
+        if let Err(error) = resumed
+            && live.engine.inspect(&live.id).is_ok_and(|seen| seen.paused)
+        {
+            return Err(error);
+        }
         live.is_paused = false;
     }
     Ok(())

@@ -120,6 +120,7 @@ impl EngineClient for DockerClient {
             Ok(InspectedContainer {
                 id: inspected.id.unwrap_or_default(),
                 running: state.running.unwrap_or(false),
+                paused: state.paused.unwrap_or(false),
                 pid: number(state.pid),
                 exit_code: number(state.exit_code),
                 image: inspected.image.unwrap_or_default(),
@@ -134,12 +135,11 @@ impl EngineClient for DockerClient {
 
     fn set_paused<'a>(&'a self, container: &'a str, paused: bool) -> EngineAnswer<'a, ()> {
         Box::pin(async move {
-            let docker = &self.docker;
-            Ok(if paused {
-                docker.pause_container(container).await?
-            } else {
-                docker.unpause_container(container).await?
-            })
+            let done = match paused {
+                true => self.docker.pause_container(container).await,
+                false => self.docker.unpause_container(container).await,
+            };
+            Ok(done?)
         })
     }
 

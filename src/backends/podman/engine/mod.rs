@@ -36,7 +36,7 @@ trait EngineClient: Send + Sync {
     fn start<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()>;
     fn inspect<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, InspectedContainer>;
     fn stop<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()>;
-    /// Freezes the processes of a running container, or lets them go on.
+    /// Pauses or resumes the processes of a running container.
     fn set_paused<'a>(&'a self, container: &'a str, paused: bool) -> EngineAnswer<'a, ()>;
     /// Removes a container, running or not, with its volumes.
     fn remove<'a>(&'a self, container: &'a str) -> EngineAnswer<'a, ()>;
@@ -128,6 +128,7 @@ pub(crate) enum EngineError {
 pub(crate) struct InspectedContainer {
     pub(crate) id: String,
     pub(crate) running: bool,
+    pub(crate) paused: bool,
     pub(crate) pid: i32,
     pub(crate) exit_code: i32,
     /// The id of its image: the digest of the image's configuration, which names the layers.

@@ -89,6 +89,7 @@ impl EngineClient for PodmanClient {
             Ok(InspectedContainer {
                 id: inspected.id.clone().unwrap_or_default(),
                 running: state.and_then(|state| state.running).unwrap_or(false),
+                paused: state.and_then(|state| state.paused).unwrap_or(false),
                 pid: state.and_then(|state| state.pid).and_then(|pid| i32::try_from(pid).ok()).unwrap_or(0),
                 exit_code: state.and_then(|state| state.exit_code).unwrap_or(0),
                 image: inspected.image.clone().unwrap_or_default(),
@@ -104,7 +105,8 @@ impl EngineClient for PodmanClient {
     fn set_paused<'a>(&'a self, container: &'a str, paused: bool) -> EngineAnswer<'a, ()> {
         Box::pin(async move {
             let container = self.podman.containers().get(container);
-            Ok(if paused { container.pause().await? } else { container.unpause().await? })
+            let done = if paused { container.pause().await } else { container.unpause().await };
+            Ok(done?)
         })
     }
 
