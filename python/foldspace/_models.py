@@ -871,7 +871,7 @@ class FamilyMember(TypedDict):
     isolation: str | None
     """`fork`, with the parent's history, or `full`, without."""
     agent: str
-    """The agent who works in it, else the one that created it; empty if unnamed."""
+    """The agent that works in it, or else created it; empty if unnamed."""
     head: int
     """The position of its last event."""
     calls: int | None
@@ -1884,7 +1884,7 @@ class Service(TypedDict):
     port: int | None
     """The port that it listens at."""
     after: list[str]
-    """The services that ran and were ready when it started."""
+    """The services that had to run before it started."""
     restart: bool
     """True to start it again after a rewind, in a fork, and when the workspace is opened again. If such a service does not run, the next command or connection starts it, unless it ended by itself."""
     agent: str

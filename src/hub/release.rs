@@ -11,7 +11,7 @@ use crate::engine::id::SessionId;
 const RELEASE_TIME_LIMIT: Duration = Duration::from_secs(10);
 
 impl Hub {
-    /// Ends the processes and calls of a session and closes its workspace, which removes its container and keeps its files. A
+    /// Ends the processes and calls of a session, and closes its workspace: the container goes, the files stay. A
     /// workspace that is still in use stays open.
     #[doc(hidden)]
     pub async fn release(&self, id: SessionId) -> Result<(), HubError> {

@@ -23,7 +23,7 @@ pub struct Service {
     pub process: Seq,
     /// TCP port that it listens at.
     pub port: Option<u16>,
-    /// Services that ran and were ready when it started.
+    /// Services that had to run before it started.
     pub after: Vec<String>,
     /// True to start it again after a rewind, in a fork, and when the workspace is opened again.
     pub restart: bool,
@@ -32,7 +32,7 @@ pub struct Service {
 }
 
 impl Services {
-    /// Returns the services to start again, in the order of their starts: each after those that it needs.
+    /// Returns the services to start again, in the order of their last starts, so that each follows its `after`.
     pub fn to_restart(&self) -> Vec<(&String, &Service)> {
         let mut all: Vec<_> = self.by_name.iter().filter(|(_, service)| service.restart).collect();
         all.sort_by_key(|(_, service)| service.process);

@@ -2468,7 +2468,7 @@ export interface components {
             at: number | null;
             /** @description `fork`, with the parent's history, or `full`, without. */
             isolation: string | null;
-            /** @description The agent who works in it, else the one that created it; empty if unnamed. */
+            /** @description The agent that works in it, or else created it; empty if unnamed. */
             agent: string;
             /**
              * Format: int64
@@ -3921,7 +3921,7 @@ export interface components {
              * @description The port that it listens at.
              */
             port: number | null;
-            /** @description The services that ran and were ready when it started. */
+            /** @description The services that had to run before it started. */
             after: string[];
             /**
              * @description True to start it again after a rewind, in a fork, and when the workspace is opened again. If such a service does

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Event of a service's start. Its process is the one that the call started.
+/// Event of a service's start. The call's process is the service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceStarted {
     /// Name, unique in the session.
@@ -10,7 +10,7 @@ pub struct ServiceStarted {
     /// TCP port that it listens at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// Services that ran and were ready when it started.
+    /// Services that had to run before it started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
     /// True to start it again after a rewind, in a fork, and when the workspace is opened again.

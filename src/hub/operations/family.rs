@@ -53,7 +53,7 @@ pub struct FamilyMember {
     pub at: Option<Seq>,
     /// `fork`, with the parent's history, or `full`, without.
     pub isolation: Option<&'static str>,
-    /// The agent who works in it, else the one that created it; empty if unnamed.
+    /// The agent that works in it, or else created it; empty if unnamed.
     pub agent: String,
     /// The position of its last event.
     pub head: Seq,

@@ -29,7 +29,7 @@ pub struct ServiceDocument {
     pub running: bool,
     /// The port that it listens at.
     pub port: Option<u16>,
-    /// The services that ran and were ready when it started.
+    /// The services that had to run before it started.
     pub after: Vec<String>,
     /// True to start it again after a rewind, in a fork, and when the workspace is opened again. If such a service does
     /// not run, the next command or connection starts it, unless it ended by itself.

@@ -187,9 +187,8 @@ impl ToolContext {
         Ok(self.extra.push(event)?)
     }
 
-    /// Records an effect outside of the workspace, whatever the call's outcome. Record it as unknown before it takes
-    /// place, and with its outcome afterwards: then a kill in between leaves it unknown. URLs in the target lose their
-    /// passwords and queries.
+    /// Records an effect outside of the workspace, even if the call fails. URLs in the target lose their passwords and
+    /// queries.
     ///
     /// # Errors
     /// [`ToolError`] if the event can't be encoded.

@@ -1,14 +1,20 @@
-//! Reads of a session's state by its calls.
+//! Calls: their reads of the state, and the effects that they report.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::context::ToolContext;
+use super::error::ToolError;
+use super::tool::{Effect, Tool};
 use super::tool_call::ToolCall;
 use super::tool_runner::ToolRunner;
 use crate::backends::{HostOptions, WorkspaceSpec};
+use crate::engine::event::{EffectOutcome, EffectSource, ExternalEffect};
 use crate::engine::registry::Registry;
 use crate::engine::session::sessions::{NewSession, Sessions};
+use crate::reducers::Effects;
 use crate::tools::Tools;
 
 /// A runner on a host directory that has made some calls.
@@ -74,4 +80,34 @@ async fn call_after_external_change_sees_it() {
     assert!(text(&runner, "external.txt").await.contains("from outside"));
     // The scan recorded a change, so the call reads the state again.
     assert_eq!(reads_since(&runner, before).0, 2);
+}
+
+/// A tool that sends a mail, and then fails.
+struct Mailer;
+
+impl Tool for Mailer {
+    const NAME: &'static str = "mailer";
+    const DESCRIPTION: &'static str = "Sends a mail.";
+    const EFFECT: Effect = Effect::ReadOnly;
+    type Params = serde_json::Map<String, Value>;
+    type Output = ();
+
+    async fn call(&self, context: &mut ToolContext, _: Self::Params) -> Result<(), ToolError> {
+        let (what, target) = ("mail".to_owned(), "https://me:secret@example.com/a?b=c".to_owned());
+        let (outcome, by) = (EffectOutcome::Done, EffectSource::Report);
+        context.effect(&ExternalEffect { what, target, outcome, undo: String::new(), by, of: None })?;
+        Err(ToolError::new("the receipt is missing"))
+    }
+}
+
+#[tokio::test]
+async fn effect_of_a_tool_is_recorded_though_it_fails() {
+    let directory = tempfile::tempdir().unwrap();
+    let runner = warm_runner(directory.path()).await.with_tool(Mailer::NAME, Arc::new(Mailer));
+    let outcome = runner.call(ToolCall::new(Mailer::NAME, json!({}))).await.unwrap();
+    assert!(!outcome.is_ok());
+    let state = runner.session().state().unwrap();
+    let [effect] = &state.slice::<Effects>().unwrap().entries[..] else { panic!("one effect") };
+    assert_eq!((effect.words().as_str(), effect.call), ("mail https://example.com/a", Some(outcome.call)));
+    assert_eq!(effect.outcome, EffectOutcome::Done);
 }

@@ -129,7 +129,7 @@ pub(crate) fn settle(effects: &mut [ExternalEffect], line: &CommandLine, exit_co
         .map(|command| directly(&shown_words(&command.words)).filter(|_| !command.piped))
         .collect();
     let is_chain = !text.contains([';', '\n']);
-    // A wrapper such as `timeout` has exit codes of its own.
+    // A wrapper such as `timeout` adds its own exit codes.
     let is_bare = matches!(split.commands.as_slice(), [only] if of_words(&shown_words(&only.words), 0).is_some());
     for effect in effects {
         let is_it = |one: &Option<ExternalEffect>| one.as_ref() == Some(&*effect);
@@ -147,13 +147,13 @@ fn never_began(effect: &ExternalEffect, exit_code: i32) -> bool {
     match effect.what.split(' ').next().unwrap_or_default() {
         // One ref, which was refused, or not sent.
         "git" => effect.what == "git push" && exit_code <= 128 && effect.target.split(' ').count() <= 2,
-        // No such host. Another code may be that of a second request.
+        // No such host. Other codes may come from a second request, after a redirect.
         "curl" => exit_code == 6,
         _ => matches!(exit_code, 126 | 127),
     }
 }
 
-/// Returns the effect of a simple command whose exit code is that of the effect's program.
+/// Returns the effect of a simple command that exits with the code of the effect's program.
 fn directly(words: &[String]) -> Option<ExternalEffect> {
     let (program, arguments) = words.split_first()?;
     match runs(program, arguments) {

@@ -10,8 +10,7 @@ use crate::engine::id::Seq;
 use crate::engine::session::error::SessionError;
 use crate::reducers::{EffectEntry, Effects};
 
-/// Returns the effects of recorded calls that may take place again if the calls are made in such a workspace. What failed
-/// may succeed now.
+/// Returns the effects that a rerun of the calls in such a workspace may have again. A failed effect may succeed now.
 pub(super) fn repeated(
     past: &PastRun,
     steps: &[RerunStep],

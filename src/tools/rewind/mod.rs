@@ -75,8 +75,8 @@ pub struct Rewound {
 
 impl ToolRunner {
     /// Rewinds the session to the state after the event at `to`: its files, and every slice except logs. Waits for the
-    /// workspace lock. Kills the background processes that were started after it, and
-    /// services that restart: those of the restored state start again for the next command. See [`rewind`].
+    /// workspace lock. Ends the background processes that began after `to`, and, if
+    /// anything changes, services that restart; the next command starts these again. See [`rewind`].
     pub async fn rewind(&self, to: Seq, options: RewindOptions) -> Result<Rewound, WorkspaceError> {
         let (mut processes, restarting) = self.machine().processes.ended_by_rewind(to);
         let work = |options| rewind(self.session(), self.workspace(), self.machine().rules.budget, to, options);
