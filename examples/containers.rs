@@ -51,6 +51,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             MachineNews::Started(ContainerStarted { name, image, .. }) => println!("{name} of {image} runs"),
             MachineNews::Stopped(ContainerStopped { name, reason }) => println!("{name} stopped: {reason}"),
             MachineNews::Connected(connection) => println!("it connected to {}", connection.host),
+            MachineNews::Exchanged(request, _) => println!("it requested {}", request.url),
         }
     }
     runner.close()?;

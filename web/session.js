@@ -10,6 +10,7 @@ import { Files } from "./files.js";
 import { Filters } from "./filters.js";
 import { act, KeyHelp, typed } from "./keys.js";
 import { Model } from "./model.js";
+import { Services } from "./ports.js";
 import { Questions } from "./questions.js";
 import { SearchPanel } from "./search.js";
 import { Slices } from "./slices.js";
@@ -18,7 +19,7 @@ import { Splitter, useWidth } from "./splitter.js";
 import { Strip } from "./strip.js";
 import { clock, count, visible } from "./text.js";
 import { Timeline } from "./timeline.js";
-import { isOfOwner, token } from "./token.js";
+import { isOfOwner } from "./token.js";
 
 const TABS = [["call", "Call"], ["files", "Files"], ["slices", "Slices"], ["family", "Family"], ["compare", "Compare"]];
 const PANES = { call: CallPane, files: Files, slices: Slices, family: Family, compare: Compare };
@@ -103,18 +104,6 @@ function Head({ model }) {
     <${ActionMenu} model=${model} />
     <button class="plain" aria-label="Keys and signs (?)" title="Keys and signs (?)" onClick=${() => model.dialog({ kind: "keys" })}>?</button>
   </header>`;
-}
-
-// Links to the running servers of a container, through the page's own server.
-function Services({ model }) {
-  const { document: known, services } = model;
-  const shown = services.filter(({ running, port }) => running && port);
-  if (!shown.length || !known || !token()) return null;
-  const own = /^[\d.]+$|^\[/.test(location.hostname) ? "localhost" : location.hostname;
-  const address = (port) => `${location.protocol}//${port}-${known.session.slice(0, 12)}.${own}:${location.port}/?foldspace-token=${token()}`;
-  const isHere = known.backend === "host";
-  return shown.map(({ name, port }) => html`<a key=${name} class="service" target="_blank" rel="noopener noreferrer" title=${`Opens port ${port} of ${visible(name)}`}
-    href=${isHere ? `http://127.0.0.1:${port}/` : address(port)}>${visible(name)} :${port}</a>`);
 }
 
 function Move({ model, verb, label, sign }) {

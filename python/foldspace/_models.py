@@ -756,7 +756,7 @@ class EffectEntry(TypedDict):
     undo: str
     """Advice about undoing it; empty if there is none."""
     by: str
-    """`command`, if a rule found it, or `report`."""
+    """`command`, if a rule found it, `network`, if it is a recorded request, or `report`."""
 
 
 class Entry(TypedDict):
@@ -1432,6 +1432,17 @@ class Policies(TypedDict):
     """The policies of the session's ancestors, outermost first."""
 
 
+class PortLink(TypedDict):
+    """A link to a port of a session."""
+
+    port: int
+    """The port in the container."""
+    label: str
+    """The part of the host before the name of the server."""
+    token: str
+    """The token for this port of the session."""
+
+
 class PositionRange(TypedDict):
     """A range of positions, both ends included."""
 
@@ -1692,6 +1703,8 @@ class RerunRequest(TypedDict):
     """True to answer every question about a command with yes."""
     repeat_effects: NotRequired[bool]
     """True to make effects outside of the workspace again. Without it, a rerun that may repeat some is refused."""
+    offline: NotRequired[bool]
+    """True to answer requests of commands from the recording. It needs a container with `record_http`."""
 
 
 Rewind = TypedDict('Rewind', {'session': 'str', 'to': 'int', 'asked': 'int | None', 'from': 'int', 'dry_run': 'bool', 'refused': 'str | None', 'recorded': 'PositionRange | None', 'changes': 'list[dict[str, Any]]', 'slices': 'list[str]', 'drift': 'list[str]', 'left': 'list[str]', 'lost': 'list[str]', 'apart': 'list[str]', 'effects': 'list[EffectEntry]'})

@@ -641,14 +641,16 @@ class Session(SessionPast):
         keep: str | None = None,
         rules: Mapping[str, Any] | None = None,
         repeat_effects: bool = False,
+        offline: bool = False,
     ) -> Rerun:
         """Reruns its recorded calls in a fresh session, and returns every difference. The fresh session has the same
         kind of workspace, unless ``backend`` selects another, and is discarded, unless ``keep`` names it. ``rules``
         describe accepted differences: ``texts``, ``ignore_fields``, ``ignore_paths``, ``text_files``. Raises
-        ``RefusedError`` if effects outside of the workspace would take place again, unless ``repeat_effects`` is true."""
+        ``RefusedError`` if effects outside of the workspace would take place again, unless ``repeat_effects`` is true.
+        ``offline`` answers requests of its commands from the recording, and lets them reach nothing else."""
         body: dict[str, Any] = {"until": until, "backend": backend, "options": dict(options or {}), "keep": keep}
         body |= {"rules": dict(rules or {}), "allow": self._rules.allow, "auto_confirm": self._rules.auto_confirm}
-        body["repeat_effects"] = repeat_effects
+        body |= {"repeat_effects": repeat_effects, "offline": offline}
         return await self._connection.document("POST", _SESSION + "/rerun", body=body, what="rerun", session=self.id)
 
     async def events(

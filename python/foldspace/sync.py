@@ -456,12 +456,13 @@ class Session(SessionPast):
         """
         return LOOP.wait(self._own.bisect(command, slice=slice, good=good, bad=bad, jobs=jobs, timeout=timeout))
 
-    def rerun(self, *, until: PositionLike | None=None, backend: str | None=None, options: Options | None=None, keep: str | None=None, rules: Mapping[str, Any] | None=None, repeat_effects: bool=False) -> Rerun:
+    def rerun(self, *, until: PositionLike | None=None, backend: str | None=None, options: Options | None=None, keep: str | None=None, rules: Mapping[str, Any] | None=None, repeat_effects: bool=False, offline: bool=False) -> Rerun:
         """Reruns its recorded calls in a fresh session, and returns every difference. The fresh session has the same
         kind of workspace, unless ``backend`` selects another, and is discarded, unless ``keep`` names it. ``rules``
         describe accepted differences: ``texts``, ``ignore_fields``, ``ignore_paths``, ``text_files``. Raises
-        ``RefusedError`` if effects outside of the workspace would take place again, unless ``repeat_effects`` is true."""
-        return LOOP.wait(self._own.rerun(until=until, backend=backend, options=options, keep=keep, rules=rules, repeat_effects=repeat_effects))
+        ``RefusedError`` if effects outside of the workspace would take place again, unless ``repeat_effects`` is true.
+        ``offline`` answers requests of its commands from the recording, and lets them reach nothing else."""
+        return LOOP.wait(self._own.rerun(until=until, backend=backend, options=options, keep=keep, rules=rules, repeat_effects=repeat_effects, offline=offline))
 
     def events(self, start: int | None=None, *, kind: str | None=None, agent: str | None=None, tool: str | None=None, path: str | None=None) -> Iterator[Event]:
         """Yields its events from a position on, then new events until it is removed. Reconnects if necessary.

@@ -110,6 +110,10 @@ class NetworkRules(TypedDict, total=False):
     """The hosts that they may not reach."""
     public_only: bool
     """True to refuse private addresses even if a rule names them."""
+    record_http: Sequence[str]
+    """The hosts with recorded requests and answers, of HTTP and HTTPS; none without it."""
+    mask: Sequence[str]
+    """Regular expressions of text to mask in recorded requests and answers, besides well-known secrets."""
 
 
 class ContainerOptions(CommandOptions, total=False):

@@ -26,7 +26,8 @@ UNUSED = {
     ("post", "/v1/attached"),
     ("post", "/v1/attached/detach"),
     ("post", "/v1/hooks"),
-    # What the page in a browser begins with.
+    # What the page in a browser uses.
+    ("get", "/v1/sessions/{session}/ports/{port}"),
     ("get", "/v1/sessions/{session}/calls/{call}/frames"),
     ("get", "/v1/sessions/{session}/calls/{call}/recorded/{stream}"),
     ("post", "/v1/sign-in"),

@@ -66,6 +66,13 @@ async def test_rerun_repeats_effects_only_if_allowed(client: Client) -> None:
     assert (await session.rerun(repeat_effects=True))["same"]
 
 
+async def test_rerun_is_offline_only_where_requests_are_recorded(client: Client) -> None:
+    session = await client.create(backend="host", auto_confirm=True)
+    await session.run("true", check=True)
+    with pytest.raises(foldspace.UnusableError, match="only a container that records requests"):
+        await session.rerun(offline=True)
+
+
 async def test_changes_and_lines_have_their_calls(session: Session) -> None:
     await worked(session)
     wrote, ran, _ = await session.calls()

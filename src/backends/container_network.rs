@@ -35,6 +35,11 @@ impl ContainerNetwork {
         }
     }
 
+    /// Returns true if requests to some hosts are recorded.
+    pub(crate) fn records_http(&self) -> bool {
+        self.rules().is_some_and(|rules| !rules.record_http.is_empty())
+    }
+
     /// Returns the same network without rules.
     pub(crate) fn without_rules(&self) -> Self {
         match self {

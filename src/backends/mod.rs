@@ -38,7 +38,7 @@ mod shell;
 mod throwaway;
 pub(crate) mod workspace;
 
-pub use crate::network::{HostPattern, NetworkRules};
+pub use crate::network::{HostPattern, HttpAnswers, HttpMessage, HttpReport, NetworkRules};
 pub use agent_process::agent_process;
 pub use asciicast::TerminalRecording;
 #[doc(hidden)]

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::network::NetworkRules;
+use crate::network::{HttpAnswers, HttpReport, NetworkRules};
 use bytes::Bytes;
 
 use crate::engine::clock::Timestamp;
@@ -202,6 +202,13 @@ pub trait Container: Send + Sync + 'static {
         false
     }
 
+    /// Answers requests of its commands from a recording, until the workspace closes; nothing else is reached. Returns
+    /// false if requests are not recorded.
+    fn answer_from(&self, answers: HttpAnswers) -> bool {
+        drop(answers);
+        false
+    }
+
     /// Freezes the running commands until [`Container::resume`], or until another command or a connection needs the
     /// container. Their memory stays in use. Returns false if no command runs.
     ///
@@ -257,6 +264,8 @@ pub enum MachineNews {
     Stopped(ContainerStopped),
     /// A connection of its commands has ended.
     Connected(NetworkConnection),
+    /// A request of its commands has its answer; with the masks for its record.
+    Exchanged(Box<HttpReport>, Arc<[String]>),
 }
 
 /// One change of a workspace's files.

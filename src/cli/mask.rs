@@ -36,7 +36,7 @@ impl MaskArgs {
     }
 }
 
-fn expression(text: &str) -> Result<Regex, String> {
+pub(super) fn expression(text: &str) -> Result<Regex, String> {
     let regex = regex::RegexBuilder::new(text).size_limit(SIZE_MAX).build().map_err(|error| regex_error(&error))?;
     if regex.is_match("") { Err("it matches the empty text".to_owned()) } else { Ok(regex) }
 }

@@ -26,6 +26,7 @@ mod doctor;
 mod documented_tests;
 mod du;
 mod emit;
+mod exchange;
 mod exec;
 mod export;
 pub(crate) mod external_command;

@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use foldspace::backends::{ContainerNetwork, HostPattern, NetworkRules};
 
+use regex::Regex;
+
 use super::Failure;
+use super::mask::expression;
 
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct NetworkArgs {
@@ -19,6 +22,13 @@ pub(super) struct NetworkArgs {
     /// container: lets commands reach public hosts except these; the most specific pattern decides
     #[arg(long, value_name = "HOST")]
     deny_host: Vec<HostPattern>,
+    /// container: records requests and answers of HTTP and HTTPS, of all hosts or of this one; `foldspace rerun --offline`
+    /// answers from them
+    #[arg(long, value_name = "HOST", num_args = 0..=1, require_equals = true, default_missing_value = "*")]
+    record_http: Vec<HostPattern>,
+    /// container: masks matches in recorded requests, besides well-known secrets; a group named `s` is the part to mask
+    #[arg(long, value_name = "REGEX", value_parser = expression, requires = "record_http")]
+    mask_http: Vec<Regex>,
     /// container: opens this port to everyone who reaches `foldspace serve --http`, without a token; may be given several
     /// times
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
@@ -27,11 +37,13 @@ pub(super) struct NetworkArgs {
 
 impl NetworkArgs {
     /// Returns the options, and whether each is given.
-    pub(super) fn given(&self) -> [(bool, &'static str); 4] {
+    pub(super) fn given(&self) -> [(bool, &'static str); 6] {
         [
             (self.network.is_some(), "--network"),
             (!self.allow_host.is_empty(), "--allow-host"),
             (!self.deny_host.is_empty(), "--deny-host"),
+            (!self.record_http.is_empty(), "--record-http"),
+            (!self.mask_http.is_empty(), "--mask-http"),
             (!self.public_port.is_empty(), "--public-port"),
         ]
     }
@@ -42,11 +54,15 @@ impl NetworkArgs {
 
     pub(super) fn network(&self) -> Result<ContainerNetwork, Failure> {
         let (allow, deny) = (self.allow_host.clone(), self.deny_host.clone());
-        let rules = NetworkRules { allow, deny, public_only: false };
+        let mask = self.mask_http.iter().map(ToString::to_string).collect();
+        let rules =
+            NetworkRules { allow, deny, record_http: self.record_http.clone(), mask, ..NetworkRules::default() };
         let has_rules = rules != NetworkRules::default();
         match self.network.as_deref() {
-            Some("engine") if has_rules => Err(Failure::usage("rules for hosts do not apply to the engine's network")
-                .with_hint("leave out `=engine`, or the hosts")),
+            Some("engine") if has_rules => {
+                Err(Failure::usage("rules and records do not apply to the engine's network")
+                    .with_hint("leave out `=engine`, or the other options of the network"))
+            }
             Some("engine") => Ok(ContainerNetwork::Engine),
             None if !has_rules => Ok(ContainerNetwork::None),
             _ => Ok(ContainerNetwork::Recorded(rules)),

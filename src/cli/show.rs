@@ -1,11 +1,11 @@
-use foldspace::event::{CallStarted, CommandDecided, DeleteEntry, WriteFile};
+use foldspace::event::{CallStarted, CommandDecided, DeleteEntry, HttpExchange, WriteFile};
 use foldspace::reducers::Change;
 use foldspace::tools::PlannedChange;
 use foldspace::view::{self, Call, ObservedCalls, Position};
 use foldspace::{Event, Recorded, Session, VirtualFileSystem};
 use serde_json::{Map, Value, json};
 
-use super::{BOLD, DIM, Exit, Failure, Globals, NOTED, Out, calls, diffs, events, open, play, text, thread};
+use super::{BOLD, DIM, Exit, Failure, Globals, NOTED, Out, calls, diffs, events, exchange, open, play, text, thread};
 
 /// Shows an event, or a call with its parameters, result and changes
 #[derive(Debug, clap::Args)]
@@ -73,7 +73,11 @@ impl ShowTarget {
         let event = view::event(session, &self.event.view());
         let by = ObservedCalls::of(session)?.by(self.call.as_ref().map(|(call, _)| call.call), self.event.seq);
         let messages = view::messages(session, &self.event.view(), true);
-        Ok(json!({ "event": event, "call": call, "messages": messages, "by": by, "changes": changes? }))
+        let exchange = self.event.view().decoded::<HttpExchange>();
+        let bodies = exchange.map(|exchange| exchange::bodies(session, &exchange)).transpose()?;
+        let mut shown = json!({ "event": event, "call": call, "messages": messages, "by": by, "changes": changes? });
+        bodies.into_iter().for_each(|bodies| shown["bodies"] = bodies);
+        Ok(shown)
     }
 
     fn show(&self, session: &Session, out: &mut Out) -> Result<(), Failure> {
@@ -120,6 +124,9 @@ fn show_event(session: &Session, event: &Recorded, out: &mut Out) -> Result<(), 
     if let Some(first) = messages.first() {
         field(out, "run", &text::one_line(&first.run, 100))?;
         return messages.iter().try_for_each(|message| thread::show(message, out));
+    }
+    if let Some(exchange) = event.view().decoded() {
+        return exchange::show(session, &exchange, out);
     }
     out.line("")?;
     let value = view::whole(session, &session.event_json(&event.view()));

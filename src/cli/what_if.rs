@@ -68,7 +68,9 @@ impl WhatIfArgs {
         script.check_commands(&spec, &asking, &allowed)?;
         let what_if = |at| {
             let calls = script.steps.iter().map(scripted).collect();
-            foldspace::tools::WhatIf::of(&found.session, at, calls).replacing(self.replace.iter().copied())
+            let what_if = foldspace::tools::WhatIf::of(&found.session, at, calls);
+            let what_if = what_if.replacing(self.replace.iter().copied());
+            if self.options.offline { what_if.offline() } else { what_if }
         };
         what_if(at).check(&spec, &asking)?;
         self.options.agreed(&what_if(at).repeats(&spec)?, out)?;

@@ -315,14 +315,10 @@ impl WorkspaceArgs {
         Ok(spec.unwrap_or_default())
     }
 
-    fn given(&self) -> [(BackendArg, bool, &'static str); 20] {
+    fn given(&self) -> Vec<(BackendArg, bool, &'static str)> {
         let container = |is_given, option| (BackendArg::Container, is_given, option);
-        let [network, allow_host, deny_host, public_port] = self.network.given();
-        [
-            container(network.0, network.1),
-            container(allow_host.0, allow_host.1),
-            container(deny_host.0, deny_host.1),
-            container(public_port.0, public_port.1),
+        let network = self.network.given().map(|(is_given, option)| container(is_given, option));
+        let others = [
             (BackendArg::Host, self.gitignore, "--gitignore"),
             container(self.copy_on_write, "--copy-on-write"),
             container(self.image.is_some(), "--image"),
@@ -339,7 +335,8 @@ impl WorkspaceArgs {
             container(self.writable_root, "--writable-root"),
             container(self.engine.is_some(), "--engine"),
             (BackendArg::Mock, self.answers.is_some(), "--answers"),
-        ]
+        ];
+        network.into_iter().chain(others).collect()
     }
 
     fn directory(&self) -> Result<Option<PathBuf>, Failure> {

@@ -24,12 +24,12 @@ pub mod event {
         Annotated, CallFinished, CallNoted, CallObserved, CallReason, CallStarted, CallStatus, ChangesShared,
         ChangesUnknown, ChildLimits, ChildMerged, ChildStarted, CodecError, CommandDecided, CommandLine, CommandResult,
         ConflictKind, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EffectOutcome,
-        EffectSource, EvalResult, Event, EventsLost, ExternalEffect, FileMode, GitMoved, Isolation, LinkFile,
-        LostBytes, MergeConflict, MergeConflicted, MergeSide, MergedEntry, MountHydrated, MountPreview,
-        NetworkConnection, Node, ObservedAccess, Origin, PolicyDecision, PositionTagged, RecordedOutput, ReportLate,
-        RunBegan, RunEnded, RunNoted, RunPrompted, ServiceStarted, ServiceStopped, SessionAllow, SessionRewound,
-        SessionStarted, SessionTaken, SliceDeclared, SliceRestored, Special, TaskObserved, TerminalRecorded,
-        ToolPolicySet, TranscriptRecord, VariableValue, WorkspaceTouched, WriteFile, WriteMode,
+        EffectSource, EvalResult, Event, EventsLost, ExternalEffect, FileMode, GitMoved, HttpExchange, HttpPart,
+        Isolation, LinkFile, LostBytes, MergeConflict, MergeConflicted, MergeSide, MergedEntry, MountHydrated,
+        MountPreview, NetworkConnection, Node, ObservedAccess, Origin, PolicyDecision, PositionTagged, RecordedOutput,
+        ReportLate, RunBegan, RunEnded, RunNoted, RunPrompted, ServiceStarted, ServiceStopped, SessionAllow,
+        SessionRewound, SessionStarted, SessionTaken, SliceDeclared, SliceRestored, Special, TaskObserved,
+        TerminalRecorded, ToolPolicySet, TranscriptRecord, VariableValue, WorkspaceTouched, WriteFile, WriteMode,
     };
     pub use crate::engine::id::{CommitId, Digest, Seq, SessionId};
     pub use crate::engine::path::EntryPath;

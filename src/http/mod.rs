@@ -23,6 +23,7 @@ mod openapi;
 mod owner;
 mod page;
 mod peers;
+mod port_links;
 mod ports;
 mod problem;
 mod process_client;

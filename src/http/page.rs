@@ -24,9 +24,9 @@ const ASSETS: &str = "/assets/";
 /// The path where a page gets its token.
 pub(super) const SIGN_IN: &str = "/v1/sign-in";
 
-/// The page runs only its own scripts, and connects only to its own server.
+/// The page runs only its own scripts, and connects only to its own server. Its frames show ports of sandboxes.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; \
-                      connect-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'none'";
+                      connect-src 'self'; frame-src http: https:; base-uri 'none'; frame-ancestors 'none'; form-action 'none'";
 
 /// Returns the files of the page, sorted by their paths.
 pub fn page_files() -> &'static [(&'static str, &'static [u8])] {

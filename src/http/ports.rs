@@ -9,7 +9,7 @@ use axum::extract::{Request, State};
 use axum::http::header::{CONNECTION, COOKIE, HOST, HeaderName, LOCATION, SET_COOKIE, UPGRADE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use futures_util::FutureExt;
 use hyper::client::conn::http1;
 use hyper::upgrade::OnUpgrade;
@@ -26,13 +26,16 @@ use super::upgrade::{UpgradedStream, upgrade_route};
 use super::{Access, HttpFace, Token};
 use crate::backends::WorkspaceSpec;
 use crate::engine::error::Diagnostic;
+use crate::engine::session::Session;
 use crate::hub::PortError;
 use crate::hub::operations::OperationError;
 
 /// The path and the protocol of connections to a port.
 const TUNNEL: (&str, &str) = ("/v1/port", "foldspace-port");
-/// The header, cookie and query parameter with the server's token. The port does not receive them.
+/// The header with the server's token, and the cookie and query parameter with the port's. The port does not receive them.
 const TOKEN: &str = "foldspace-token";
+/// The same cookie for the page's frame, which is on another site.
+const FRAME: &str = "foldspace-frame";
 const TOKEN_HEADER: HeaderName = HeaderName::from_static(TOKEN);
 
 /// A port of a session, as the host of a request names it.
@@ -116,32 +119,38 @@ pub(super) async fn pass(State(guard): State<Guard>, request: Request, next: Nex
     response
 }
 
-/// Returns the answer of a port to a request that shows the server's token, or needs none. A request with the token in its query gets
-/// it as a cookie, so that a browser can follow the page's links.
+/// Returns the answer of a port to a request that shows the server's token in a header, or the port's in a cookie, or
+/// needs none. A request with the port's token in its query gets it as a cookie, so that a browser can follow links.
 async fn answer(face: &HttpFace, token: &Token, at: PortHost, mut request: Request) -> Response {
+    let session = face.session(&at.session).await.ok();
+    let opens = |shown: &str| session.as_ref().is_some_and(|known| token.is_of_port(known.id(), at.port, shown));
+    let unauthorized = |what: &str| {
+        let hint = format!("send the header {TOKEN}, or open the link of GET /v1/sessions/SESSION/ports/PORT");
+        HttpProblem::new(ProblemKind::Unauthorized, what).with_hint(hint).into_response()
+    };
     if let Some(shown) = of_query(request.uri()) {
-        return match token.is(&shown) {
-            true => signed_in(request.uri(), &shown),
-            false => HttpProblem::new(ProblemKind::Unauthorized, "wrong token").into_response(),
+        return match () {
+            () if opens(&shown) => signed_in(request.uri(), &shown),
+            // The page of the port could read it.
+            () if token.is(&shown) => unauthorized("the server's token must not be in the address of a port"),
+            () => unauthorized("wrong token"),
         };
     }
     let headers = request.headers_mut();
-    let shown = headers.remove(TOKEN_HEADER).and_then(|shown| shown.to_str().ok().map(str::to_owned));
-    let of_cookie = take_cookie(headers);
-    if !shown.or(of_cookie).is_some_and(|shown| token.is(&shown)) && !is_public(face, &at).await {
-        let problem = HttpProblem::new(ProblemKind::Unauthorized, "missing token");
-        let hint = format!("open the page with ?{TOKEN}=TOKEN once, or send the header {TOKEN}");
-        return problem.with_hint(hint).into_response();
+    let of_header = headers.remove(TOKEN_HEADER);
+    let is_trusted = of_header.and_then(|shown| Some(token.is(shown.to_str().ok()?))).unwrap_or_default();
+    let is_signed_in = take_cookies(headers).iter().any(|shown| opens(shown));
+    if !is_trusted && !is_signed_in && !session.as_ref().is_some_and(|session| is_public(session, at.port)) {
+        return unauthorized("missing token");
     }
     note_known(&request);
     pass_on(face, at, request).await.unwrap_or_else(|wrong| wrong.problem().into_response())
 }
 
 /// Returns true if the session's options open a port to everyone.
-async fn is_public(face: &HttpFace, at: &PortHost) -> bool {
-    let Ok(session) = face.session(&at.session).await else { return false };
+fn is_public(session: &Session, port: u16) -> bool {
     let spec = session.started().map(WorkspaceSpec::of_session);
-    matches!(spec, Some(Ok(WorkspaceSpec::Podman(options))) if options.public_ports.contains(&at.port))
+    matches!(spec, Some(Ok(WorkspaceSpec::Podman(options))) if options.public_ports.contains(&port))
 }
 
 /// An error between this server and a port.
@@ -211,28 +220,31 @@ fn signed_in(uri: &Uri, token: &str) -> Response {
     let query = if others.is_empty() { String::new() } else { format!("?{}", others.join("&")) };
     let location = HeaderValue::from_str(&format!("{}{query}", uri.path()));
     let cookie = HeaderValue::from_str(&format!("{TOKEN}={token}; Path=/; HttpOnly; SameSite=Lax"));
-    match (location, cookie) {
-        (Ok(location), Ok(cookie)) => {
-            (StatusCode::SEE_OTHER, [(LOCATION, location), (SET_COOKIE, cookie)]).into_response()
+    let partitioned = "Path=/; HttpOnly; SameSite=None; Secure; Partitioned";
+    let of_frame = HeaderValue::from_str(&format!("{FRAME}={token}; {partitioned}"));
+    match (location, cookie, of_frame) {
+        (Ok(location), Ok(cookie), Ok(of_frame)) => {
+            let cookies = AppendHeaders([(SET_COOKIE, cookie), (SET_COOKIE, of_frame)]);
+            (StatusCode::SEE_OTHER, [(LOCATION, location)], cookies).into_response()
         }
         _ => HttpProblem::new(ProblemKind::BadRequest, "the path or the token can't be in a header").into_response(),
     }
 }
 
 /// Takes the token's cookie out of the headers.
-fn take_cookie(headers: &mut HeaderMap) -> Option<String> {
+fn take_cookies(headers: &mut HeaderMap) -> Vec<String> {
     let all: Vec<String> =
         headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok().map(str::to_owned)).collect();
     let pairs = all.iter().flat_map(|line| line.split(';').map(str::trim));
-    let of_token = |pair: &&str| pair.strip_prefix(TOKEN).is_some_and(|rest| rest.starts_with('='));
-    let (own, others): (Vec<&str>, Vec<&str>) = pairs.partition(of_token);
+    let is_own = |pair: &&str| pair.split_once('=').is_some_and(|(name, _)| [TOKEN, FRAME].contains(&name));
+    let (own, others): (Vec<&str>, Vec<&str>) = pairs.partition(is_own);
     headers.remove(COOKIE);
     if let Ok(others) = HeaderValue::from_str(&others.join("; "))
         && !others.is_empty()
     {
         headers.insert(COOKIE, others);
     }
-    Some(own.first()?.split_once('=')?.1.to_owned())
+    own.iter().filter_map(|pair| Some(pair.split_once('=')?.1.to_owned())).collect()
 }
 
 #[cfg(test)]
@@ -270,10 +282,11 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.append(COOKIE, HeaderValue::from_static("a=1; foldspace-token=secret; b=2"));
         headers.append(COOKIE, HeaderValue::from_static("foldspace-tokens=3"));
-        assert_eq!(take_cookie(&mut headers).as_deref(), Some("secret"));
+        headers.append(COOKIE, HeaderValue::from_static("foldspace-frame=other"));
+        assert_eq!(take_cookies(&mut headers), ["secret", "other"]);
         assert_eq!(headers[COOKIE], "a=1; b=2; foldspace-tokens=3");
         headers.insert(COOKIE, HeaderValue::from_static("foldspace-token=secret"));
-        take_cookie(&mut headers);
+        take_cookies(&mut headers);
         assert!(!headers.contains_key(COOKIE));
         let response = signed_in(&"/a?x=1&foldspace-token=secret&y=2".parse().unwrap(), "secret");
         assert_eq!(response.headers()[LOCATION], "/a?x=1&y=2");

@@ -16,8 +16,8 @@ use super::problem::HttpProblem;
 use super::request::RequestHead;
 use super::verb::{HttpRoute, HttpVerb, Media, of_hub, own};
 use super::{
-    HttpFace, call_output, calls, file_changes, files, follow, health, move_session, owner, processes, recorded,
-    sign_in, tar, terminal, watch,
+    HttpFace, call_output, calls, file_changes, files, follow, health, move_session, owner, port_links, processes,
+    recorded, sign_in, tar, terminal, watch,
 };
 use crate::hub::operations::{OperationRoute, operations};
 
@@ -45,6 +45,7 @@ fn routes() -> &'static [HttpRoute] {
             own::<follow::FollowEvents>(),
             own::<processes::StartProcess>(),
             own::<processes::FollowProcess>(),
+            own::<port_links::LinkPort>(),
             own::<tar::TarRequest>(),
             own::<watch::WatchFiles>(),
             own::<move_session::MoveSession>(),

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::report::{ConnectionOutcome, ConnectionReport, ReportSink};
+use super::recording::HttpAnswers;
+use super::report::{ConnectionOutcome, ConnectionReport, NetworkReport, ReportSink};
 use super::rules::{HostRefusal, canonical};
 use super::state::{OutsidePlace, Proxy};
 
@@ -26,7 +27,8 @@ pub(crate) struct Reporting {
 
 impl Drop for Reporting {
     fn drop(&mut self) {
-        (self.sink)(ConnectionReport { duration: self.begun.elapsed(), ..self.report.clone() });
+        let report = ConnectionReport { duration: self.begun.elapsed(), ..self.report.clone() };
+        (self.sink)(NetworkReport::Connection(report));
     }
 }
 
@@ -38,20 +40,60 @@ pub(crate) struct Outside {
     stream: TcpStream,
 }
 
+/// The host that a command reaches, or the recording in its place.
+pub(crate) enum Destination {
+    Outside(Box<Outside>),
+    Recording(HttpAnswers),
+}
+
+impl Outside {
+    /// Waits until the host sends something, or closes the connection.
+    pub(crate) async fn speaks(&self) {
+        drop(self.stream.readable().await);
+    }
+}
+
 impl Proxy {
     /// Reports a name that the rules refuse.
     pub(crate) fn refuse_name(&self, name: &str) {
         let reason = self.rules().check_name(name, 443).err().map(|reason| reason.to_string()).unwrap_or_default();
         let report = ConnectionReport { outcome: ConnectionOutcome::Refused(reason), ..report(name, 0, "name") };
-        (self.sink)(report);
+        (self.sink)(NetworkReport::Connection(report));
+    }
+
+    /// Refuses whatever is not in the recording.
+    pub(crate) fn refuse_offline(&self, host: &str, port: u16, why: &str) {
+        let outcome = ConnectionOutcome::Refused(format!("offline: {why}"));
+        (self.sink)(NetworkReport::Connection(ConnectionReport { outcome, ..report(host, port, "http") }));
+    }
+
+    /// Reaches a host for a command: connects to it or, offline, finds the recording.
+    pub(crate) async fn reach(
+        &self,
+        host: &str,
+        port: u16,
+        by: &'static str,
+    ) -> Result<Destination, ConnectionOutcome> {
+        let Some(answers) = self.answers() else {
+            return Ok(Destination::Outside(Box::new(self.connect(host, port, by).await?)));
+        };
+        self.rules().check_name(host, port).map_err(|reason| {
+            let outcome = ConnectionOutcome::Refused(reason.to_string());
+            (self.sink)(NetworkReport::Connection(ConnectionReport {
+                outcome: outcome.clone(),
+                ..report(host, port, by)
+            }));
+            outcome
+        })?;
+        Ok(Destination::Recording(answers))
     }
 
     /// Connects to a host, if the rules allow it. The name is resolved once, so only checked addresses are used. The error
     /// is the outcome of the failed attempt.
-    pub(crate) async fn connect(&self, host: &str, port: u16, by: &'static str) -> Result<Outside, ConnectionOutcome> {
+    async fn connect(&self, host: &str, port: u16, by: &'static str) -> Result<Outside, ConnectionOutcome> {
         let report = report(host, port, by);
         let mut counting = Reporting { sink: Arc::clone(&self.sink), begun: started(), report };
-        match self.reach(host, port).await {
+        match self.dial(host, port).await {
             Ok((stream, address, place)) => {
                 counting.report.address = Some(address);
                 Ok(Outside { _place: place, stream, counting })
@@ -63,7 +105,7 @@ impl Proxy {
         }
     }
 
-    async fn reach(&self, host: &str, port: u16) -> Result<(TcpStream, IpAddr, OutsidePlace), ConnectionOutcome> {
+    async fn dial(&self, host: &str, port: u16) -> Result<(TcpStream, IpAddr, OutsidePlace), ConnectionOutcome> {
         let refused = |reason: HostRefusal| ConnectionOutcome::Refused(reason.to_string());
         let failed = ConnectionOutcome::Failed;
         let rules = self.rules();
@@ -114,7 +156,7 @@ fn report(host: &str, port: u16, by: &'static str) -> ConnectionReport {
 }
 
 #[expect(clippy::disallowed_methods, reason = "only the duration is reported")]
-fn started() -> Instant {
+pub(crate) fn started() -> Instant {
     Instant::now()
 }
 
@@ -150,7 +192,10 @@ impl AsyncWrite for Outside {
 const BUFFER: usize = 64 << 10;
 
 /// Copies bytes in both directions until both ends are closed.
-pub(crate) async fn join(mut inside: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin, mut outside: Outside) {
+pub(crate) async fn join(
+    mut inside: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+    mut outside: Box<Outside>,
+) {
     if let Err(error) = tokio::io::copy_bidirectional_with_sizes(&mut inside, &mut outside, BUFFER, BUFFER).await {
         tracing::debug!(%error, "a connection of a container broke");
     }

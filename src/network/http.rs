@@ -2,43 +2,38 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, UPGRADE};
+use hyper::header::{CONNECTION, HOST, HeaderName, HeaderValue, UPGRADE};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
-use super::connection::join;
+use super::connection::Destination;
+use super::exchange::{Exchange, HEAD, HEADERS_MAX, ProxyBody, answer, chain, full, send, told};
+use super::intercept::relay;
 use super::report::ConnectionOutcome;
-use super::state::Proxy;
-
-type Body = BoxBody<Bytes, hyper::Error>;
+use super::state::{ClientPlace, Proxy};
 
 /// Headers between a client and its proxy.
 const OWN: [HeaderName; 2] =
     [HeaderName::from_static("proxy-connection"), HeaderName::from_static("proxy-authorization")];
-/// Time limit for the head of a request.
-const HEAD: Duration = Duration::from_secs(30);
 
-pub(crate) async fn serve(stream: TcpStream, proxy: Arc<Proxy>) {
+pub(crate) async fn serve(stream: TcpStream, proxy: Arc<Proxy>, place: ClientPlace) {
     let service = service_fn(move |request| {
-        let proxy = Arc::clone(&proxy);
-        async move { Ok::<_, Infallible>(answer(&proxy, request).await) }
+        let (proxy, place) = (Arc::clone(&proxy), place.clone());
+        async move { Ok::<_, Infallible>(respond(&proxy, &place, request).await) }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD).preserve_header_case(true).half_close(true);
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD).preserve_header_case(true).max_headers(HEADERS_MAX);
     if let Err(error) = http.serve_connection(TokioIo::new(stream), service).with_upgrades().await {
         tracing::debug!(%error, "a client of the proxy sent an invalid request");
     }
 }
 
-async fn answer(proxy: &Proxy, request: Request<Incoming>) -> Response<Body> {
+async fn respond(proxy: &Arc<Proxy>, place: &ClientPlace, request: Request<Incoming>) -> Response<ProxyBody> {
     let is_connect = request.method() == Method::CONNECT;
     let uri = request.uri();
     let port = uri.port_u16().or_else(|| (uri.scheme_str() == Some("http") && !is_connect).then_some(80));
@@ -46,8 +41,10 @@ async fn answer(proxy: &Proxy, request: Request<Incoming>) -> Response<Body> {
         let text = "this is a proxy: ask by CONNECT host:port, or for http://host/path";
         return told(StatusCode::BAD_REQUEST, text);
     };
-    let done =
-        if is_connect { tunnel(proxy, &host, port, request).await } else { pass_on(proxy, &host, port, request).await };
+    let done = match is_connect {
+        true => tunnel(proxy, place, (&host, port), request).await,
+        false => pass_on(proxy, place, (&host, port), request).await,
+    };
     done.unwrap_or_else(|outcome| match outcome {
         ConnectionOutcome::Refused(why) => {
             told(StatusCode::FORBIDDEN, &format!("foldspace refused a connection to {host}:{port}: {why}"))
@@ -60,76 +57,73 @@ async fn answer(proxy: &Proxy, request: Request<Incoming>) -> Response<Body> {
 }
 
 async fn tunnel(
-    proxy: &Proxy,
-    host: &str,
-    port: u16,
+    proxy: &Arc<Proxy>,
+    place: &ClientPlace,
+    (host, port): (&str, u16),
     request: Request<Incoming>,
-) -> Result<Response<Body>, ConnectionOutcome> {
-    let outside = proxy.connect(host, port, "connect").await?;
+) -> Result<Response<ProxyBody>, ConnectionOutcome> {
+    let reached = proxy.reach(host, port, "connect").await?;
+    place.leave();
+    let (relaying, host) = (Arc::clone(proxy), host.to_owned());
     proxy.spawn(async move {
         match hyper::upgrade::on(request).await {
-            Ok(inside) => join(TokioIo::new(inside), outside).await,
+            Ok(inside) => relay(&relaying, TokioIo::new(inside), reached, &host, port).await,
             Err(error) => tracing::debug!(%error, "a client of the proxy left"),
         }
     });
-    Ok(Response::new(empty()))
+    Ok(Response::new(full(Bytes::new())))
 }
 
 /// Sends a request to its host on a separate connection.
 async fn pass_on(
     proxy: &Proxy,
-    host: &str,
-    port: u16,
+    place: &ClientPlace,
+    (host, port): (&str, u16),
     mut request: Request<Incoming>,
-) -> Result<Response<Body>, ConnectionOutcome> {
-    let failed = |error: hyper::Error| ConnectionOutcome::Failed(error.to_string());
-    let outside = proxy.connect(host, port, "http").await?;
+) -> Result<Response<ProxyBody>, ConnectionOutcome> {
+    let failed = |error: hyper::Error| ConnectionOutcome::Failed(chain(&error));
+    let url = without_user(request.uri());
+    let reached = proxy.reach(host, port, "http").await?;
+    place.leave();
+    let outside = match reached {
+        Destination::Outside(outside) => outside,
+        Destination::Recording(answers) => return Ok(answer(proxy, answers, (host, port), url, request).await),
+    };
+    let exchange = proxy.records(host, port).then(|| Exchange::begin(proxy, url, &request));
     let builder = hyper::client::conn::http1::Builder::new();
-    let (mut sender, connection) =
-        { builder }.preserve_header_case(true).handshake(TokioIo::new(outside)).await.map_err(failed)?;
+    let (mut sender, connection) = { builder }
+        .preserve_header_case(true)
+        .max_headers(HEADERS_MAX)
+        .handshake(TokioIo::new(outside))
+        .await
+        .map_err(failed)?;
     proxy.spawn(async move {
         // `send_request` reports its error.
         drop(connection.with_upgrades().await);
     });
-    let upgrade = request.headers().contains_key(UPGRADE).then(|| hyper::upgrade::on(&mut request));
     let authority = request.uri().authority().map(|authority| HeaderValue::from_str(host_of(authority.as_str())));
     let path = request.uri().path_and_query().cloned();
     *request.uri_mut() = path.map_or_else(|| Uri::from_static("/"), Uri::from);
+    let is_upgrade = request.headers().contains_key(UPGRADE);
     let headers = request.headers_mut();
     OWN.iter().for_each(|own| drop(headers.remove(own)));
-    if upgrade.is_none() {
+    if !is_upgrade {
         headers.remove(CONNECTION);
     }
     // The server must see the host that was checked.
     if let Some(Ok(authority)) = authority {
         headers.insert(HOST, authority);
     }
-    let mut response = sender.send_request(request).await.map_err(failed)?;
-    if let (Some(client), StatusCode::SWITCHING_PROTOCOLS) = (upgrade, response.status()) {
-        let server = hyper::upgrade::on(&mut response);
-        proxy.spawn(async move {
-            if let (Ok(client), Ok(server)) = tokio::join!(client, server) {
-                let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
-                drop(tokio::io::copy_bidirectional(&mut client, &mut server).await);
-            }
-        });
-    }
-    Ok(response.map(|body| body.boxed()))
+    send(proxy, &mut sender, request, exchange).await.map_err(failed)
+}
+
+fn without_user(uri: &Uri) -> String {
+    let authority = uri.authority().map_or("", |authority| host_of(authority.as_str()));
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    format!("http://{authority}{path}")
 }
 
 /// Returns an authority without the user that may stand before its host.
 fn host_of(authority: &str) -> &str {
     authority.rsplit_once('@').map_or(authority, |(_, host)| host)
-}
-
-fn told(status: StatusCode, text: &str) -> Response<Body> {
-    let body = Full::new(Bytes::from(format!("{text}\n"))).map_err(|never| match never {}).boxed();
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    response
-}
-
-fn empty() -> Body {
-    Full::new(Bytes::new()).map_err(|never| match never {}).boxed()
 }

@@ -6,13 +6,23 @@
 
 mod address;
 #[cfg(feature = "proxy")]
+mod certificates;
+#[cfg(feature = "proxy")]
 mod connection;
 #[cfg(feature = "proxy")]
+mod exchange;
+#[cfg(feature = "proxy")]
 mod http;
+#[cfg(feature = "proxy")]
+mod intercept;
 #[cfg(feature = "proxy")]
 mod names;
 #[cfg_attr(not(feature = "proxy"), path = "no_proxy.rs")]
 mod proxy;
+#[cfg(feature = "proxy")]
+#[cfg(test)]
+mod record_tests;
+mod recording;
 mod report;
 mod rules;
 mod sockets;
@@ -28,6 +38,7 @@ mod tests;
 pub use proxy::NetworkProxy;
 #[cfg(not(feature = "proxy"))]
 pub use proxy::NoNetworkProxy as NetworkProxy;
-pub use report::{ConnectionOutcome, ConnectionReport, ReportSink};
+pub use recording::{BODY_KEPT, HttpAnswers, HttpMessage, HttpReport};
+pub use report::{ConnectionOutcome, ConnectionReport, NetworkReport, ReportSink};
 pub use rules::{HostPattern, HostRefusal, InvalidPattern, NetworkRules};
 pub use sockets::{ContainerSocket, PROXY, ProxyError, RESOLVER, SocketOpener};

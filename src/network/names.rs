@@ -13,9 +13,9 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::connection::join;
+use super::intercept::relay;
 use super::sockets::{ContainerSocket, SocketOpener};
-use super::state::{Proxy, SHORTAGE, opened};
+use super::state::{ClientPlace, Proxy, SHORTAGE, opened};
 
 /// The ports of names, besides those in the rules.
 const PORTS: [u16; 3] = [22, 80, 443];
@@ -149,7 +149,7 @@ impl NameListeners {
             let listener = opened(listener.into(), TcpListener::from_std)?;
             let (name, end) = (name.to_owned(), end.clone());
             let accepting = Arc::clone(&self.proxy)
-                .accept(listener, move |stream, proxy| pass_on(stream, proxy, name.clone(), port));
+                .accept(listener, move |stream, proxy, place| pass_on(stream, proxy, place, (name.clone(), port)));
             self.proxy.spawn(async move {
                 tokio::select! {
                     () = accepting => {}
@@ -162,9 +162,12 @@ impl NameListeners {
     }
 }
 
-async fn pass_on(stream: TcpStream, proxy: Arc<Proxy>, name: String, port: u16) {
-    match proxy.connect(&name, port, "name").await {
-        Ok(outside) => join(stream, outside).await,
+async fn pass_on(stream: TcpStream, proxy: Arc<Proxy>, place: ClientPlace, (name, port): (String, u16)) {
+    match proxy.reach(&name, port, "name").await {
+        Ok(reached) => {
+            place.leave();
+            relay(&proxy, stream, reached, &name, port).await;
+        }
         // The program sees a reset connection.
         Err(_) => drop(stream.set_zero_linger()),
     }

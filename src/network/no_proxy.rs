@@ -1,5 +1,6 @@
 //! In place of the proxy, without the feature `proxy`.
 
+use super::recording::HttpAnswers;
 use super::report::ReportSink;
 use super::rules::NetworkRules;
 use super::sockets::{ProxyError, SocketOpener};
@@ -15,6 +16,16 @@ impl NoNetworkProxy {
     /// Always.
     pub fn start(_: SocketOpener, _: NetworkRules, _: ReportSink) -> Result<Self, ProxyError> {
         Err(std::io::Error::other("this build has no proxy").into())
+    }
+
+    /// Has none.
+    pub fn certificates(&self) -> Option<&str> {
+        match *self {}
+    }
+
+    /// Does nothing: there is none.
+    pub fn answer_from(&self, _: HttpAnswers) {
+        match *self {}
     }
 
     /// Does nothing: there is none.

@@ -1,6 +1,8 @@
 //! The proxy of a container.
 
+use std::fmt;
 use std::io;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -9,10 +11,12 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::certificates::{Authority, trusted_here};
+use super::recording::HttpAnswers;
 use super::report::ReportSink;
 use super::rules::NetworkRules;
 use super::sockets::{ContainerSocket, PROXY, ProxyError, RESOLVER, SocketOpener};
-use super::state::{Proxy, opened, outside_room};
+use super::state::{ClientPlace, Proxy, opened, outside_room};
 use super::{http, names, socks};
 
 /// The most clients at once that have no connection to the outside yet; more wait.
@@ -22,13 +26,16 @@ const FIRST: Duration = Duration::from_secs(30);
 /// The first byte of SOCKS, version 5. No request of HTTP begins with it.
 const SOCKS: u8 = 5;
 
+type SharedAnswers = Arc<RwLock<Option<HttpAnswers>>>;
+
 /// The proxy of a container, for HTTP, `CONNECT` and SOCKS 5, and the resolver for programs without proxy support. Dropping
 /// it closes all its connections.
 ///
 /// It runs on a thread that all proxies of this process share.
-#[derive(Debug)]
 pub struct NetworkProxy {
     rules: Arc<RwLock<NetworkRules>>,
+    answers: SharedAnswers,
+    bundle: Option<String>,
     _end: DropGuard,
 }
 
@@ -39,11 +46,33 @@ impl NetworkProxy {
     /// # Errors
     /// [`ProxyError`] if there is no listener or no thread.
     pub fn start(open: SocketOpener, rules: NetworkRules, sink: ReportSink) -> Result<Self, ProxyError> {
+        let records = !rules.record_http.is_empty();
+        let authority = records.then(|| Authority::trusting(trusted_here())).transpose();
+        Self::with(open, rules, sink, authority.map_err(io::Error::other)?)
+    }
+
+    pub(crate) fn with(
+        open: SocketOpener,
+        rules: NetworkRules,
+        sink: ReportSink,
+        authority: Option<Authority>,
+    ) -> Result<Self, ProxyError> {
         let (listener, resolver) = (open(ContainerSocket::Listen(PROXY))?, open(ContainerSocket::Datagram(RESOLVER)));
         let (rules, end) = (Arc::new(RwLock::new(rules)), CancellationToken::new());
         let room = Arc::new(Semaphore::new(CLIENTS_MAX));
         let outside_room = outside_room();
-        let proxy = Arc::new(Proxy { rules: Arc::clone(&rules), sink, room, outside_room, end: end.clone() });
+        let bundle = authority.as_ref().map(Authority::bundle);
+        let answers = SharedAnswers::default();
+        let proxy = Arc::new(Proxy {
+            rules: Arc::clone(&rules),
+            sink,
+            requests: AtomicU64::new(0),
+            authority,
+            answers: Arc::clone(&answers),
+            room,
+            outside_room,
+            end: end.clone(),
+        });
         let _within = runtime()?.enter();
         let listener = opened(listener.into(), TcpListener::from_std)?;
         proxy.spawn(Arc::clone(&proxy).accept(listener, serve));
@@ -51,12 +80,29 @@ impl NetworkProxy {
             Ok(resolver) => proxy.spawn(names::resolve(resolver, Arc::clone(&proxy), open)),
             Err(error) => tracing::warn!(%error, "a container has no resolver: only programs with proxy support work"),
         }
-        Ok(Self { rules, _end: end.drop_guard() })
+        Ok(Self { rules, answers, bundle, _end: end.drop_guard() })
+    }
+
+    /// Returns the certificates that commands must trust, as PEM: the proxy's own, and those that this machine trusts.
+    /// `None` if the rules record no requests.
+    pub fn certificates(&self) -> Option<&str> {
+        self.bundle.as_deref()
+    }
+
+    /// Answers requests that begin from now on from a recording. Everything else is refused.
+    pub fn answer_from(&self, answers: HttpAnswers) {
+        *self.answers.write().unwrap_or_else(PoisonError::into_inner) = Some(answers);
     }
 
     /// Replaces the rules for connections that begin from now on.
     pub fn set_rules(&self, rules: NetworkRules) {
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
+    }
+}
+
+impl fmt::Debug for NetworkProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NetworkProxy").field("rules", &self.rules).finish_non_exhaustive()
     }
 }
 
@@ -73,11 +119,11 @@ fn runtime() -> io::Result<&'static Handle> {
     Ok(RUNTIME.get_or_init(|| handle))
 }
 
-async fn serve(stream: TcpStream, proxy: Arc<Proxy>) {
+async fn serve(stream: TcpStream, proxy: Arc<Proxy>, place: ClientPlace) {
     let mut first = [0];
     match tokio::time::timeout(FIRST, stream.peek(&mut first)).await {
-        Ok(Ok(1)) if first[0] == SOCKS => socks::serve(stream, &proxy).await,
-        Ok(Ok(1)) => http::serve(stream, proxy).await,
+        Ok(Ok(1)) if first[0] == SOCKS => socks::serve(stream, &proxy, &place).await,
+        Ok(Ok(1)) => http::serve(stream, proxy, place).await,
         _ => {}
     }
 }

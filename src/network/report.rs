@@ -4,6 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::recording::HttpReport;
+
 /// The end of a connection to a host, or of the attempt to make one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectionReport {
@@ -36,5 +38,14 @@ pub enum ConnectionOutcome {
     Failed(String),
 }
 
+/// A report of a container's network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NetworkReport {
+    /// A connection has ended.
+    Connection(ConnectionReport),
+    /// A recorded request has its answer, or gets none.
+    Exchange(Box<HttpReport>),
+}
+
 /// Receives the reports. It must not block.
-pub type ReportSink = Arc<dyn Fn(ConnectionReport) + Send + Sync>;
+pub type ReportSink = Arc<dyn Fn(NetworkReport) + Send + Sync>;

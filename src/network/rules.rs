@@ -20,7 +20,7 @@ use super::address::{AddressBlock, is_public};
 /// # use foldspace_network as foldspace;
 /// use foldspace::network::NetworkRules;
 /// let allow = ["*.example.com", "10.1.0.0/16"].map(|pattern| pattern.parse().unwrap()).to_vec();
-/// let rules = NetworkRules { allow, deny: vec!["secret.example.com".parse().unwrap()], public_only: false };
+/// let rules = NetworkRules { allow, deny: vec!["secret.example.com".parse().unwrap()], ..Default::default() };
 /// let address = ["93.184.216.34".parse().unwrap()];
 /// assert!(rules.check("api.example.com", 443, &address).is_ok());
 /// assert!(rules.check("secret.example.com", 443, &address).is_err());
@@ -38,6 +38,13 @@ pub struct NetworkRules {
     /// True to refuse private addresses even if a pattern names them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub public_only: bool,
+    /// Hosts with recorded requests and answers, of HTTP and, with a certificate authority of the container, of HTTPS.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub record_http: Vec<HostPattern>,
+    /// Regular expressions of text to mask in recorded requests and answers, besides well-known secrets. If one has a group
+    /// named `s`, only that is masked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mask: Vec<String>,
 }
 
 /// A pattern of hosts: `example.com`, `*.example.com`, `93.184.216.34`, `10.0.0.0/8` or `*`, and a port after a colon
@@ -188,6 +195,16 @@ pub enum HostRefusal {
 }
 
 impl NetworkRules {
+    /// Returns true if requests to the host are recorded.
+    pub fn records(&self, host: &str, port: u16) -> bool {
+        let Ok(name) = canonical(host) else { return false };
+        let is_meant = |pattern: &HostPattern| match name.parse() {
+            Ok(address) => pattern.of_address(address, port),
+            Err(_) => pattern.of_name(&name, port),
+        };
+        self.record_http.iter().any(|pattern| is_meant(pattern).is_some())
+    }
+
     /// Returns the addresses of a host that may be connected to, at least one. An address instead of a name has itself
     /// as its only address.
     ///
@@ -310,7 +327,7 @@ mod tests {
 
     fn rules(allow: &[&str], deny: &[&str]) -> NetworkRules {
         let read = |patterns: &[&str]| patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
-        NetworkRules { allow: read(allow), deny: read(deny), public_only: false }
+        NetworkRules { allow: read(allow), deny: read(deny), ..Default::default() }
     }
 
     /// The reason why a host at an address is refused; empty if it is not.

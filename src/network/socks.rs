@@ -2,14 +2,15 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::connection::join;
+use super::intercept::relay;
 use super::report::ConnectionOutcome;
-use super::state::Proxy;
+use super::state::{ClientPlace, Proxy};
 
 const VERSION: u8 = 5;
 const NO_AUTHENTICATION: u8 = 0;
@@ -24,17 +25,18 @@ const NO_SUCH_COMMAND: u8 = 7;
 /// Time limit for a client to ask.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(crate) async fn serve(mut stream: TcpStream, proxy: &Proxy) {
+pub(crate) async fn serve(mut stream: TcpStream, proxy: &Arc<Proxy>, place: &ClientPlace) {
     let asked = match tokio::time::timeout(PATIENCE, asked(&mut stream)).await {
         Ok(Ok(Some(asked))) => asked,
         Ok(Ok(None)) => return,
         Ok(Err(error)) => return tracing::debug!(%error, "a SOCKS client sent an invalid request"),
         Err(_) => return,
     };
-    match proxy.connect(&asked.0, asked.1, "socks").await {
-        Ok(outside) => {
+    match proxy.reach(&asked.0, asked.1, "socks").await {
+        Ok(reached) => {
+            place.leave();
             if answer(&mut stream, DONE).await.is_ok() {
-                join(stream, outside).await;
+                relay(proxy, stream, reached, &asked.0, asked.1).await;
             }
         }
         Err(outcome) => {

@@ -2,7 +2,8 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
@@ -10,6 +11,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use super::certificates::Authority;
+use super::recording::HttpAnswers;
 use super::report::ReportSink;
 use super::rules::NetworkRules;
 
@@ -18,6 +21,17 @@ const OUTSIDE_MAX: usize = 4096;
 const SHARE_OF_FILES: usize = 6;
 /// Time limit for room for a connection.
 const ROOM_TIME_LIMIT: Duration = Duration::from_secs(30);
+
+/// Room for one client, until it has a connection to the outside.
+#[derive(Clone)]
+pub(crate) struct ClientPlace(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
+
+impl ClientPlace {
+    /// Gives the room to another client.
+    pub(crate) fn leave(&self) {
+        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
 
 /// Room for one connection to the outside.
 pub(crate) struct OutsidePlace {
@@ -48,6 +62,12 @@ pub(crate) const SHORTAGE: Duration = Duration::from_millis(100);
 pub(crate) struct Proxy {
     pub(crate) rules: Arc<RwLock<NetworkRules>>,
     pub(crate) sink: ReportSink,
+    /// The number of recorded requests.
+    pub(crate) requests: AtomicU64,
+    /// The authority for recorded HTTPS; `None` if no requests are recorded.
+    pub(crate) authority: Option<Authority>,
+    /// The recording that answers requests, in place of their hosts.
+    pub(crate) answers: Arc<RwLock<Option<HttpAnswers>>>,
     /// Room for clients until their connection to the outside is made.
     pub(crate) room: Arc<Semaphore>,
     pub(crate) outside_room: Arc<Semaphore>,
@@ -58,6 +78,15 @@ impl Proxy {
     /// Returns the rules that are in force now.
     pub(crate) fn rules(&self) -> NetworkRules {
         self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns true if requests to the host are recorded.
+    pub(crate) fn records(&self, host: &str, port: u16) -> bool {
+        self.rules.read().unwrap_or_else(PoisonError::into_inner).records(host, port)
+    }
+
+    pub(crate) fn answers(&self) -> Option<HttpAnswers> {
+        self.answers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits for room for a connection to the outside: in this proxy, and among all proxies of this process. `None` if
@@ -71,8 +100,11 @@ impl Proxy {
     }
 
     /// Accepts connections, and serves each until the proxy ends.
-    pub(crate) async fn accept<F>(self: Arc<Self>, listener: TcpListener, serve: impl Fn(TcpStream, Arc<Self>) -> F)
-    where
+    pub(crate) async fn accept<F>(
+        self: Arc<Self>,
+        listener: TcpListener,
+        serve: impl Fn(TcpStream, Arc<Self>, ClientPlace) -> F,
+    ) where
         F: Future<Output = ()> + Send + 'static,
     {
         loop {
@@ -81,11 +113,7 @@ impl Proxy {
             match listener.accept().await {
                 Ok((stream, _)) => {
                     drop(stream.set_nodelay(true));
-                    let served = serve(stream, Arc::clone(&self));
-                    self.spawn(async move {
-                        served.await;
-                        drop(place);
-                    });
+                    self.spawn(serve(stream, Arc::clone(&self), ClientPlace(Arc::new(Mutex::new(Some(place))))));
                 }
                 Err(error) => {
                     tracing::debug!(%error, "failed to accept a connection of a container");

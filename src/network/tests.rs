@@ -1,5 +1,6 @@
 //! The proxy in this process, with sockets of this machine's loopback in place of a container's.
 
+use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -8,22 +9,31 @@ use std::time::Duration;
 
 use simple_dns::{CLASS, Name, Packet, Question, RCODE, TYPE, rdata::RData};
 
-use super::{ConnectionOutcome, ConnectionReport, ContainerSocket, NetworkProxy, NetworkRules, RESOLVER};
+use super::certificates::Authority;
+use super::{
+    ConnectionOutcome, ConnectionReport, ContainerSocket, HostPattern, HttpReport, NetworkProxy, NetworkReport,
+    NetworkRules, RESOLVER,
+};
 
-struct ProxyRig {
-    _proxy: NetworkProxy,
+pub(super) struct ProxyRig {
+    pub(super) proxy: NetworkProxy,
     at: SocketAddr,
     resolver: SocketAddr,
     /// The listeners of names, by the ports that they were asked for.
     listeners: Arc<Mutex<Vec<(u16, SocketAddr)>>>,
     reports: Arc<Mutex<Vec<ConnectionReport>>>,
+    exchanges: Arc<Mutex<Vec<HttpReport>>>,
 }
 
 impl ProxyRig {
     fn new(allow: &[&str], deny: &[&str]) -> Self {
-        let read = |patterns: &[&str]| patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
-        let rules = NetworkRules { allow: read(allow), deny: read(deny), public_only: false };
+        Self::with(NetworkRules { allow: read(allow), deny: read(deny), ..Default::default() }, None)
+    }
+
+    pub(super) fn with(rules: NetworkRules, authority: Option<Authority>) -> Self {
         let (listeners, reports): (Arc<Mutex<Vec<_>>>, Arc<Mutex<Vec<_>>>) = Default::default();
+        let exchanges: Arc<Mutex<Vec<_>>> = Arc::default();
+        let kept = Arc::clone(&exchanges);
         let resolver: Arc<Mutex<Option<SocketAddr>>> = Arc::default();
         let (known, bound, seen) = (Arc::clone(&listeners), Arc::clone(&resolver), Arc::clone(&reports));
         let open = move |asked| {
@@ -41,21 +51,24 @@ impl ProxyRig {
                 }
             })
         };
-        let sink = Arc::new(move |report| seen.lock().unwrap().push(report));
-        let proxy = NetworkProxy::start(Arc::new(open), rules, sink).unwrap();
+        let sink = Arc::new(move |report| match report {
+            NetworkReport::Connection(report) => seen.lock().unwrap().push(report),
+            NetworkReport::Exchange(report) => kept.lock().unwrap().push(*report),
+        });
+        let proxy = NetworkProxy::with(Arc::new(open), rules, sink, authority).unwrap();
         let at = listeners.lock().unwrap().remove(0).1;
         let resolver = resolver.lock().unwrap().unwrap();
-        Self { _proxy: proxy, at, resolver, listeners, reports }
+        Self { proxy, at, resolver, listeners, reports, exchanges }
     }
 
-    fn connect(&self) -> TcpStream {
+    pub(super) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.at).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream
     }
 
     /// The answer to bytes that are sent to the proxy, until it closes the connection.
-    fn told(&self, request: &str) -> String {
+    pub(super) fn told(&self, request: &str) -> String {
         let mut stream = self.connect();
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
@@ -63,8 +76,12 @@ impl ProxyRig {
         answer
     }
 
-    fn reports(&self, count: usize) -> Vec<ConnectionReport> {
+    pub(super) fn reports(&self, count: usize) -> Vec<ConnectionReport> {
         reported(&self.reports, count)
+    }
+
+    pub(super) fn exchanges(&self, count: usize) -> Vec<HttpReport> {
+        reported(&self.exchanges, count)
     }
 
     fn ask(&self, name: &str, kind: TYPE) -> (RCODE, Option<Ipv4Addr>) {
@@ -84,8 +101,12 @@ impl ProxyRig {
     }
 }
 
+pub(super) fn read(patterns: &[&str]) -> Vec<HostPattern> {
+    patterns.iter().map(|pattern| pattern.parse().unwrap()).collect()
+}
+
 /// Waits for this many reports.
-fn reported(reports: &Mutex<Vec<ConnectionReport>>, count: usize) -> Vec<ConnectionReport> {
+fn reported<R: Clone + Debug>(reports: &Mutex<Vec<R>>, count: usize) -> Vec<R> {
     for _ in 0..4000 {
         if reports.lock().unwrap().len() >= count {
             break;
@@ -98,7 +119,7 @@ fn reported(reports: &Mutex<Vec<ConnectionReport>>, count: usize) -> Vec<Connect
 }
 
 /// A server that answers each connection with the first line that it receives.
-fn echo() -> SocketAddr {
+pub(super) fn echo() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let at = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -267,4 +288,21 @@ fn proxy_ends_its_connections_with_itself() {
     let mut rest = Vec::new();
     drop(inside.read_to_end(&mut rest));
     assert_eq!(reported(&reports, 1).len(), 1);
+}
+
+#[test]
+fn waiting_clients_leave_room_for_others() {
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let server = echo();
+    let rig = ProxyRig::new(&["localhost"], &[]);
+    let wait = |_| {
+        let mut client = rig.connect();
+        write!(client, "GET http://localhost:{}/ HTTP/1.1\r\nhost: x\r\n\r\n", silent.local_addr().unwrap().port())
+            .unwrap();
+        (client, silent.accept().unwrap())
+    };
+    let waiting: Vec<_> = (0..150).map(wait).collect();
+    let asked = format!("GET http://localhost:{}/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", server.port());
+    assert!(rig.told(&asked).starts_with("HTTP/1.1 200 OK"));
+    assert_eq!(waiting.len(), 150);
 }

@@ -39,7 +39,7 @@ pub struct EffectEntry {
     pub outcome: EffectOutcome,
     /// Advice about undoing it; empty if there is none.
     pub undo: String,
-    /// `command`, if a rule found it, or `report`.
+    /// `command`, if a rule found it, `network`, if it is a recorded request, or `report`.
     #[cfg_attr(feature = "tools", schemars(with = "String"))]
     pub by: EffectSource,
 }
@@ -62,11 +62,13 @@ impl Effects {
             known.call.is_some()
                 && known.call == call
                 && known.outcome == EffectOutcome::Unknown
-                && (&known.what, &known.target) == (&what, &target)
+                // The rule that announced a request may have named it otherwise.
+                && (known.what == what || by == EffectSource::Network)
+                && known.target == target
         };
         if let Some(known) = self.entries.iter_mut().rev().find(is_same) {
             known.outcome = outcome;
-        } else if by == EffectSource::Report || outcome == EffectOutcome::Unknown {
+        } else if by != EffectSource::Command || outcome == EffectOutcome::Unknown {
             let agent = agent.to_owned();
             self.entries.push(EffectEntry { seq, call, time, agent, what, target, outcome, undo, by });
         }

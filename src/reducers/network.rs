@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::event::{NetworkConnection, SessionStarted};
+use crate::engine::event::{HttpExchange, NetworkConnection, SessionStarted};
 use crate::engine::{OnRewind, Recorded, Registry, Seq, Slice, ValueError};
 
 /// Connections of a session's commands by host. A rewind keeps them, since it can't take them back; a fork begins with
@@ -70,5 +70,10 @@ fn connected(mut network: Network, recorded: &Recorded<NetworkConnection>) -> Ne
 }
 
 pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
-    registry.event::<NetworkConnection>()?.slice::<Network>()?.reducer(begun)?.reducer(connected)
+    registry
+        .event::<NetworkConnection>()?
+        .event::<HttpExchange>()?
+        .slice::<Network>()?
+        .reducer(begun)?
+        .reducer(connected)
 }

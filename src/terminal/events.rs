@@ -3,9 +3,9 @@
 use foldspace::event::{
     Annotated, CallFinished, CallNoted, CallObserved, CallStarted, CallStatus, ChangesShared, ChangesUnknown,
     ChildStarted, CommandDecided, CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry,
-    DriftFound, EvalResult, EventRef, EventsLost, ExternalEffect, FileMode, GitMoved, LinkFile, LostBytes,
-    MountHydrated, NetworkConnection, Node, PolicyDecision, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted,
-    RunPrompted, ServiceStarted, ServiceStopped, SessionAllow, SessionRewound, SessionStarted, SessionTaken,
+    DriftFound, EvalResult, EventRef, EventsLost, ExternalEffect, FileMode, GitMoved, HttpExchange, LinkFile,
+    LostBytes, MountHydrated, NetworkConnection, Node, PolicyDecision, PositionTagged, ReportLate, RunBegan, RunEnded,
+    RunNoted, RunPrompted, ServiceStarted, ServiceStopped, SessionAllow, SessionRewound, SessionStarted, SessionTaken,
     SliceDeclared, SliceRestored, TaskObserved, TerminalRecorded, ToolPolicySet, TranscriptRecord, WorkspaceTouched,
     WriteFile, WriteMode,
 };
@@ -40,9 +40,12 @@ pub(crate) fn tone_of(kind: &str) -> Tone {
         | ExternalEffect::KIND
         | GitMoved::KIND
         | ChangesShared::KIND => Tone::Odd,
-        RunNoted::KIND | CallObserved::KIND | CallNoted::KIND | TaskObserved::KIND | NetworkConnection::KIND => {
-            Tone::Dim
-        }
+        RunNoted::KIND
+        | CallObserved::KIND
+        | CallNoted::KIND
+        | TaskObserved::KIND
+        | NetworkConnection::KIND
+        | HttpExchange::KIND => Tone::Dim,
         ChangesUnknown::KIND | TranscriptRecord::KIND => Tone::Dim,
         SessionRewound::KIND | SliceRestored::KIND => Tone::Odd,
         _ => Tone::Plain,
@@ -109,6 +112,7 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         ChildStarted::KIND => typed(event).map(|e| child(&e)),
         ContainerStopped::KIND => typed(event).map(|e: ContainerStopped| format!("{}: {}", e.name, e.reason)),
         NetworkConnection::KIND => typed(event).map(|e| connected(&e)),
+        HttpExchange::KIND => typed(event).map(|e| exchanged(&e)),
         ExternalEffect::KIND => typed(event).map(|e| took_effect(&e)),
         ServiceStarted::KIND => typed(event).map(|e| served(&e)),
         ServiceStopped::KIND => typed(event).map(|e: ServiceStopped| e.name),
@@ -148,6 +152,13 @@ fn ended_run(event: &RunEnded) -> String {
 fn took_effect(event: &ExternalEffect) -> String {
     let target = if event.target.is_empty() { String::new() } else { format!(" {}", event.target) };
     format!("{}{target}: {}", event.what, event.outcome.word())
+}
+
+fn exchanged(event: &HttpExchange) -> String {
+    let HttpExchange { method, url, status, response, error, left_out, .. } = event;
+    let more = if *left_out > 0 { format!(", and {left_out} more, not recorded") } else { String::new() };
+    let outcome = if *status == 0 { error.clone() } else { format!("{status}, {}", text::size(response.bytes)) };
+    format!("{method} {url}: {outcome}{more}")
 }
 
 fn served(event: &ServiceStarted) -> String {

@@ -211,6 +211,9 @@ pub enum WorkspaceError {
         /// Reason.
         why: String,
     },
+    /// The workspace of an offline rerun records no requests, so it can't answer them.
+    #[error("only a container that records requests can answer them from a recording; nothing was run")]
+    NotOffline,
     /// A session could not be copied to another store.
     #[error("the session can't be copied: {0}")]
     NotCopied(Arc<HistoryError>),
@@ -242,7 +245,9 @@ impl Diagnostic for WorkspaceError {
             Self::NotEmpty(_) => ErrorKind::Conflict,
             Self::NotAChild { .. } | Self::NoDirectory { .. } | Self::UnfitRule(_) => ErrorKind::Invalid,
             Self::NothingChanged { .. } => ErrorKind::Invalid,
-            Self::Itself(_) | Self::Order { .. } | Self::NotFresh(_) | Self::CantRerun { .. } => ErrorKind::Invalid,
+            Self::Itself(_) | Self::Order { .. } | Self::NotFresh(_) | Self::CantRerun { .. } | Self::NotOffline => {
+                ErrorKind::Invalid
+            }
             Self::NotPutBack { .. } => ErrorKind::Io,
             Self::Stopped => ErrorKind::Broken,
             Self::Cancelled => ErrorKind::Cancelled,
@@ -255,6 +260,7 @@ impl Diagnostic for WorkspaceError {
             Self::Drifted(_) | Self::NotKept(_) => Some(Advice::ForceRewind),
             Self::Earlier { .. } => Some(Advice::RemoveEarlier),
             Self::NothingToUndo { outside, call: None } => Some(Advice::SelectUndo { outside: *outside }),
+            Self::NotOffline => Some(Advice::text("rerun it in a container with `record_http`, as it was recorded")),
             Self::UnknownRun(_) => Some(Advice::ListRuns),
             Self::NotAChild { .. } | Self::Itself(_) => Some(Advice::ShowLineage),
             Self::NoDirectory { .. } => Some(Advice::NameDirectory),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use percent_encoding::percent_decode_str;
 use regex::{Captures, Regex};
 use serde_json::{Map, Value};
 
@@ -16,7 +17,7 @@ const MASKED: &str = "[masked]";
 const SECRET: &str = "s";
 
 /// Well-known secrets: a kind and its expression.
-const KNOWN: [(&str, &str); 9] = [
+const KNOWN: [(&str, &str); 10] = [
     ("private key", r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\z)"),
     // A key with its beginning cut off.
     ("private key", r"[A-Za-z0-9+/=\s]{40,}-----END [A-Z ]*PRIVATE KEY-----"),
@@ -28,6 +29,10 @@ const KNOWN: [(&str, &str); 9] = [
     ("GitHub token", r"\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{22,})"),
     ("OpenAI or Anthropic key", r"\bsk-[A-Za-z0-9_-]{20,}"),
     ("Slack token", r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}"),
+    (
+        "password",
+        r#"(?i)[?&](?:(?:access_|id_|refresh_|auth_)?token|api_?key|client_secret|password|sig|signature|x-(?:amz|goog)-signature)=(?P<s>[^&#\s"'\\<>]{3,})"#,
+    ),
     ("password", r"\b[a-z][a-z0-9+.-]*://[^/\s:@]*:(?P<s>[^/\s:@]{3,})@"),
     // In a shell or a `.env` file, as a literal in a program, and as an option.
     (
@@ -40,14 +45,22 @@ const KNOWN: [(&str, &str); 9] = [
     ),
 ];
 /// Names of fields and variables with secret values.
-const NAMES: &str =
-    r"(?i)^(?:.*[_-])?(?:password|passwd|secret|token|api_?-?key|access_?-?key|private_?-?key|authorization)$";
+const NAMES: &str = r"(?i)^(?:.*[_-])?(?:password|passwd|pwd|passphrase|secret|token|api_?-?key|access_?-?key|private_?-?key|authorization)$";
+
+/// Further names with secret values, in URLs and forms.
+const FORM_NAMES: [&str; 9] =
+    ["key", "sig", "signature", "x-amz-signature", "x-goog-signature", "pass", "code", "client_assertion", "session"];
+/// Further headers with secrets, besides names that end in `-key`.
+const HEADERS: [&str; 4] = ["cookie", "set-cookie", "x-auth", "x-session-id"];
+/// Values that are no secrets, whatever their names: versions, as of the package `auth-token`.
+const VERSION: &str = r"^(?:[\^~<>=v ]*\d+(?:\.[\dx*]+)*(?:[-+][\w.]+)?|latest|\*)$";
 
 /// Masks likely secrets and counts them by kind.
 #[derive(Debug)]
 pub struct SecretMask {
     texts: Vec<(&'static str, Regex)>,
     names: Option<Regex>,
+    versions: Option<Regex>,
     found: BTreeMap<&'static str, u64>,
 }
 
@@ -57,7 +70,8 @@ impl SecretMask {
         let known = KNOWN.iter().filter(|_| knows).filter_map(|(kind, text)| Some((*kind, Regex::new(text).ok()?)));
         let own = own.iter().map(|own| ("match of a custom mask", own.clone()));
         let names = if knows { Regex::new(NAMES).ok() } else { None };
-        Self { texts: own.chain(known).collect(), names, found: BTreeMap::new() }
+        let versions = Regex::new(VERSION).ok();
+        Self { texts: own.chain(known).collect(), names, versions, found: BTreeMap::new() }
     }
 
     /// Returns true if it masks well-known secrets.
@@ -74,7 +88,8 @@ impl SecretMask {
                 let (Some(whole), Some(secret)) = (found.get(0), found.name(SECRET).or_else(|| found.get(0))) else {
                     return String::new();
                 };
-                if secret.as_str() == MASKED {
+                let is_version = |version: &Regex| *kind == "password" && version.is_match(secret.as_str());
+                if secret.as_str() == MASKED || self.versions.as_ref().is_some_and(is_version) {
                     return whole.as_str().to_owned();
                 }
                 count += u64::from(!secret.is_empty());
@@ -106,12 +121,71 @@ impl SecretMask {
         }
     }
 
+    fn names(&self, name: &str) -> bool {
+        self.names.as_ref().is_some_and(|names| names.is_match(name))
+    }
+
+    /// Returns true if a field of a form has a secret value.
+    pub(crate) fn is_secret_field(&self, name: &str) -> bool {
+        let name = percent_decode_str(name).decode_utf8_lossy();
+        self.names(&name) || is_among(&FORM_NAMES, &name)
+    }
+
+    /// Masks the strings below fields with secret names, however short they are.
+    pub(crate) fn short_fields(&mut self, value: &mut Value, is_below: bool) {
+        match value {
+            Value::String(text) if is_below && !text.is_empty() && !self.is_version(text) => {
+                *text = self.masked_password().to_owned();
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.short_fields(item, is_below)),
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    let is_secret = is_below || self.names(name);
+                    // A package with such a name has an object or a version.
+                    self.short_fields(value, is_secret && !value.is_object());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn is_version(&self, text: &str) -> bool {
+        self.versions.as_ref().is_some_and(|versions| versions.is_match(text))
+    }
+
+    fn masked_password(&mut self) -> &'static str {
+        *self.found.entry("password").or_default() += 1;
+        MASKED
+    }
+
+    /// Masks the values of a form or of a query, `a=b&c=d`.
+    pub(crate) fn pairs(&mut self, text: &str) -> String {
+        let masked: Vec<String> = text.split('&').map(|pair| self.pair(pair)).collect();
+        masked.join("&")
+    }
+
+    fn pair(&mut self, pair: &str) -> String {
+        match pair.split_once('=') {
+            Some((name, value)) if !value.is_empty() && self.is_secret_field(name) => {
+                format!("{name}={}", self.masked_password())
+            }
+            _ => self.text(pair).into_owned(),
+        }
+    }
+
+    /// Returns the value of a header with its secrets masked.
+    pub(crate) fn header<'t>(&mut self, name: &str, value: &'t str) -> Cow<'t, str> {
+        let is_key = name.to_ascii_lowercase().ends_with("-key");
+        match is_key || self.names(name) || is_among(&HEADERS, name) {
+            true => Cow::Borrowed(self.masked_password()),
+            false => self.text(value),
+        }
+    }
+
     fn field(&mut self, name: String, mut value: Value) -> (String, Value) {
-        let is_secret = |text: &str| text.len() >= 6 && self.names.as_ref().is_some_and(|names| names.is_match(&name));
         match &mut value {
-            Value::String(text) if is_secret(text) => {
-                *self.found.entry("password").or_default() += 1;
-                *text = MASKED.to_owned();
+            Value::String(text) if text.len() >= 6 && self.names(&name) && !self.is_version(text) => {
+                *text = self.masked_password().to_owned()
             }
             Value::String(text) if name.ends_with("base64") => {
                 let bytes = BASE64_STANDARD.decode(&*text).unwrap_or_default();
@@ -143,6 +217,10 @@ impl SecretMask {
         let found: Vec<String> = self.found.iter().map(counted).collect();
         (!found.is_empty()).then(|| all_of(&found))
     }
+}
+
+fn is_among(names: &[&str], name: &str) -> bool {
+    names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ mod network;
 mod podman_shell;
 mod policy;
 mod python;
+mod recorded_http;
 mod remote_tools;
 mod requirements;
 mod rewind;

@@ -31,7 +31,7 @@ fn server(to: Option<String>) -> SocketAddr {
 
 fn with(allow: &[&str], deny: &[&str]) -> Option<Rig> {
     let read = |patterns: &[&str]| patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
-    let rules = NetworkRules { allow: read(allow), deny: read(deny), public_only: false };
+    let rules = NetworkRules { allow: read(allow), deny: read(deny), ..Default::default() };
     Rig::container(|options| PodmanOptions { network: ContainerNetwork::Recorded(rules), ..options })
 }
 
@@ -73,7 +73,7 @@ fn network_reaches_allowed_hosts_and_records_each_connection() {
         "{shown}"
     );
     let note = format!(
-        "the network's rules refused connections: 127.0.0.1:{port} (it is not among the allowed hosts); \
+        "the network refused connections: 127.0.0.1:{port} (it is not among the allowed hosts); \
          x.example.com:80 (x.example.com is denied)"
     );
     assert_eq!(step.outcome.result["note"], note);

@@ -18,7 +18,7 @@ export async function container(rig) {
   rig.foldspace("run", rig.script("boxed", calls), "--session", "boxed", "--backend", "podman", "--engine", engine, "--image", image, "--yes", "--keep-going");
   const { origin, stop } = await rig.serve();
   await rig.check(`a session of ${CALLS} calls in a container, with children and merges`, () => look(rig, origin));
-  await rig.check("an effect is marked, and the port of a service is a link", () => outside(rig, origin));
+  await rig.check("an effect is marked, and the port of a service is a link, and has a preview", () => outside(rig, origin));
   await rig.check("a terminal into a copy of a container", () => terminal(rig, origin));
   await stop();
 }
@@ -54,6 +54,10 @@ async function outside(rig, origin) {
   const [opened] = await Promise.all([page.context().waitForEvent("page"), page.getByRole("link", { name: "web :8000" }).click()]);
   await opened.getByText("Directory listing for /").first().waitFor();
   equal(new URL(opened.url()).search, "", "the token is gone from the address");
+  await page.getByRole("button", { name: "Preview web" }).click();
+  const shown = page.getByRole("dialog", { name: "web" });
+  equal(await shown.locator("iframe").getAttribute("sandbox"), "allow-scripts allow-forms allow-same-origin", "the frame's rights");
+  await shown.frameLocator("iframe").getByText("Directory listing for /").first().waitFor();
   rig.sound(page);
 }
 

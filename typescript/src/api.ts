@@ -696,6 +696,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sessions/{session}/ports/{port}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Returns what a browser needs to open a port of the session's container: `http://LABEL.localhost:PORT/` with `?foldspace-token=TOKEN`. The token opens this port only. Nothing need listen there yet. */
+        get: operations["link_port"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sessions/{session}/processes": {
         parameters: {
             query?: never;
@@ -2329,7 +2346,7 @@ export interface components {
             outcome: string;
             /** @description Advice about undoing it; empty if there is none. */
             undo: string;
-            /** @description `command`, if a rule found it, or `report`. */
+            /** @description `command`, if a rule found it, `network`, if it is a recorded request, or `report`. */
             by: string;
         };
         /** @description The JSON form of an entry. Its fields depend on its kind: a file has a content, a link a target. */
@@ -3240,6 +3257,18 @@ export interface components {
             /** @description The policies of the session's ancestors, outermost first. */
             inherited: components["schemas"]["ToolPolicy"][];
         };
+        /** @description A link to a port of a session. */
+        PortLink: {
+            /**
+             * Format: int32
+             * @description The port in the container.
+             */
+            port: number;
+            /** @description The part of the host before the name of the server. */
+            label: string;
+            /** @description The token for this port of the session. */
+            token: string;
+        };
         /** @description A position: a call's or an event's number (12), exactly an event (@12), before a call (before:12), so many events ago (-5), a moment (2025-01-31T12:00:00Z), how long ago (10m, 2h, 1h30m), or a name (tag:NAME). A call's number stands for the whole call: the position is after its end, or the present while it runs. Another number, and every other form but `@12`, stands for the end of the commit of its event. 0 is before the first event. A moment without an offset is in the machine's time zone; one before the session began is an error. */
         Position: number | string;
         /** @description A range of positions, both ends included. */
@@ -3601,6 +3630,11 @@ export interface components {
              * @default false
              */
             repeat_effects: boolean;
+            /**
+             * @description True to answer requests of commands from the recording. It needs a container with `record_http`.
+             * @default false
+             */
+            offline: boolean;
         };
         /** @description The changes of a rewind, done or not. */
         Rewind: {
@@ -6269,6 +6303,38 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    link_port: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+                /** @description The port in the container. */
+                port: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PortLink"];
+                };
             };
             "4XX": {
                 headers: {

@@ -1,6 +1,7 @@
 //! The definition of a session's workspace, as recorded with the session.
 
 mod given_directory;
+mod network;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -226,6 +227,7 @@ impl WorkspaceSpec {
         if let Some(place) = &options.also_at {
             check_also_at(place, options.own_directory().is_some()).map_err(wrong)?;
         }
+        self.check_masks().map_err(wrong)?;
         if options.public_ports.contains(&0) {
             return Err(wrong("public_ports has 0; a port is from 1 to 65535".to_owned()));
         }
@@ -341,15 +343,6 @@ impl WorkspaceSpec {
             }
         }
         reached
-    }
-
-    /// Returns true if its commands may reach other machines.
-    pub fn has_network(&self) -> bool {
-        match self {
-            Self::Memory | Self::Mock(_) => false,
-            Self::Host(_) => true,
-            Self::Podman(options) => options.network.is_on(),
-        }
     }
 
     /// Returns the workspace in a session's first event.

@@ -12,6 +12,8 @@ pub(crate) const WORKSPACE: &str = "/workspace";
 pub(crate) const RUN: &str = "/run/foldspace";
 /// The place of the file with the address of the resolver.
 pub(super) const RESOLV_CONF: &str = "/etc/resolv.conf";
+/// The place of the file with trusted certificates, as on Debian and Alpine.
+pub(super) const TRUSTED: &str = "/etc/ssl/certs/ca-certificates.crt";
 pub(crate) const LABEL: &str = "foldspace.session";
 /// The label's value for a container made before a session needed it.
 pub(crate) const WARM: &str = "warm";
@@ -80,7 +82,9 @@ impl ContainerPlan<'_> {
     pub(super) fn environment(&self) -> impl Iterator<Item = (&'static str, String)> {
         let own = [("HOME", self.home().to_owned()), ("LANG", "C.UTF-8".to_owned())];
         let is_recorded = self.options.network.rules().is_some();
-        own.into_iter().chain(network::variables().filter(move |_| is_recorded))
+        let records_http = self.options.network.records_http();
+        let trust = network::trust_variables(TRUSTED).filter(move |_| records_http);
+        own.into_iter().chain(network::variables().filter(move |_| is_recorded)).chain(trust)
     }
 
     /// Returns settings of its own network: its resolver, like servers of commands, may listen at any port.

@@ -120,7 +120,7 @@ fn container(options: &PodmanOptions) -> Vec<Finding> {
     };
     let started = news.into_iter().find_map(|news| match news {
         MachineNews::Started(started) => Some(started),
-        MachineNews::Stopped(_) | MachineNews::Connected(_) => None,
+        MachineNews::Stopped(_) | MachineNews::Connected(_) | MachineNews::Exchanged(..) => None,
     });
     let Some(started) = started else { return Vec::new() };
     let mut findings = vec![Finding::ok(

@@ -20,6 +20,22 @@ pub(super) fn variables() -> impl Iterator<Item = (&'static str, String)> {
     all.into_iter().map(|name| (name, format!("http://{PROXY}"))).chain(none).chain([node])
 }
 
+/// Returns the variables that name a file with trusted certificates.
+pub(super) fn trust_variables(file: &'static str) -> impl Iterator<Item = (&'static str, String)> {
+    let names = [
+        "SSL_CERT_FILE",
+        "CURL_CA_BUNDLE",
+        "REQUESTS_CA_BUNDLE",
+        "PIP_CERT",
+        "NODE_EXTRA_CA_CERTS",
+        "GIT_SSL_CAINFO",
+        "CARGO_HTTP_CAINFO",
+        "AWS_CA_BUNDLE",
+        "DENO_CERT",
+    ];
+    names.into_iter().map(move |name| (name, file.to_owned()))
+}
+
 /// Starts the proxy of a container.
 pub(super) fn open(runner: &Runner, rules: NetworkRules, sink: ReportSink) -> Result<NetworkProxy, EngineError> {
     let runner = runner.clone();

@@ -17,6 +17,9 @@ pub(super) const SECCOMP: &str = include_str!("seccomp.json");
 /// The file with the address of the resolver.
 pub(super) const RESOLVER: &str = "resolv.conf";
 
+/// The file with the certificates that commands trust, if requests are recorded.
+pub(super) const CERTIFICATES: &str = "certificates.pem";
+
 const USER: (u32, u32) = (65534, 65534);
 /// The ids of this machine for a container's own user namespace, from root's on: outside of all known allocations.
 pub(crate) const OWN_IDS: (u32, u32) = (0x7000_0000, 0x1_0000);
@@ -88,7 +91,14 @@ impl Paths {
             directory(&self.run.join(path), 0o755)?;
         }
         write(&self.run.join(RESOLVER), format!("nameserver {}\n", crate::network::RESOLVER.ip()).as_bytes(), 0o444)?;
+        write(&self.run.join(CERTIFICATES), b"", 0o644)?;
         write(&self.run.join("runner"), runner, 0o555)
+    }
+
+    /// Replaces the certificates that the container's commands trust, in the file that is mounted there.
+    #[expect(clippy::disallowed_methods, reason = "a backend writes its own files")]
+    pub(crate) fn trust(&self, certificates: &str) -> io::Result<()> {
+        std::fs::write(self.run.join(CERTIFICATES), certificates)
     }
 
     /// Recreates the socket's directory, with the token in it. No container of the session may run.

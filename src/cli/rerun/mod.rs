@@ -92,6 +92,9 @@ pub(super) struct AgainArgs {
     /// Makes recorded effects outside of the workspace again, such as a push, without asking
     #[arg(long)]
     repeat_effects: bool,
+    /// Answers requests of commands from the recording, made with `--record-http`; nothing else is reached
+    #[arg(long)]
+    pub(super) offline: bool,
     #[command(flatten)]
     workspace: WorkspaceArgs,
     #[command(flatten)]
@@ -191,6 +194,9 @@ impl RunAgain<'_> {
         let mut rerun = foldspace::tools::Rerun::of(&found.session).with_rules(rules);
         if let Some(until) = until {
             rerun = rerun.until(until);
+        }
+        if self.options.offline {
+            rerun = rerun.offline();
         }
         // Dropped last, since it has the initial files.
         let mut base = None;

@@ -45,6 +45,8 @@ pub enum EffectSource {
     Command,
     /// A tool or a program.
     Report,
+    /// A recorded request.
+    Network,
 }
 
 impl EffectOutcome {

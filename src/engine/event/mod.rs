@@ -8,6 +8,7 @@ mod declared;
 mod effect;
 mod file;
 mod file_mode;
+mod http;
 mod merge;
 mod own;
 mod references;
@@ -32,6 +33,7 @@ pub use effect::{EffectOutcome, EffectSource, ExternalEffect};
 pub(crate) use file::{ArchivedWriteFileV1, delete_path, node_code, write_view};
 pub use file::{DeleteEntry, LinkFile, Node, Special, WriteFile, WriteMode};
 pub use file_mode::FileMode;
+pub use http::{HttpExchange, HttpPart};
 pub use merge::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 pub(crate) use own::unknown_data;
 pub use own::{MAX_OWN_BYTES, check_own_kind};
@@ -158,7 +160,7 @@ macro_rules! events_in_json {
 }
 
 events_in_json! {
-    with contents: CallNoted, ChildMerged, CommandDecided, CommandResult, EvalResult, EventsLost, MergeConflicted, RunPrompted, TerminalRecorded, TranscriptRecord;
+    with contents: CallNoted, ChildMerged, CommandDecided, CommandResult, EvalResult, EventsLost, HttpExchange, MergeConflicted, RunPrompted, TerminalRecorded, TranscriptRecord;
     without: Annotated, CallObserved, ChangesShared, ChangesUnknown, ChildStarted, ContainerStarted, ContainerStopped, DriftFound, ExternalEffect, GitMoved, LinkFile, MountHydrated, NetworkConnection, PositionTagged, ReportLate, RunBegan, RunEnded, RunNoted, ServiceStarted, ServiceStopped, SessionAllow, SessionRewound, SessionStarted, SessionTaken, TaskObserved, ToolPolicySet, WorkspaceTouched
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::call::{finished_result, started_params};
 use super::{
     CallFinished, CallNoted, CallStarted, ChildMerged, CodecError, CommandDecided, CommandResult, EvalResult, Event,
-    MergeConflict, MergeConflicted, Node, RunPrompted, SliceDeclared, TerminalRecorded, TranscriptRecord,
+    HttpExchange, MergeConflict, MergeConflicted, Node, RunPrompted, SliceDeclared, TerminalRecorded, TranscriptRecord,
     WITHOUT_CONTENTS, WriteFile, write_view,
 };
 use crate::engine::content_ref::{LITERAL, mark_of};
@@ -27,6 +27,9 @@ pub(crate) fn references_of(event: &EventRef<'_>) -> Option<Vec<Digest>> {
         }
         ChildMerged::KIND => told(event, |merged: ChildMerged| versions(&merged.conflicts)),
         MergeConflicted::KIND => told(event, |merged: MergeConflicted| versions(&merged.conflicts)),
+        HttpExchange::KIND => {
+            told(event, |one: HttpExchange| [one.request.body, one.response.body].into_iter().flatten().collect())
+        }
         // Only some runs store the whole request.
         RunPrompted::KIND => told(event, |prompted: RunPrompted| vec![prompted.digest]),
         CallNoted::KIND | SliceDeclared::KIND | TranscriptRecord::KIND => marked(

@@ -94,7 +94,7 @@ impl NetworkConfig {
             false if !allow.is_empty() => allow.extend("*".parse::<HostPattern>()),
             false => {}
         }
-        NetworkRules { allow, deny, public_only: true }
+        NetworkRules { allow, deny, public_only: true, ..NetworkRules::default() }
     }
 }
 

@@ -65,6 +65,9 @@ pub struct RerunCalls {
     /// True to make effects outside of the workspace again. Without it, a rerun that may repeat some is refused.
     #[serde(default)]
     pub repeat_effects: bool,
+    /// True to answer requests of commands from the recording. It needs a container with `record_http`.
+    #[serde(default)]
+    pub offline: bool,
 }
 
 /// The result of a rerun.
@@ -200,6 +203,7 @@ impl RerunCalls {
         let rules = rules.with_json(&Value::Object(self.rules.clone()).to_string())?;
         let rerun = Rerun::of(recorded).with_rules(rules.with_roots(roots_of(recorded, home)?));
         let until = self.until.as_ref().map(|until| until.resolve(recorded)).transpose()?;
+        let rerun = if self.offline { rerun.offline() } else { rerun };
         Ok(until.map_or(rerun.clone(), |until| rerun.until(until)))
     }
 }

@@ -405,7 +405,7 @@ impl ToolContext {
         let shown: Vec<&str> = refused.iter().take(REFUSED_SHOWN).map(String::as_str).collect();
         let more = refused.len() - shown.len();
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-        (!shown.is_empty()).then(|| format!("the network's rules refused connections: {}{more}", shown.join("; ")))
+        (!shown.is_empty()).then(|| format!("the network refused connections: {}{more}", shown.join("; ")))
     }
 
     /// Adds the changes and events of a success; returns the changes that are not on the disk yet. A failure does not

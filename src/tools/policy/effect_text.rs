@@ -17,6 +17,11 @@ pub(super) fn effect(what: &str, target: &str, undo: &str) -> Option<ExternalEff
     })
 }
 
+/// Returns the target of an effect that a URL names.
+pub(crate) fn target_of(url: &str) -> String {
+    without_secrets(url).chars().take(TARGET_MAX).collect()
+}
+
 /// Removes the passwords and queries of the URLs in a text.
 pub fn without_secrets(text: &str) -> String {
     let bare = |word: &str| {

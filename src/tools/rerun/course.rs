@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::RerunReport;
 use super::compare::{Divergence, RunComparison};
+use super::effects::go_offline;
 use super::foreign::{ForeignRun, OwnCall};
 use super::past::{PastRun, RecordedCall, RerunStep, ScriptedCall};
 use super::rules::NormalRules;
@@ -118,6 +119,8 @@ pub(super) struct Course<'a> {
     /// The event that the initial files follow.
     pub(super) start: Seq,
     pub(super) steps: Vec<RerunStep>,
+    /// True to answer requests from the recording.
+    pub(super) offline: bool,
     /// The position to compare the final files with.
     pub(super) end: Seq,
     pub(super) rules: &'a NormalRules,
@@ -130,6 +133,9 @@ impl Course<'_> {
         let RerunWorkspace { session, workspace, tools, rules, cancel } = fresh;
         let mut place = RerunSession::new(self.past, self.start, session.clone(), workspace, tools, rules)?;
         place.begin(self.base)?;
+        if self.offline {
+            go_offline(self.past, self.start, place.tool_runner.workspace().as_ref())?;
+        }
         let is = PastRun::of(&session);
         let transcripts: Vec<&ForeignRun> = self.steps.iter().filter_map(RerunStep::transcript).collect();
         let directories: BTreeSet<&String> = transcripts.iter().filter_map(|run| run.directory.as_ref()).collect();

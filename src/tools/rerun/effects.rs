@@ -4,11 +4,22 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use super::past::{PastRun, RerunStep};
-use crate::backends::WorkspaceSpec;
+use crate::backends::{Workspace, WorkspaceSpec};
 use crate::engine::event::ExternalEffect;
 use crate::engine::id::Seq;
 use crate::engine::session::error::SessionError;
 use crate::reducers::{EffectEntry, Effects};
+use crate::tools::error::WorkspaceError;
+use crate::tools::workspace::http_record::answers;
+
+/// Answers requests of the rerun's commands as the session has recorded after `start`.
+pub(super) fn go_offline(past: &PastRun, start: Seq, workspace: &dyn Workspace) -> Result<(), WorkspaceError> {
+    let spec = past.session.started().and_then(|started| WorkspaceSpec::of_session(started).ok());
+    let mask = spec.map(|spec| spec.http_masks()).unwrap_or_default();
+    let answers = answers(&past.session, start.saturating_add(1), Seq::MAX, &mask)?;
+    let is_offline = workspace.container().is_some_and(|container| container.answer_from(answers));
+    if is_offline { Ok(()) } else { Err(WorkspaceError::NotOffline) }
+}
 
 /// Returns the effects that a rerun of the calls in such a workspace may have again. A failed effect may succeed now.
 pub(super) fn repeated(

@@ -79,6 +79,7 @@ use past::{PastRun, RerunStep};
 pub struct Rerun {
     past: PastRun,
     until: Option<Seq>,
+    offline: bool,
     rules: NormalRules,
     base: Option<PastRun>,
     directory: Option<String>,
@@ -127,7 +128,8 @@ impl Rerun {
     /// Reruns all calls of the session, with the default rules.
     pub fn of(session: &Session) -> Self {
         let (base, directory, subagents) = (None, None, Vec::new());
-        Self { past: PastRun::of(session), until: None, rules: NormalRules::default(), base, directory, subagents }
+        let (past, rules) = (PastRun::of(session), NormalRules::default());
+        Self { past, until: None, offline: false, rules, base, directory, subagents }
     }
 
     /// Begins with the files of that session, for the transcript of another program. Calls of that program's tools are
@@ -169,6 +171,13 @@ impl Rerun {
         self
     }
 
+    /// Answers requests of HTTP and HTTPS from the recording; nothing else is reached. The workspace must record requests.
+    #[must_use]
+    pub fn offline(mut self) -> Self {
+        self.offline = true;
+        self
+    }
+
     /// Sets the rules of the comparison.
     #[must_use]
     pub fn with_rules(mut self, rules: NormalRules) -> Self {
@@ -188,17 +197,21 @@ impl Rerun {
     /// have an approver.
     ///
     /// # Errors
-    /// [`WorkspaceError::CantRerun`] for the first call that can't run.
+    /// [`WorkspaceError::CantRerun`] for the first call that can't run; [`WorkspaceError::NotOffline`].
     pub fn check(&self, spec: &WorkspaceSpec, rules: &ShellRules) -> Result<(), WorkspaceError> {
+        if self.offline && !spec.records_http() {
+            return Err(WorkspaceError::NotOffline);
+        }
         check_commands(&self.course()?.steps, spec, rules)
     }
 
-    /// Returns the recorded effects outside of the workspace that the calls may have again in such a workspace.
+    /// Returns the recorded effects outside of the workspace that the calls may have again in such a workspace; none if
+    /// it is offline.
     ///
     /// # Errors
     /// Failure to read the session.
     pub fn repeats(&self, spec: &WorkspaceSpec) -> Result<Vec<EffectEntry>, WorkspaceError> {
-        Ok(repeated(&self.past, &self.course()?.steps, spec)?)
+        if self.offline { Ok(Vec::new()) } else { Ok(repeated(&self.past, &self.course()?.steps, spec)?) }
     }
 
     fn course(&self) -> Result<Course<'_>, WorkspaceError> {
@@ -209,8 +222,8 @@ impl Rerun {
         if let Some(directory) = &self.directory {
             steps.iter_mut().filter_map(RerunStep::call_mut).for_each(|call| call.was_in(directory));
         }
-        let (past, rules, base) = (&self.past, &self.rules, self.base.as_ref());
-        Ok(Course { past, start, steps, end, rules, base })
+        let (past, rules, base, offline) = (&self.past, &self.rules, self.base.as_ref(), self.offline);
+        Ok(Course { past, start, steps, offline, end, rules, base })
     }
 
     fn add_subagents(&self, steps: &mut Vec<RerunStep>) -> Result<(), SessionError> {

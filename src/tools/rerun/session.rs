@@ -11,7 +11,8 @@ use super::past::PastRun;
 use crate::backends::{FileChange, Workspace};
 use crate::engine::commit::{Commit, Content};
 use crate::engine::event::{
-    ChildLimits, Event, Isolation, RunBegan, RunNoted, SessionRewound, SliceRestored, WriteFile, WriteMode,
+    ChildLimits, Event, HttpExchange, Isolation, RunBegan, RunNoted, SessionRewound, SliceRestored, WriteFile,
+    WriteMode,
 };
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
@@ -137,8 +138,8 @@ impl<'a> RerunSession<'a> {
         Ok(())
     }
 
-    /// Applies events from outside of any call, or of a skipped call, and records them unchanged. Omits allowances, and
-    /// events that name positions, which differ here.
+    /// Applies events from outside of any call, or of a skipped call, and records them unchanged. Omits allowances,
+    /// requests, and events that name positions, which differ here.
     pub(super) fn apply(&mut self, events: &[Recorded]) -> Result<(), WorkspaceError> {
         if events.is_empty() {
             return Ok(());
@@ -166,7 +167,8 @@ impl<'a> RerunSession<'a> {
             }
             None => {}
         }
-        Ok(*event.event.kind != *SessionRewound::KIND)
+        let is_of_the_past = [SessionRewound::KIND, HttpExchange::KIND].contains(&&*event.event.kind);
+        Ok(!is_of_the_past)
     }
 
     fn change(

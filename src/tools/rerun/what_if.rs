@@ -26,6 +26,7 @@ pub struct WhatIf {
     at: Seq,
     script: Vec<ScriptedCall>,
     replaced: BTreeSet<Seq>,
+    offline: bool,
     rules: NormalRules,
 }
 
@@ -33,13 +34,22 @@ impl WhatIf {
     /// Runs these calls from the position on, then all recorded calls that followed.
     pub fn of(session: &Session, at: Seq, script: Vec<ScriptedCall>) -> Self {
         let past = PastRun::of(session);
-        Self { past, at, script, replaced: BTreeSet::new(), rules: NormalRules::default() }
+        Self { past, at, script, replaced: BTreeSet::new(), offline: false, rules: NormalRules::default() }
     }
 
     /// Omits these recorded calls, given by their ids.
     #[must_use]
     pub fn replacing(mut self, calls: impl IntoIterator<Item = Seq>) -> Self {
         self.replaced.extend(calls);
+        self
+    }
+
+    /// Answers requests from the recording, like [`Rerun::offline`].
+    ///
+    /// [`Rerun::offline`]: super::Rerun::offline
+    #[must_use]
+    pub fn offline(mut self) -> Self {
+        self.offline = true;
         self
     }
 
@@ -57,6 +67,9 @@ impl WhatIf {
     /// # Errors
     /// [`WorkspaceError::CantRerun`] for the first call that can't run.
     pub fn check(&self, spec: &WorkspaceSpec, rules: &ShellRules) -> Result<(), WorkspaceError> {
+        if self.offline && !spec.records_http() {
+            return Err(WorkspaceError::NotOffline);
+        }
         let mut steps = self.past.steps(self.at, Seq::MAX)?;
         steps.retain(|step| step.call().is_some_and(|call| !self.replaced.contains(&call.call)));
         check_commands(&steps, spec, rules)
@@ -69,6 +82,9 @@ impl WhatIf {
     /// # Errors
     /// Failure to read the session.
     pub fn repeats(&self, spec: &WorkspaceSpec) -> Result<Vec<EffectEntry>, WorkspaceError> {
+        if self.offline {
+            return Ok(Vec::new());
+        }
         let mut steps = self.past.steps(self.at, Seq::MAX)?;
         steps.retain(|step| step.call().is_some_and(|call| !self.replaced.contains(&call.call)));
         Ok(repeated(&self.past, &steps, spec)?)
@@ -92,7 +108,7 @@ impl WhatIf {
         steps.extend(self.script.iter().cloned().map(RerunStep::Scripted));
         steps.extend(rest);
         let end = self.past.head()?;
-        let (past, rules) = (&self.past, &self.rules);
-        Course { past, start: self.at, steps, end, rules, base: None }.run(fresh, watch).await
+        let (past, rules, offline) = (&self.past, &self.rules, self.offline);
+        Course { past, start: self.at, steps, offline, end, rules, base: None }.run(fresh, watch).await
     }
 }

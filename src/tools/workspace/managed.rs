@@ -12,6 +12,7 @@ use super::attribution::{self, Writers};
 use super::capture::{CaptureBudget, Captured, clear_set_id, compare};
 use super::hard_links::join_names;
 use super::held_looks::{HeldLooks, Look};
+use super::http_record::{self, HttpMask};
 use super::intent::Intent;
 use super::keeping::{distrust, keep, keep_at_end, keep_if_due, resume};
 use super::limits::{Limits, denied, narrowed};
@@ -438,7 +439,16 @@ fn record_machine(session: &Session, workspace: &dyn Workspace) -> Result<(), Se
 }
 
 pub(crate) fn push_news(news: &[MachineNews], recording: &mut EventBuffer) -> Result<(), CommitError> {
-    news.iter().try_for_each(|news| match news {
+    let mut mask = None;
+    // In the order in which they began, for a rerun that asks in that order.
+    let exchanged =
+        |news: &MachineNews| if let MachineNews::Exchanged(report, _) = news { Some(report.order) } else { None };
+    let mut news: Vec<&MachineNews> = news.iter().collect();
+    news.sort_by_key(|news| exchanged(news));
+    news.into_iter().try_for_each(|news| match news {
+        MachineNews::Exchanged(report, masks) => {
+            http_record::record(report, mask.get_or_insert_with(|| HttpMask::new(masks)), recording)
+        }
         MachineNews::Started(event) => recording.push(event),
         MachineNews::Stopped(event) => recording.push(event),
         MachineNews::Connected(event) => recording.push(event),

@@ -5,6 +5,7 @@ pub(crate) mod borrowed;
 pub(crate) mod capture;
 pub(crate) mod hard_links;
 pub(crate) mod held_looks;
+pub(crate) mod http_record;
 pub(crate) mod intent;
 pub(crate) mod keeping;
 pub(crate) mod limits;

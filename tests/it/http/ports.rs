@@ -52,24 +52,38 @@ async fn port_gets_requests_without_the_token() {
     let Some(options) = crate::engine::options() else { return };
     let server = listening(options).await;
     let host = ("host", "8000-work.localhost:9");
-    let cookie = format!("a=1; foldspace-token={TOKEN}; b=2");
+    let signed_in = [("authorization", &*format!("Bearer {TOKEN}"))];
+    let link = server.ask_tcp("/v1/sessions/work/ports/8000", &signed_in).await.json();
+    let (label, own) = (link["label"].as_str().unwrap(), link["token"].as_str().unwrap());
+    let cookie = format!("a=1; foldspace-token={own}; foldspace-frame={own}; b=2");
     for shown in [("foldspace-token", TOKEN), ("cookie", &cookie)] {
         let answer = server.ask_tcp("/a/b?c=d", &[host, shown, ("authorization", "Basic abc")]).await;
         assert_eq!((answer.status, answer.header("x-own")), (418, "yes"), "{answer:?}");
         let head = text(&answer);
         assert!(head.starts_with("get /a/b?c=d http/1.1\r\n"), "{head}");
         assert!(head.contains("host: 8000-work.localhost:9\r\n") && head.contains("authorization: basic abc\r\n"));
-        assert!(!head.contains(TOKEN), "the port has the server's token: {head}");
+        assert!(!head.contains(TOKEN) && !head.contains(own), "the port has a token: {head}");
         assert_eq!(head.contains("cookie: a=1; b=2\r\n"), shown.0 == "cookie", "{head}");
     }
-    // A browser follows a link with the token once, and has it then.
-    let link = format!("/page?x=1&foldspace-token={TOKEN}");
-    let sent = server.ask_tcp(&link, &[host]).await;
+    // A browser follows a link with the port's token once, and has it then.
+    let sent = server.ask_tcp(&format!("/page?x=1&foldspace-token={own}"), &[host]).await;
     assert_eq!((sent.status, sent.header("location")), (303, "/page?x=1"));
-    assert!(sent.header("set-cookie").ends_with("; Path=/; HttpOnly; SameSite=Lax"), "{sent:?}");
-    let own = server.ask("GET", "/v1/sessions/work", None).await.json()["session"].as_str().unwrap().to_owned();
-    let by_id = format!("8000-{}.box.example", &own[..12]);
+    let cookies: Vec<_> = sent.headers.get_all("set-cookie").iter().map(|cookie| cookie.to_str().unwrap()).collect();
+    let ends = ["; Path=/; HttpOnly; SameSite=Lax", "; Path=/; HttpOnly; SameSite=None; Secure; Partitioned"];
+    assert!(cookies.len() == 2 && cookies.iter().zip(ends).all(|(cookie, end)| cookie.ends_with(end)), "{cookies:?}");
+    let by_id = format!("{label}.box.example");
     assert_eq!(server.ask_tcp("/", &[("host", &by_id), ("foldspace-token", TOKEN)]).await.status, 418);
+    // It opens this port only, and the server's token does not belong in an address.
+    let cookie = format!("foldspace-token={own}");
+    assert_eq!(server.ask_tcp("/", &[("host", "8001-work.localhost"), ("cookie", &cookie)]).await.status, 401);
+    let refused = server.ask_tcp(&format!("/?foldspace-token={TOKEN}"), &[host]).await;
+    assert_eq!(
+        (refused.status, &refused.json()["detail"]),
+        (401, &json!("the server's token must not be in the address of a port"))
+    );
+    let cookie = format!("foldspace-token={TOKEN}");
+    assert_eq!(server.ask_tcp("/", &[host, ("cookie", &cookie)]).await.status, 401);
+    assert_eq!(server.ask_tcp("/v1/server", &[("authorization", &format!("Bearer {own}"))]).await.status, 401);
 }
 
 #[tokio::test(flavor = "multi_thread")]

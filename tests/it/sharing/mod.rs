@@ -73,7 +73,7 @@ impl Sandbox {
     fn started(&self) -> Vec<ContainerStarted> {
         let is_start = |news| match news {
             MachineNews::Started(started) => Some(started),
-            MachineNews::Stopped(_) | MachineNews::Connected(_) => None,
+            MachineNews::Stopped(_) | MachineNews::Connected(_) | MachineNews::Exchanged(..) => None,
         };
         self.news().into_iter().filter_map(is_start).collect()
     }

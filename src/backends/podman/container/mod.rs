@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, Weak};
 use std::time::Duration;
 
-use crate::network::NetworkRules;
+use crate::network::{HttpAnswers, NetworkRules};
 use state::ContainerState;
 
 use super::container_figures;
@@ -55,7 +55,11 @@ pub(in crate::backends::podman) struct SessionContainer {
     state: Mutex<ContainerState>,
     /// The rules of the recorded network, once they were replaced.
     rules: Mutex<Option<NetworkRules>>,
+    /// The recording that answers requests, in place of their hosts.
+    answers: Mutex<Option<HttpAnswers>>,
     news: Mutex<Vec<MachineNews>>,
+    /// Bytes of the bodies, and of everything else, of the requests in the news.
+    waiting: Mutex<(usize, usize)>,
     progress: Mutex<Option<ProgressWatch>>,
     /// Messages about the last start.
     log: Mutex<Vec<String>>,
@@ -83,6 +87,8 @@ impl SessionContainer {
             ended_old: Mutex::default(),
             state: Mutex::default(),
             rules: Mutex::default(),
+            answers: Mutex::default(),
+            waiting: Mutex::default(),
             news: Mutex::default(),
             progress: Mutex::default(),
             log: Mutex::default(),
@@ -101,7 +107,9 @@ impl SessionContainer {
         if let Err(SealError::Misplaced(_)) = sealed {
             self.tear_down("its files could not be shown");
         }
-        std::mem::take(&mut *lock(&self.news))
+        let mut news = lock(&self.news);
+        *lock(&self.waiting) = (0, 0);
+        std::mem::take(&mut *news)
     }
 
     pub(in crate::backends::podman) fn watch_machine(&self, watch: Arc<dyn Fn() + Send + Sync>) {
@@ -401,6 +409,10 @@ impl Container for SessionContainer {
 
     fn connect(&self, port: u16) -> io::Result<TcpStream> {
         self.connect_to(port)
+    }
+
+    fn answer_from(&self, answers: HttpAnswers) -> bool {
+        Self::answer_from(self, answers)
     }
 
     fn set_network_rules(&self, rules: NetworkRules) -> bool {

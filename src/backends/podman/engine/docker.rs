@@ -20,10 +20,10 @@ use super::{
 };
 use crate::backends::ContainerNetwork;
 use crate::backends::podman::container_plan::{
-    CGROUPS, CPU_PERIOD, ContainerPlan, LABEL, OWNER, RESOLV_CONF, RUN, STOP_SECONDS, WORKSPACE, most, places,
+    CGROUPS, CPU_PERIOD, ContainerPlan, LABEL, OWNER, RESOLV_CONF, RUN, STOP_SECONDS, TRUSTED, WORKSPACE, most, places,
     workspace_of,
 };
-use crate::backends::podman::paths::{DOOR, RESOLVER, SECCOMP};
+use crate::backends::podman::paths::{CERTIFICATES, DOOR, RESOLVER, SECCOMP};
 use crate::backends::podman::process_label::owner_of_this_process;
 
 /// Paths that Docker masks by default. A configured list replaces them.
@@ -286,7 +286,13 @@ fn host_config(plan: &ContainerPlan<'_>, place: &ContainerPlace, volumes: &[Stri
     let own = [bind(&paths.run, RUN.to_owned(), true), bind(&paths.door, format!("{RUN}/{DOOR}"), false)];
     let resolver = bind(&paths.run.join(RESOLVER), RESOLV_CONF.to_owned(), true);
     let resolver = options.network.rules().map(|_| resolver);
-    let binds = places(options).map(|place| bind(plan.workspace, place.to_owned(), false)).chain(own).chain(resolver);
+    let trusted = bind(&paths.run.join(CERTIFICATES), TRUSTED.to_owned(), true);
+    let trusted = options.network.records_http().then_some(trusted);
+    let binds = places(options)
+        .map(|place| bind(plan.workspace, place.to_owned(), false))
+        .chain(own)
+        .chain(resolver)
+        .chain(trusted);
     let size = options.tmp_bytes;
     let tmp = ("/tmp".to_owned(), format!("rw,exec,nosuid,nodev,mode=1777,size={size}"));
     // Covers each volume, because it would be writable, and anonymous volumes can't be disabled.

@@ -24,10 +24,10 @@ use super::{
 use crate::backends::ContainerNetwork;
 use crate::backends::containers::PodmanOptions;
 use crate::backends::podman::container_plan::{
-    CGROUPS, CPU_PERIOD, ContainerPlan, LABEL, OF_ROOT, OWNER, RESOLV_CONF, RUN, STOP_SECONDS, most, places,
+    CGROUPS, CPU_PERIOD, ContainerPlan, LABEL, OF_ROOT, OWNER, RESOLV_CONF, RUN, STOP_SECONDS, TRUSTED, most, places,
     workspace_of,
 };
-use crate::backends::podman::paths::{DOOR, OWN_IDS, RESOLVER};
+use crate::backends::podman::paths::{CERTIFICATES, DOOR, OWN_IDS, RESOLVER};
 use crate::backends::podman::process_label::owner_of_this_process;
 
 /// The number of attempts if a rootless engine finds no ids for its user, due to a library that is not thread-safe.
@@ -210,6 +210,9 @@ fn creation(plan: &ContainerPlan<'_>, place: &ContainerPlace) -> Value {
         bind(&paths.door, &format!("{RUN}/{DOOR}"), &["bind", "rw", "noexec"]),
         json!({ "type": "tmpfs", "source": "tmpfs", "destination": "/tmp", "options": [size, "mode=1777", "nosuid", "nodev"] }),
     ];
+    if options.network.records_http() {
+        mounts.push(bind(&paths.run.join(CERTIFICATES), TRUSTED, &["bind", "ro"]));
+    }
     if options.network.rules().is_some() {
         mounts.push(bind(&paths.run.join(RESOLVER), RESOLV_CONF, &["bind", "ro"]));
     }
