@@ -1704,7 +1704,7 @@ class RerunRequest(TypedDict):
     repeat_effects: NotRequired[bool]
     """True to make effects outside of the workspace again. Without it, a rerun that may repeat some is refused."""
     offline: NotRequired[bool]
-    """True to answer requests of commands from the recording. It needs a container with `record_http`."""
+    """True to replay recorded HTTP responses, and to refuse all other connections. It needs a container with `record_http`."""
 
 
 Rewind = TypedDict('Rewind', {'session': 'str', 'to': 'int', 'asked': 'int | None', 'from': 'int', 'dry_run': 'bool', 'refused': 'str | None', 'recorded': 'PositionRange | None', 'changes': 'list[dict[str, Any]]', 'slices': 'list[str]', 'drift': 'list[str]', 'left': 'list[str]', 'lost': 'list[str]', 'apart': 'list[str]', 'effects': 'list[EffectEntry]'})

@@ -647,7 +647,7 @@ class Session(SessionPast):
         kind of workspace, unless ``backend`` selects another, and is discarded, unless ``keep`` names it. ``rules``
         describe accepted differences: ``texts``, ``ignore_fields``, ``ignore_paths``, ``text_files``. Raises
         ``RefusedError`` if effects outside of the workspace would take place again, unless ``repeat_effects`` is true.
-        ``offline`` answers requests of its commands from the recording, and lets them reach nothing else."""
+        ``offline`` replays recorded HTTP responses, and refuses all other connections."""
         body: dict[str, Any] = {"until": until, "backend": backend, "options": dict(options or {}), "keep": keep}
         body |= {"rules": dict(rules or {}), "allow": self._rules.allow, "auto_confirm": self._rules.auto_confirm}
         body |= {"repeat_effects": repeat_effects, "offline": offline}

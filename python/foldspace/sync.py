@@ -461,7 +461,7 @@ class Session(SessionPast):
         kind of workspace, unless ``backend`` selects another, and is discarded, unless ``keep`` names it. ``rules``
         describe accepted differences: ``texts``, ``ignore_fields``, ``ignore_paths``, ``text_files``. Raises
         ``RefusedError`` if effects outside of the workspace would take place again, unless ``repeat_effects`` is true.
-        ``offline`` answers requests of its commands from the recording, and lets them reach nothing else."""
+        ``offline`` replays recorded HTTP responses, and refuses all other connections."""
         return LOOP.wait(self._own.rerun(until=until, backend=backend, options=options, keep=keep, rules=rules, repeat_effects=repeat_effects, offline=offline))
 
     def events(self, start: int | None=None, *, kind: str | None=None, agent: str | None=None, tool: str | None=None, path: str | None=None) -> Iterator[Event]:

@@ -111,9 +111,9 @@ class NetworkRules(TypedDict, total=False):
     public_only: bool
     """True to refuse private addresses even if a rule names them."""
     record_http: Sequence[str]
-    """The hosts with recorded requests and answers, of HTTP and HTTPS; none without it."""
+    """The hosts to record HTTP and HTTPS with; none by default."""
     mask: Sequence[str]
-    """Regular expressions of text to mask in recorded requests and answers, besides well-known secrets."""
+    """Regular expressions of text to mask in recorded requests and responses, besides well-known secrets."""
 
 
 class ContainerOptions(CommandOptions, total=False):

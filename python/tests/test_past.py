@@ -69,7 +69,7 @@ async def test_rerun_repeats_effects_only_if_allowed(client: Client) -> None:
 async def test_rerun_is_offline_only_where_requests_are_recorded(client: Client) -> None:
     session = await client.create(backend="host", auto_confirm=True)
     await session.run("true", check=True)
-    with pytest.raises(foldspace.UnusableError, match="only a container that records requests"):
+    with pytest.raises(foldspace.UnusableError, match="offline needs a container"):
         await session.rerun(offline=True)
 
 

@@ -195,15 +195,15 @@ pub trait Container: Send + Sync + 'static {
         Err(io::Error::other(format!("port {port} of {} can't be reached", self.name())))
     }
 
-    /// Replaces the rules of its recorded network, for connections that begin from now on, until the workspace closes.
-    /// Returns false if it has no such network.
+    /// Replaces the rules of its recorded network, for connections that begin from now on, until the workspace closes; not
+    /// `record_http` and `mask`. Returns false if it has no such network.
     fn set_network_rules(&self, rules: NetworkRules) -> bool {
         drop(rules);
         false
     }
 
-    /// Answers requests of its commands from a recording, until the workspace closes; nothing else is reached. Returns
-    /// false if requests are not recorded.
+    /// Replays recorded HTTP responses to its commands, and refuses all other connections, until the workspace closes.
+    /// Returns false if it does not record HTTP.
     fn answer_from(&self, answers: HttpAnswers) -> bool {
         drop(answers);
         false
@@ -264,7 +264,7 @@ pub enum MachineNews {
     Stopped(ContainerStopped),
     /// A connection of its commands has ended.
     Connected(NetworkConnection),
-    /// A request of its commands has its answer; with the masks for its record.
+    /// An HTTP exchange of its commands has ended; the masks apply before it is recorded.
     Exchanged(Box<HttpReport>, Arc<[String]>),
 }
 

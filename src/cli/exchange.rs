@@ -1,4 +1,4 @@
-//! Prints a recorded request and its answer.
+//! Prints a recorded HTTP request and its response.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -18,7 +18,7 @@ pub(super) fn show(session: &Session, exchange: &HttpExchange, out: &mut Out) ->
     part(session, request, out)?;
     let lasted = text::duration(*micros);
     match *status {
-        0 => out.line(out.paint(BOLD, format!("\nno answer after {lasted}: {}", text::one_line(error, 1000)))),
+        0 => out.line(out.paint(BOLD, format!("\nno response after {lasted}: {}", text::one_line(error, 1000)))),
         status => {
             out.line(out.paint(BOLD, format!("\n{status} in {lasted}")))?;
             if !error.is_empty() {
@@ -36,7 +36,7 @@ fn part(session: &Session, part: &HttpPart, out: &mut Out) -> Result<(), Failure
     }
     let size = text::size(part.bytes);
     let Some(digest) = part.body else {
-        return if part.truncated { out.line(format!("\n  ({size}, which are not stored)")) } else { Ok(()) };
+        return if part.truncated { out.line(format!("\n  ({size}, not stored)")) } else { Ok(()) };
     };
     out.line("")?;
     let body = session.content(&digest)?;
@@ -44,9 +44,10 @@ fn part(session: &Session, part: &HttpPart, out: &mut Out) -> Result<(), Failure
         Ok(body) if body.len() <= SHOWN => {
             body.lines().try_for_each(|line| out.line(format!("  {}", out.content(line))))?;
         }
-        _ => out.line(format!("  ({size})"))?,
+        Ok(_) => out.line(format!("  ({size}, too long to print)"))?,
+        Err(_) => out.line(format!("  ({size}, binary)"))?,
     }
-    if part.truncated { out.line(format!("  (stored only in part, of {size})")) } else { Ok(()) }
+    if part.truncated { out.line(format!("  (truncated: {size} in total)")) } else { Ok(()) }
 }
 
 /// Returns the stored bodies: as text, or in base64.

@@ -22,11 +22,12 @@ pub(super) struct NetworkArgs {
     /// container: lets commands reach public hosts except these; the most specific pattern decides
     #[arg(long, value_name = "HOST")]
     deny_host: Vec<HostPattern>,
-    /// container: records requests and answers of HTTP and HTTPS, of all hosts or of this one; `foldspace rerun --offline`
-    /// answers from them
+    /// container: records HTTP and HTTPS requests and responses, of all hosts or of HOST; may be given several times.
+    /// `foldspace rerun --offline` replays them
     #[arg(long, value_name = "HOST", num_args = 0..=1, require_equals = true, default_missing_value = "*")]
     record_http: Vec<HostPattern>,
-    /// container: masks matches in recorded requests, besides well-known secrets; a group named `s` is the part to mask
+    /// container: masks matches in recorded requests and responses, besides well-known secrets; with a group named `s`,
+    /// only that
     #[arg(long, value_name = "REGEX", value_parser = expression, requires = "record_http")]
     mask_http: Vec<Regex>,
     /// container: opens this port to everyone who reaches `foldspace serve --http`, without a token; may be given several
@@ -60,8 +61,8 @@ impl NetworkArgs {
         let has_rules = rules != NetworkRules::default();
         match self.network.as_deref() {
             Some("engine") if has_rules => {
-                Err(Failure::usage("rules and records do not apply to the engine's network")
-                    .with_hint("leave out `=engine`, or the other options of the network"))
+                Err(Failure::usage("--network=engine excludes host rules and --record-http")
+                    .with_hint("omit `=engine`, or the other options"))
             }
             Some("engine") => Ok(ContainerNetwork::Engine),
             None if !has_rules => Ok(ContainerNetwork::None),

@@ -14,8 +14,8 @@ use super::{Access, HttpFace, Token};
 use crate::engine::id::SessionId;
 use crate::hub::operations::OperationRoute;
 
-/// Returns what a browser needs to open a port of the session's container: `http://LABEL.localhost:PORT/` with
-/// `?foldspace-token=TOKEN`. The token opens this port only. Nothing need listen there yet.
+/// Returns the host label and the token for a port of the session's container. A browser opens
+/// `http://LABEL.localhost:SERVER_PORT/?foldspace-token=TOKEN`. The token opens this port only, which need not listen yet.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LinkPort {
@@ -54,11 +54,11 @@ impl HttpVerb for LinkPort {
     async fn answer(self, face: HttpFace, head: RequestHead) -> Result<Response, HttpProblem> {
         let session = face.session(&head.session).await?.id();
         let Access::Token { token, .. } = &head.options.access else {
-            let told = "a unix socket has no hosts for ports";
+            let told = "ports of containers are not available over a unix socket";
             return Err(HttpProblem::new(ProblemKind::NotFound, told).with_hint("ask the TCP port of `serve --http`"));
         };
         if self.port == 0 {
-            return Err(HttpProblem::new(ProblemKind::Unusable, "a port is from 1 to 65535"));
+            return Err(HttpProblem::new(ProblemKind::Unusable, "port is 0; the range is 1 to 65535"));
         }
         let label = format!("{}-{}", self.port, session.short());
         let token = token.of_port(session, self.port).to_hex().to_string();

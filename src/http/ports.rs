@@ -125,7 +125,8 @@ async fn answer(face: &HttpFace, token: &Token, at: PortHost, mut request: Reque
     let session = face.session(&at.session).await.ok();
     let opens = |shown: &str| session.as_ref().is_some_and(|known| token.is_of_port(known.id(), at.port, shown));
     let unauthorized = |what: &str| {
-        let hint = format!("send the header {TOKEN}, or open the link of GET /v1/sessions/SESSION/ports/PORT");
+        let hint =
+            format!("send the header {TOKEN}, or open the port with the token of GET /v1/sessions/SESSION/ports/PORT");
         HttpProblem::new(ProblemKind::Unauthorized, what).with_hint(hint).into_response()
     };
     if let Some(shown) = of_query(request.uri()) {

@@ -61,7 +61,7 @@ impl Proxy {
         (self.sink)(NetworkReport::Connection(report));
     }
 
-    /// Refuses whatever is not in the recording.
+    /// Reports what the recording can't answer.
     pub(crate) fn refuse_offline(&self, host: &str, port: u16, why: &str) {
         let outcome = ConnectionOutcome::Refused(format!("offline: {why}"));
         (self.sink)(NetworkReport::Connection(ConnectionReport { outcome, ..report(host, port, "http") }));

@@ -1,4 +1,4 @@
-//! Requests on their way to a host, and what is kept of them.
+//! HTTP requests in flight to a host, and their recorded bodies.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -26,7 +26,7 @@ use super::state::Proxy;
 
 /// Time limit for the head of a request.
 pub(crate) const HEAD: Duration = Duration::from_secs(30);
-/// The most headers of a request, and of an answer.
+/// The most headers of a request, and of a response.
 pub(crate) const HEADERS_MAX: usize = 512;
 
 pub(crate) type ProxyBody = BoxBody<Bytes, hyper::Error>;
@@ -39,13 +39,13 @@ pub(crate) struct Exchange {
     report: HttpReport,
 }
 
-/// The most bytes of bodies that are kept at once, of all proxies, until their requests end.
+/// The most bytes of recorded bodies in flight, of all proxies together.
 const KEPT_MAX: usize = 256 << 20;
 
-/// The bytes of all kept bodies.
+/// The bytes of recorded bodies in flight.
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 
-/// The beginning of a body.
+/// The recorded beginning of a body.
 #[derive(Default)]
 struct KeptBody {
     kept: Vec<u8>,
@@ -54,7 +54,7 @@ struct KeptBody {
 
 impl KeptBody {
     fn add(&mut self, data: &Bytes) {
-        // After a gap nothing is kept.
+        // Nothing is recorded after a gap.
         let is_whole = self.bytes == self.kept.len() as u64;
         self.bytes += data.len() as u64;
         let room = BODY_KEPT.saturating_sub(self.kept.len());
@@ -66,7 +66,7 @@ impl KeptBody {
         }
     }
 
-    /// Returns the bytes, and their number with those that are not kept.
+    /// Returns the recorded bytes, and the size of the whole body.
     fn take(&mut self) -> (Vec<u8>, u64) {
         KEPT.fetch_sub(self.kept.len(), Ordering::Relaxed);
         (std::mem::take(&mut self.kept), std::mem::take(&mut self.bytes))
@@ -87,7 +87,7 @@ impl Exchange {
         Self { sink: Arc::clone(&proxy.sink), begun: started(), request: Arc::default(), report }
     }
 
-    /// Sets the reason why there is no answer.
+    /// Records the reason why there is no response.
     pub(crate) fn fail(mut self, why: &str) {
         why.clone_into(&mut self.report.error);
     }
@@ -98,7 +98,7 @@ impl Drop for Exchange {
         let mut report = std::mem::take(&mut self.report);
         (report.request.body, report.request.bytes) = lock(&self.request).take();
         if report.status == 0 && report.error.is_empty() {
-            "the client left before the answer".clone_into(&mut report.error);
+            "the client left before the response".clone_into(&mut report.error);
         }
         report.duration = self.begun.elapsed();
         (self.sink)(NetworkReport::Exchange(Box::new(report)));
@@ -110,7 +110,7 @@ fn written(headers: &HeaderMap) -> Vec<(String, String)> {
     headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect()
 }
 
-/// A body that is kept as it passes.
+/// A body that is recorded as it streams through.
 struct KeepingBody {
     body: Incoming,
     kept: Arc<Mutex<KeptBody>>,
@@ -155,14 +155,14 @@ impl Drop for KeepingBody {
     fn drop(&mut self) {
         let Some(RecordedAnswer { mut exchange, headers, has_ended }) = self.answer.take() else { return };
         if !has_ended && !self.body.is_end_stream() {
-            "the answer was cut off".clone_into(&mut exchange.report.error);
+            "the response was cut off".clone_into(&mut exchange.report.error);
         }
         let (body, bytes) = lock(&self.kept).take();
         exchange.report.response = HttpMessage { headers: written(&headers), body, bytes };
     }
 }
 
-/// Sends a request to its host, and returns the answer.
+/// Sends a request to its host, and returns the response.
 pub(crate) async fn send(
     proxy: &Proxy,
     sender: &mut SendRequest<ProxyBody>,
@@ -206,7 +206,7 @@ pub(crate) async fn send(
     }))
 }
 
-/// Answers a request from a recording.
+/// Replays the recorded response to a request.
 pub(crate) async fn answer(
     proxy: &Proxy,
     answers: HttpAnswers,
@@ -225,7 +225,7 @@ pub(crate) async fn answer(
         (asked.request.body, asked.request.bytes) = (kept.kept.clone(), kept.bytes);
     }
     if asked.request.body.len() as u64 != asked.request.bytes {
-        let why = format!("{} {} has more bytes than are kept", asked.method, asked.url);
+        let why = format!("not all {} bytes of the request's body could be kept", asked.request.bytes);
         proxy.refuse_offline(host, port, &why);
         exchange.fail(&why);
         return told(StatusCode::PAYLOAD_TOO_LARGE, &format!("foldspace is offline: {why}"));
@@ -246,7 +246,7 @@ pub(crate) async fn answer(
     }
 }
 
-/// Returns a recorded answer. Its length is the recorded one only without a body, as after `HEAD`.
+/// Returns a recorded response. The recorded length counts only without a body, as after `HEAD`.
 fn replayed(status: u16, message: HttpMessage, is_head: bool) -> Response<ProxyBody> {
     let mut response = Response::new(full(message.body.into()));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);

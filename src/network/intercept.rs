@@ -35,20 +35,20 @@ const GREETING_TIME: Duration = Duration::from_secs(3);
 const GREETING_MAX: usize = 64 << 10;
 const HTTP1: &[u8] = b"http/1.1";
 
-/// The protocol of a connection, as far as it is recorded.
-enum Speech {
+/// The protocol of a connection.
+enum SpokenProtocol {
     Http,
     /// HTTP in TLS, to the host that the client named.
     Https(Option<String>),
     Other,
 }
 
-/// The source of answers.
+/// The source of responses.
 enum Source {
     /// A connection to the host, and its end.
     Host(Mutex<SendRequest<ProxyBody>>, CancellationToken),
     Recording(HttpAnswers),
-    /// The host did not prove who it is.
+    /// The handshake of TLS or HTTP with the host failed, for this reason.
     Nothing(String),
 }
 
@@ -77,21 +77,21 @@ pub(crate) async fn relay(
     let mut seen = Vec::new();
     let outside = if let Destination::Outside(outside) = &reached { Some(&**outside) } else { None };
     let is_https = port == HTTPS || proxy.rules().record_http.iter().any(|pattern| pattern.port() == Some(port));
-    let speech = speech(&mut read, outside, is_https, &mut seen).await;
+    let spoken = protocol(&mut read, outside, is_https, &mut seen).await;
     let inside = tokio::io::join(Cursor::new(seen).chain(read), write);
-    let done = match (speech, reached) {
-        (Ok(Speech::Other) | Err(_), Destination::Outside(outside)) => return join(inside, outside).await,
-        (Ok(Speech::Other) | Err(_), Destination::Recording(_)) => {
+    let done = match (spoken, reached) {
+        (Ok(SpokenProtocol::Other) | Err(_), Destination::Outside(outside)) => return join(inside, outside).await,
+        (Ok(SpokenProtocol::Other) | Err(_), Destination::Recording(_)) => {
             return proxy.refuse_offline(host, port, "only requests of HTTP are recorded");
         }
-        (Ok(Speech::Http), reached) => {
+        (Ok(SpokenProtocol::Http), reached) => {
             let source = match reached {
                 Destination::Outside(outside) => source(proxy, outside).await,
                 Destination::Recording(answers) => Source::Recording(answers),
             };
             serve(proxy, inside, source, &RequestedHost { host, port, scheme: "http" }).await
         }
-        (Ok(Speech::Https(name)), reached) => {
+        (Ok(SpokenProtocol::Https(name)), reached) => {
             // The rules were asked about the host, not about the name in TLS.
             let name = name.filter(|_| host.parse::<IpAddr>().is_ok()).unwrap_or_else(|| host.to_owned());
             encrypted(proxy, authority, inside, reached, &RequestedHost { host: &name, port, scheme: "https" }).await
@@ -103,12 +103,12 @@ pub(crate) async fn relay(
 }
 
 /// Reads the first bytes of a client, until the protocol is known.
-async fn speech(
+async fn protocol(
     read: &mut (impl AsyncRead + Unpin),
     outside: Option<&Outside>,
     is_https: bool,
     seen: &mut Vec<u8>,
-) -> io::Result<Speech> {
+) -> io::Result<SpokenProtocol> {
     let host_speaks = async {
         match outside {
             Some(outside) => outside.speaks().await,
@@ -120,34 +120,34 @@ async fn speech(
         let count = tokio::select! {
             count = read.read_buf(seen) => count?,
             // A server that speaks first does not speak HTTP.
-            () = &mut host_speaks => return Ok(Speech::Other),
+            () = &mut host_speaks => return Ok(SpokenProtocol::Other),
         };
         match recognised(seen, is_https) {
             Some(speech) => return Ok(speech),
-            None if count == 0 || seen.len() > GREETING_MAX => return Ok(Speech::Other),
+            None if count == 0 || seen.len() > GREETING_MAX => return Ok(SpokenProtocol::Other),
             None => {}
         }
     }
 }
 
 /// Returns the protocol; `None` if more bytes decide. With `is_https`, TLS without a named protocol is HTTPS.
-fn recognised(seen: &[u8], is_https: bool) -> Option<Speech> {
+fn recognised(seen: &[u8], is_https: bool) -> Option<SpokenProtocol> {
     if seen.first() != Some(&HANDSHAKE) {
         let is_method = |method: &&[u8]| seen.starts_with(method);
         let may_be = |method: &&[u8]| method.starts_with(seen);
         return match METHODS.iter().any(is_method) {
-            true => Some(Speech::Http),
-            false => (!METHODS.iter().any(may_be)).then_some(Speech::Other),
+            true => Some(SpokenProtocol::Http),
+            false => (!METHODS.iter().any(may_be)).then_some(SpokenProtocol::Other),
         };
     }
     let (mut rest, mut acceptor) = (seen, Acceptor::default());
     while !rest.is_empty() {
         if acceptor.read_tls(&mut rest).is_err() {
-            return Some(Speech::Other);
+            return Some(SpokenProtocol::Other);
         }
         match acceptor.accept() {
             Ok(None) => {}
-            Err(_) => return Some(Speech::Other),
+            Err(_) => return Some(SpokenProtocol::Other),
             Ok(Some(accepted)) => {
                 let hello = accepted.client_hello();
                 let is_http = match hello.alpn() {
@@ -155,14 +155,14 @@ fn recognised(seen: &[u8], is_https: bool) -> Option<Speech> {
                     None => is_https,
                 };
                 let name = hello.server_name().map(str::to_owned);
-                return Some(if is_http { Speech::Https(name) } else { Speech::Other });
+                return Some(if is_http { SpokenProtocol::Https(name) } else { SpokenProtocol::Other });
             }
         }
     }
     None
 }
 
-/// Takes the host's place in TLS, and connects to the host by TLS.
+/// Terminates the client's TLS, and connects to the host over TLS.
 async fn encrypted(
     proxy: &Arc<Proxy>,
     authority: &Authority,

@@ -18,7 +18,7 @@ impl NoNetworkProxy {
         Err(std::io::Error::other("this build has no proxy").into())
     }
 
-    /// Has none.
+    /// Returns `None`: there is no proxy.
     pub fn certificates(&self) -> Option<&str> {
         match *self {}
     }

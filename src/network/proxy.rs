@@ -89,7 +89,7 @@ impl NetworkProxy {
         self.bundle.as_deref()
     }
 
-    /// Answers requests that begin from now on from a recording. Everything else is refused.
+    /// Replays responses of a recording to requests that begin from now on, and refuses all other connections.
     pub fn answer_from(&self, answers: HttpAnswers) {
         *self.answers.write().unwrap_or_else(PoisonError::into_inner) = Some(answers);
     }

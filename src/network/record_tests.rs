@@ -150,7 +150,7 @@ fn client_that_leaves_ends_its_request() {
         host.read_exact(&mut [0; 14]).unwrap();
         drop(client);
         assert!(host.read_to_end(&mut Vec::new()).is_ok(), "the connection to the host stays");
-        assert_eq!(rig.exchanges(count)[count - 1].error, "the client left before the answer");
+        assert_eq!(rig.exchanges(count)[count - 1].error, "the client left before the response");
     }
 }
 
@@ -162,19 +162,22 @@ fn recording_answers_in_place_of_the_hosts() {
             let headers = vec![("x-own".to_owned(), "2".to_owned()), ("content-length".to_owned(), "9".to_owned())];
             Ok((202, HttpMessage { headers, ..asked.request.clone() }))
         }
-        (method, url) => Err(format!("the recording has no answer to {method} {url}")),
+        (method, url) => Err(format!("the recording has no response to {method} {url}")),
     }));
     let answer = post(&mut through(&rig, 443), "again", "again");
     assert!(answer.starts_with("HTTP/1.1 202 Accepted\r\n") && answer.contains("x-own: 2\r\n"), "{answer}");
     assert!(answer.ends_with("\r\n\r\nagain"), "{answer}");
     let answer = rig.told("GET http://localhost/z HTTP/1.1\r\nhost: y\r\nconnection: close\r\n\r\n");
-    assert!(answer.starts_with("HTTP/1.1 504 ") && answer.contains("no answer to GET http://localhost/z"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 504 ") && answer.contains("no response to GET http://localhost/z"),
+        "{answer}"
+    );
     assert!(rig.told("CONNECT localhost:5 HTTP/1.1\r\nhost: y\r\n\r\nhello\n").starts_with("HTTP/1.1 200 OK"));
     let why = |text: &str| ConnectionOutcome::Refused(format!("offline: {text}"));
     let outcomes: Vec<_> = rig.reports(2).into_iter().map(|one| one.outcome).collect();
     assert_eq!(
         outcomes,
-        [why("the recording has no answer to GET http://localhost/z"), why("only requests of HTTP are recorded")]
+        [why("the recording has no response to GET http://localhost/z"), why("only requests of HTTP are recorded")]
     );
     assert_eq!(rig.exchanges(2)[0].response.body, b"again");
 }

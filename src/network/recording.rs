@@ -1,12 +1,12 @@
-//! Recorded requests of HTTP, and answers from a recording.
+//! Recorded HTTP exchanges, and responses from a recording.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The most bytes of a body that are kept.
+/// The most recorded bytes of a body.
 pub const BODY_KEPT: usize = 16 << 20;
 
-/// A request and its answer.
+/// A request and its response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HttpReport {
     /// The order in which the requests of a proxy began.
@@ -17,17 +17,17 @@ pub struct HttpReport {
     pub url: String,
     /// The request.
     pub request: HttpMessage,
-    /// The status of the answer; 0 without one.
+    /// The status of the response; 0 without one.
     pub status: u16,
-    /// The answer.
+    /// The response.
     pub response: HttpMessage,
-    /// The reason why there is no answer, or only a part of one.
+    /// The reason why there is no response, or only a part of one.
     pub error: String,
-    /// True if the answer is from a recording.
+    /// True if the response is from a recording.
     pub is_replayed: bool,
     /// The number of later requests that are not recorded, because too many are waiting.
     pub left_out: u64,
-    /// Time from the request to the end of the answer.
+    /// Time from the request to the end of the response.
     pub duration: Duration,
 }
 
@@ -36,7 +36,7 @@ pub struct HttpReport {
 pub struct HttpMessage {
     /// The headers, in order.
     pub headers: Vec<(String, String)>,
-    /// The first [`BODY_KEPT`] bytes of the body.
+    /// The recorded beginning of the body, at most [`BODY_KEPT`] bytes.
     pub body: Vec<u8>,
     /// Bytes of the whole body.
     pub bytes: u64,
@@ -50,5 +50,5 @@ impl HttpMessage {
     }
 }
 
-/// Answers a request from a recording: returns the status and the answer, or the reason why there is none. It may block.
+/// Returns the recorded status and response for a request, or the reason why there is none. It may block.
 pub type HttpAnswers = Arc<dyn Fn(&HttpReport) -> Result<(u16, HttpMessage), String> + Send + Sync>;

@@ -43,7 +43,7 @@ pub enum ConnectionOutcome {
 pub enum NetworkReport {
     /// A connection has ended.
     Connection(ConnectionReport),
-    /// A recorded request has its answer, or gets none.
+    /// An HTTP exchange has ended, with or without a response.
     Exchange(Box<HttpReport>),
 }
 

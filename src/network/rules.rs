@@ -38,10 +38,10 @@ pub struct NetworkRules {
     /// True to refuse private addresses even if a pattern names them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub public_only: bool,
-    /// Hosts with recorded requests and answers, of HTTP and, with a certificate authority of the container, of HTTPS.
+    /// Hosts to record HTTP and HTTPS with. HTTPS is decrypted with a certificate authority that the container trusts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub record_http: Vec<HostPattern>,
-    /// Regular expressions of text to mask in recorded requests and answers, besides well-known secrets. If one has a group
+    /// Regular expressions of text to mask in recorded requests and responses, besides well-known secrets. If one has a group
     /// named `s`, only that is masked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mask: Vec<String>,

@@ -22,12 +22,12 @@ const SHARE_OF_FILES: usize = 6;
 /// Time limit for room for a connection.
 const ROOM_TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// Room for one client, until it has a connection to the outside.
+/// A permit for one client, until it has a connection to the outside.
 #[derive(Clone)]
 pub(crate) struct ClientPlace(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
 
 impl ClientPlace {
-    /// Gives the room to another client.
+    /// Releases the permit for another client.
     pub(crate) fn leave(&self) {
         drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
@@ -66,7 +66,7 @@ pub(crate) struct Proxy {
     pub(crate) requests: AtomicU64,
     /// The authority for recorded HTTPS; `None` if no requests are recorded.
     pub(crate) authority: Option<Authority>,
-    /// The recording that answers requests, in place of their hosts.
+    /// The recording that replaces all hosts.
     pub(crate) answers: Arc<RwLock<Option<HttpAnswers>>>,
     /// Room for clients until their connection to the outside is made.
     pub(crate) room: Arc<Semaphore>,

@@ -211,8 +211,8 @@ pub enum WorkspaceError {
         /// Reason.
         why: String,
     },
-    /// The workspace of an offline rerun records no requests, so it can't answer them.
-    #[error("only a container that records requests can answer them from a recording; nothing was run")]
+    /// The workspace of an offline rerun does not record HTTP, so it can't replay it.
+    #[error("offline needs a container with `record_http`; nothing was run")]
     NotOffline,
     /// A session could not be copied to another store.
     #[error("the session can't be copied: {0}")]
@@ -260,7 +260,7 @@ impl Diagnostic for WorkspaceError {
             Self::Drifted(_) | Self::NotKept(_) => Some(Advice::ForceRewind),
             Self::Earlier { .. } => Some(Advice::RemoveEarlier),
             Self::NothingToUndo { outside, call: None } => Some(Advice::SelectUndo { outside: *outside }),
-            Self::NotOffline => Some(Advice::text("rerun it in a container with `record_http`, as it was recorded")),
+            Self::NotOffline => Some(Advice::text("use the workspace of the recording, if that has `record_http`")),
             Self::UnknownRun(_) => Some(Advice::ListRuns),
             Self::NotAChild { .. } | Self::Itself(_) => Some(Advice::ShowLineage),
             Self::NoDirectory { .. } => Some(Advice::NameDirectory),

@@ -53,7 +53,7 @@ const FORM_NAMES: [&str; 9] =
 /// Further headers with secrets, besides names that end in `-key`.
 const HEADERS: [&str; 4] = ["cookie", "set-cookie", "x-auth", "x-session-id"];
 /// Values that are no secrets, whatever their names: versions, as of the package `auth-token`.
-const VERSION: &str = r"^(?:[\^~<>=v ]*\d+(?:\.[\dx*]+)*(?:[-+][\w.]+)?|latest|\*)$";
+const VERSION: &str = r"^(?:[\^~<>=v ]+\d[\w.*+-]*|\d+(?:\.[\dx*]+)+(?:[-+][\w.]+)?|latest|\*)$";
 
 /// Masks likely secrets and counts them by kind.
 #[derive(Debug)]

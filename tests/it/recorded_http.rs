@@ -95,7 +95,7 @@ fn requests_are_recorded_and_answer_a_rerun() {
     let call = json!({ "tool": "shell_execute", "params": { "command": get(&[&other]) } });
     let script = program.file("other.jsonl", call.to_string());
     let told = program.run(&["--json", "what-if", "again", "--script", &script, "--at", "1", "--offline", "--yes"]);
-    assert!(told.contains("foldspace is offline: the recording has no answer to GET"), "{told}");
+    assert!(told.contains("foldspace is offline: the recording has no response to GET"), "{told}");
 }
 
 #[test]
@@ -113,7 +113,10 @@ fn answer_that_was_cut_off_is_not_repeated() {
     let told = program.run(&[&["exec", "rec", "--yes", "--"][..], &command].concat());
     assert!(told.contains("error:") && told.contains("4 bytes read"), "{told}");
     let again = program.run(&["rerun", "rec", "--offline"]);
-    assert!(again.contains("the recording has only a part (the answer was cut off) of the answer to GET"), "{again}");
+    assert!(
+        again.contains("the recording has only a part (the response was cut off) of the response to GET"),
+        "{again}"
+    );
 }
 
 #[test]
@@ -137,7 +140,7 @@ fn wrong_options_for_records_are_refused() {
         (&["--record-http=a b"][..], "invalid host pattern \"a b\""),
         (&["--record-http", "--mask-http", "("], "'--mask-http <REGEX>'"),
         (&["--mask-http", "x"], "--record-http"),
-        (&["--record-http", "--network=engine"], "rules and records do not apply to the engine's network"),
+        (&["--record-http", "--network=engine"], "--network=engine excludes host rules and --record-http"),
     ] {
         let new = [&["new", "wrong", "--backend", "container"][..], arguments].concat();
         let told = program.run(&new);
@@ -146,5 +149,5 @@ fn wrong_options_for_records_are_refused() {
     program.printed(&["new", "plain", "--backend", "container", "--network"]);
     program.printed(&["exec", "plain", "--yes", "--", "true"]);
     let told = program.run(&["rerun", "plain", "--offline"]);
-    assert!(told.contains("only a container that records requests can answer them"), "{told}");
+    assert!(told.contains("offline needs a container with `record_http`"), "{told}");
 }

@@ -703,7 +703,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns what a browser needs to open a port of the session's container: `http://LABEL.localhost:PORT/` with `?foldspace-token=TOKEN`. The token opens this port only. Nothing need listen there yet. */
+        /** Returns the host label and the token for a port of the session's container. A browser opens `http://LABEL.localhost:SERVER_PORT/?foldspace-token=TOKEN`. The token opens this port only, which need not listen yet. */
         get: operations["link_port"];
         put?: never;
         post?: never;
@@ -3631,7 +3631,7 @@ export interface components {
              */
             repeat_effects: boolean;
             /**
-             * @description True to answer requests of commands from the recording. It needs a container with `record_http`.
+             * @description True to replay recorded HTTP responses, and to refuse all other connections. It needs a container with `record_http`.
              * @default false
              */
             offline: boolean;

@@ -334,8 +334,8 @@ export class Session extends SessionPast implements AsyncDisposable {
 
   /**
    * Reruns its recorded calls in a fresh session, kept as `keep`, and returns every difference. It is refused if effects
-   * outside of the workspace would take place again, unless `repeatEffects` is true. `offline` answers
-   * requests of its commands from the recording, and lets them reach nothing else.
+   * outside of the workspace would take place again, unless `repeatEffects` is true. `offline` replays
+   * recorded HTTP responses, and refuses all other connections.
    */
   rerun(options: { until?: Position; backend?: string; options?: object; keep?: string; rules?: object; repeatEffects?: boolean; offline?: boolean } & Cancel = {}): Promise<Schemas["Rerun"]> {
     const { repeatEffects, signal, ...rest } = options;

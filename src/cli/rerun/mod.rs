@@ -92,7 +92,7 @@ pub(super) struct AgainArgs {
     /// Makes recorded effects outside of the workspace again, such as a push, without asking
     #[arg(long)]
     repeat_effects: bool,
-    /// Answers requests of commands from the recording, made with `--record-http`; nothing else is reached
+    /// Replays the HTTP responses recorded with `--record-http`, and refuses all other connections
     #[arg(long)]
     pub(super) offline: bool,
     #[command(flatten)]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::Digest;
 
-/// Event of a request of HTTP or HTTPS that a command of a container made, with its answer. Likely secrets in it are
+/// Event of an HTTP or HTTPS request of a container's command, with its response. Likely secrets in it are
 /// masked. It belongs to the call that recorded it; with several calls at once, another one may have made it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HttpExchange {
@@ -14,24 +14,24 @@ pub struct HttpExchange {
     pub url: String,
     /// Request.
     pub request: HttpPart,
-    /// Status of the answer; 0 without one.
+    /// Status of the response; 0 without one.
     pub status: u16,
-    /// Answer.
+    /// Response.
     pub response: HttpPart,
-    /// Reason why there is no answer, or only a part of one.
+    /// Reason why there is no response, or only a part of one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub error: String,
-    /// True if the answer is from the recording of another session.
+    /// True if the response is from the recording of another session.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replayed: bool,
     /// Number of later requests that are not recorded, because too many were waiting.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u64,
-    /// Time from the request to the end of the answer, in microseconds.
+    /// Time from the request to the end of the response, in microseconds.
     pub micros: u64,
 }
 
-/// Headers and body of a request or an answer.
+/// Headers and body of a request or a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HttpPart {
     /// Headers, in order.
@@ -42,7 +42,7 @@ pub struct HttpPart {
     /// Bytes of the body, before its secrets were masked.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bytes: u64,
-    /// True if less is stored: the first 16 MiB, or nothing if too much was waiting to be recorded.
+    /// True if the stored body is not whole: it has at most the first 16 MiB, and may be absent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
 }

@@ -65,7 +65,7 @@ pub struct RerunCalls {
     /// True to make effects outside of the workspace again. Without it, a rerun that may repeat some is refused.
     #[serde(default)]
     pub repeat_effects: bool,
-    /// True to answer requests of commands from the recording. It needs a container with `record_http`.
+    /// True to replay recorded HTTP responses, and to refuse all other connections. It needs a container with `record_http`.
     #[serde(default)]
     pub offline: bool,
 }

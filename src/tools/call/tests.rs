@@ -63,8 +63,9 @@ async fn call_after_other_call_appends_to_its_file() {
     let runner = warm_runner(directory.path()).await;
     let before = runner.session().state_reads();
     tokio::join!(write(&runner, "three\n", "append"), write(&runner, "four\n", "append"));
-    // The second call waits for the first, then reads the state again.
-    assert_eq!(reads_since(&runner, before).0, 3);
+    // A second call that waits for the first reads the state again.
+    let (reads, _) = reads_since(&runner, before);
+    assert!((2..=3).contains(&reads), "{reads} reads");
     let text = text(&runner, "notes.txt").await;
     assert!(text.contains("two") && text.contains("three") && text.contains("four"), "{text}");
 }

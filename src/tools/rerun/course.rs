@@ -119,7 +119,7 @@ pub(super) struct Course<'a> {
     /// The event that the initial files follow.
     pub(super) start: Seq,
     pub(super) steps: Vec<RerunStep>,
-    /// True to answer requests from the recording.
+    /// True to replay recorded HTTP responses.
     pub(super) offline: bool,
     /// The position to compare the final files with.
     pub(super) end: Seq,

@@ -12,7 +12,7 @@ use crate::reducers::{EffectEntry, Effects};
 use crate::tools::error::WorkspaceError;
 use crate::tools::workspace::http_record::answers;
 
-/// Answers requests of the rerun's commands as the session has recorded after `start`.
+/// Replays the responses that the session has recorded after `start`.
 pub(super) fn go_offline(past: &PastRun, start: Seq, workspace: &dyn Workspace) -> Result<(), WorkspaceError> {
     let spec = past.session.started().and_then(|started| WorkspaceSpec::of_session(started).ok());
     let mask = spec.map(|spec| spec.http_masks()).unwrap_or_default();

@@ -171,7 +171,7 @@ impl Rerun {
         self
     }
 
-    /// Answers requests of HTTP and HTTPS from the recording; nothing else is reached. The workspace must record requests.
+    /// Replays recorded HTTP responses, and refuses all other connections. The workspace must record HTTP.
     #[must_use]
     pub fn offline(mut self) -> Self {
         self.offline = true;
@@ -197,7 +197,8 @@ impl Rerun {
     /// have an approver.
     ///
     /// # Errors
-    /// [`WorkspaceError::CantRerun`] for the first call that can't run; [`WorkspaceError::NotOffline`].
+    /// [`WorkspaceError::CantRerun`] for the first call that can't run; [`WorkspaceError::NotOffline`] if the
+    /// rerun is offline and the workspace does not record HTTP.
     pub fn check(&self, spec: &WorkspaceSpec, rules: &ShellRules) -> Result<(), WorkspaceError> {
         if self.offline && !spec.records_http() {
             return Err(WorkspaceError::NotOffline);
@@ -205,8 +206,8 @@ impl Rerun {
         check_commands(&self.course()?.steps, spec, rules)
     }
 
-    /// Returns the recorded effects outside of the workspace that the calls may have again in such a workspace; none if
-    /// it is offline.
+    /// Returns the recorded effects outside of the workspace that the calls may have again in such a workspace; empty
+    /// if the rerun is offline.
     ///
     /// # Errors
     /// Failure to read the session.

@@ -44,7 +44,7 @@ impl WhatIf {
         self
     }
 
-    /// Answers requests from the recording, like [`Rerun::offline`].
+    /// Replays recorded HTTP responses, like [`Rerun::offline`].
     ///
     /// [`Rerun::offline`]: super::Rerun::offline
     #[must_use]
@@ -65,7 +65,8 @@ impl WhatIf {
     /// [`Rerun::check`]: super::Rerun::check
     ///
     /// # Errors
-    /// [`WorkspaceError::CantRerun`] for the first call that can't run.
+    /// [`WorkspaceError::CantRerun`] for the first call that can't run; [`WorkspaceError::NotOffline`] if it is offline and
+    /// the workspace does not record HTTP.
     pub fn check(&self, spec: &WorkspaceSpec, rules: &ShellRules) -> Result<(), WorkspaceError> {
         if self.offline && !spec.records_http() {
             return Err(WorkspaceError::NotOffline);

@@ -1,4 +1,4 @@
-//! Recorded requests: masked before they are stored, and read again as answers.
+//! Recorded HTTP exchanges: masked before they are stored, and replayed.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
@@ -180,9 +180,9 @@ pub(crate) fn answers(session: &Session, from: Seq, until: Seq, mask: &[String])
         let exchange = {
             let mut known = lock(&known);
             let answers = known.get_mut(&RequestKey::new(&request.method, url, &headers, body));
-            let answers = answers.ok_or_else(|| format!("the recording has no answer to {asked}"))?;
+            let answers = answers.ok_or_else(|| format!("the recording has no response to {asked}"))?;
             let next = if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() };
-            next.ok_or_else(|| format!("the recording has no answer to {asked}"))?
+            next.ok_or_else(|| format!("the recording has no response to {asked}"))?
         };
         answer(&session, exchange).map_err(|why| format!("{why} {asked}"))
     }))
@@ -191,14 +191,14 @@ pub(crate) fn answers(session: &Session, from: Seq, until: Seq, mask: &[String])
 fn answer(session: &Session, exchange: HttpExchange) -> Result<(u16, HttpMessage), String> {
     let HttpExchange { status, response: HttpPart { headers, body, bytes, truncated }, error, .. } = exchange;
     match status {
-        0 => return Err(format!("no answer was recorded ({error}) to")),
+        0 => return Err(format!("no response was recorded ({error}) to")),
         101 => return Err("the recording has no content of the connection after".to_owned()),
-        _ if truncated => return Err(format!("the recording does not have all {bytes} bytes of the answer to")),
-        _ if !error.is_empty() => return Err(format!("the recording has only a part ({error}) of the answer to")),
+        _ if truncated => return Err(format!("the recording does not have all {bytes} bytes of the response to")),
+        _ if !error.is_empty() => return Err(format!("the recording has only a part ({error}) of the response to")),
         _ => {}
     }
     let body = match body {
-        Some(digest) => session.content(&digest).map_err(|error| format!("{error}; it is the answer to"))?.to_vec(),
+        Some(digest) => session.content(&digest).map_err(|error| format!("{error}; it is the response to"))?.to_vec(),
         None => Vec::new(),
     };
     Ok((status, HttpMessage { headers, body, bytes }))
@@ -231,6 +231,7 @@ mod tests {
                 r#"{"next":"/a?access_token=abcd&b=1"}"#,
                 r#"{"next":"/a?access_token=[masked]&b=1"}"#,
             ),
+            ("application/json", r#"{"password":"123456"}"#, r#"{"password":"[masked]"}"#),
             ("text/plain", "my cats", "my [masked]"),
         ] {
             assert_eq!(String::from_utf8(mask.body(&message(kind, body))).unwrap(), expected);
