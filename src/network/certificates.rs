@@ -9,12 +9,12 @@ use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-/// The most hosts whose certificates are kept.
+/// The most cached certificates of hosts.
 const HOSTS_MAX: usize = 1000;
 /// HTTP/2 is not recorded, so it is not offered.
 const ALPN: &[u8] = b"http/1.1";
 
-/// A certificate authority, whose key is in memory only.
+/// A certificate authority. Its key is in memory only.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -27,7 +27,7 @@ pub(crate) struct Authority {
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 impl Authority {
-    /// Makes an authority for a container. Hosts are trusted by these certificates.
+    /// Makes an authority for a container. It verifies hosts with these certificates.
     pub(crate) fn trusting(trusted: Vec<CertificateDer<'static>>) -> Outcome<Self> {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "foldspace");
@@ -45,7 +45,7 @@ impl Authority {
         Ok(Self { issuer, pem, key: KeyPair::generate()?, servers, client: Arc::new(client), trusted })
     }
 
-    /// Returns its certificate and those that this machine trusts, as PEM.
+    /// Returns its certificate and the certificates that this machine trusts, as PEM.
     pub(crate) fn bundle(&self) -> String {
         let trusted = self.trusted.iter().map(|one| pem::Pem::new("CERTIFICATE", one.as_ref()).to_string());
         std::iter::once(self.pem.clone()).chain(trusted).collect()

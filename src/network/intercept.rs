@@ -1,4 +1,4 @@
-//! Connections whose requests are recorded: recognised by their first bytes, and decrypted if they are encrypted.
+//! Interception of recorded connections: the first bytes identify the protocol, and TLS is decrypted.
 
 use std::io::{self, Cursor};
 use std::net::IpAddr;

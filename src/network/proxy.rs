@@ -83,7 +83,7 @@ impl NetworkProxy {
         Ok(Self { rules, answers, bundle, _end: end.drop_guard() })
     }
 
-    /// Returns the certificates that commands must trust, as PEM: the proxy's own, and those that this machine trusts.
+    /// Returns the certificates that commands must trust, as PEM: the proxy's own, and what this machine trusts.
     /// `None` if the rules record no requests.
     pub fn certificates(&self) -> Option<&str> {
         self.bundle.as_deref()

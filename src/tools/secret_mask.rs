@@ -52,7 +52,7 @@ const FORM_NAMES: [&str; 9] =
     ["key", "sig", "signature", "x-amz-signature", "x-goog-signature", "pass", "code", "client_assertion", "session"];
 /// Further headers with secrets, besides names that end in `-key`.
 const HEADERS: [&str; 4] = ["cookie", "set-cookie", "x-auth", "x-session-id"];
-/// Values that are no secrets, whatever their names: versions, as of the package `auth-token`.
+/// Values that are not secrets under any name: versions, as of the package `auth-token`.
 const VERSION: &str = r"^(?:[\^~<>=v ]+\d[\w.*+-]*|\d+(?:\.[\dx*]+)+(?:[-+][\w.]+)?|latest|\*)$";
 
 /// Masks likely secrets and counts them by kind.

@@ -30,7 +30,7 @@ const SUBCOMMANDS: [(&str, &str, &str); 15] = [
     ("svn", "commit ci", ""),
     ("gsutil", "rm", ""),
 ];
-/// Programs whose subcommands are in groups: the groups, and the verbs that have effects.
+/// Programs with groups of subcommands: the groups, and the verbs that have effects.
 const GROUPED: [(&str, &str, &str); 7] = [
     ("gh glab", "pr mr issue", "create merge close reopen comment note edit update review ready delete transfer lock"),
     ("gh glab", "release repo gist label", "create delete edit upload rename archive fork sync"),
