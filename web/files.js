@@ -5,6 +5,7 @@ import { useLoaded } from "./loaded.js";
 import { LETTERS } from "./patch.js";
 import { exported } from "./export.js";
 import { FilePane } from "./filepane.js";
+import { MountButton } from "./mount.js";
 import { Splitter, useWidth } from "./splitter.js";
 import { bytes, count, visible } from "./text.js";
 import { Tree } from "./tree.js";
@@ -24,7 +25,7 @@ export function Files({ model }) {
       <h3 class="part">Changed <span class="quiet">${value ? count(files.length, "file") + (value.more ? " and more" : "") : ""}</span></h3>
       <${Inside} model=${model} />
       ${value && html`<${Changes} model=${model} files=${files} />`}
-      <h3 class="part">All files <span class="quiet">at ${model.at}</span></h3>
+      <div class="part-head"><h3 class="part">All files <span class="quiet">at ${model.at}</span></h3><${MountButton} model=${model} /></div>
       ${exported?.missing.map((what) => html`<p class="quiet none">Not in this file: ${what}.</p>`)}
       <${Tree} model=${model} changes=${changes} />
     </div>

@@ -76,8 +76,8 @@ class Client:
         """Starts a session.
 
         - ``name``: 1 to 80 letters, digits, dots, underscores or hyphens; the beginning of its id by default.
-        - ``backend``: ``memory`` (the default, which runs no commands), ``host``, ``podman``, ``docker``, ``mock`` or
-          ``container``, which is the engine that works.
+        - ``backend``: ``memory`` (the default, which runs no commands), ``host``, ``mount`` (as ``host``, in an overlay
+          that forks share), ``podman``, ``docker``, ``mock`` or ``container``, which is the engine that works.
         - ``mount``: a directory of this machine to copy into it; ``mounts`` several ({place: directory}), except for
           entries that match the globs of ``exclude``.
         - ``directory``: a directory of this machine to work in, without a copy.

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import weakref
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -48,6 +49,9 @@ class Connection:
         self._responses: set[aiohttp.ClientResponse] = set()
         # The number of times it was closed: earlier work does not continue after a close.
         self.closings = 0
+        # The contexts of each directory that this client mounted, and the lock of their changes.
+        self.mount_users: Counter[str] = Counter()
+        self.mounting = asyncio.Lock()
 
     def check_open(self, closings: int) -> None:
         """Raises if it was closed since ``closings`` was read."""

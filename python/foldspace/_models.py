@@ -483,6 +483,8 @@ class ChildRequest(TypedDict):
     """The part of the session that the clone gets: `fork` (the default), the history and files up to a position; `full`, only fresh copies of the mounts; `shared`, everything: the same session, under another agent name."""
     at: NotRequired[Position | None]
     """The position to fork at; the current state by default."""
+    mount: NotRequired[bool]
+    """True for a fork of a session on the host with its files in a mount, which shares files with other such forks instead of copying them. The server must be root."""
     name: NotRequired[str | None]
     """The clone's name; by default the session's name with a number."""
     agent: NotRequired[str | None]
@@ -919,6 +921,8 @@ class ForkRequest(TypedDict):
     """The number of forks, from 1 to 1,000; 1 by default."""
     at: NotRequired[Position | None]
     """The position to fork at; the current state by default."""
+    mount: NotRequired[bool]
+    """True for forks of a session on the host with their files in mounts, which share files instead of copying them. The server must be root."""
     name: NotRequired[str | None]
     """Name prefix; the forks are numbered from 1. Default: the session's name and free numbers."""
     agent: NotRequired[str | None]
@@ -1173,6 +1177,34 @@ class MessagesPage(TypedDict):
     """The messages."""
 
 
+class Mount(TypedDict):
+    """A mount: the files of a session as a read-only directory."""
+
+    directory: str
+    """The directory."""
+    session: str
+    """The session."""
+    name: str
+    """The session's name."""
+    at: int | None
+    """The position; null for a mount that follows the present."""
+    all: bool
+    """True if its root has the hidden directories `.at`, `.call` and `.sessions`."""
+    process: int
+    """The process that serves it."""
+    trouble: str | None
+    """The reason why its files can't be read; null if they can be."""
+
+
+class MountSession(TypedDict):
+    """Mounts the session's files as a read-only directory of the server's machine, which the server chooses."""
+
+    at: NotRequired[Position | None]
+    """The position; by default the mount follows the session."""
+    all: NotRequired[bool]
+    """True for the hidden directories `.at`, `.call` and `.sessions` in its root, which have all positions, calls and sessions."""
+
+
 MoveEntry = TypedDict('MoveEntry', {'from': 'str', 'to': 'str', 'replace': 'NotRequired[bool]', 'agent': 'NotRequired[str | None]'})
 """Moves an entry; a directory with its contents."""
 
@@ -1316,7 +1348,7 @@ class NewSession(TypedDict):
     name: NotRequired[str | None]
     """Its name: 1 to 80 letters, digits, dots, underscores or hyphens; a prefix of its id by default."""
     backend: NotRequired[str | None]
-    """`memory` (the default, without commands), `host`, `podman`, `docker`, `mock`, or `container`: whichever engine works."""
+    """`memory` (the default, without commands), `host`, `mount` (as `host`, in an overlay that forks share), `podman`, `docker`, `mock`, or `container`: whichever engine works."""
     options: NotRequired[dict[str, Any]]
     """Backend options of the workspace. Containers have the image (default: the server's FOLDSPACE_IMAGE), limits, `name_prefix`, `uptime_seconds` and so on. A `directory`, for `host` and containers, must be below a directory that the server allows. Backends with commands also have `environment` (an object of strings, recorded as digests unless `record_environment` is set), `workdir`, `output_bytes`, `keep_output_bytes`, `merge_output` and `generated` (globs of generated files)."""
     mounts: NotRequired[list[NewMount]]

@@ -6,6 +6,7 @@ import contextlib
 import shlex
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from foldspace import _models
@@ -23,6 +24,7 @@ from foldspace.errors import (
     of_problem,
 )
 from foldspace._files import Files, ReadFiles, resumed, succeeded
+from foldspace._mounts import mounted, mounts_of, unmount
 from foldspace._past import SessionPast
 from foldspace._ports import forwarded
 from foldspace._process import Process, decoded
@@ -376,6 +378,37 @@ class Session(SessionPast):
         async with forwarded(self._connection, self.id, port, local_port, on_host=on_host) as address:
             yield address
 
+    @contextlib.asynccontextmanager
+    async def mounted(self, *, at: PositionLike | None = None, all: bool = False) -> AsyncGenerator[Path, None]:
+        """Mounts its files as a read-only directory on the server's machine, and yields the directory.
+
+            async with session.mounted(at="tag:before") as before:
+                subprocess.run(["diff", "-r", before, "."])
+
+        - ``at``: the position, whose files never change. By default the directory follows the session.
+        - ``all``: true for the hidden directories ``.at/POSITION``, ``.call/N/before``, ``.call/N/after`` and
+          ``.sessions/NAME`` in it.
+
+        Equal mounts share one directory. The last context of the client unmounts it at its end, also for other programs
+        that use it. Processes keep their open files. A mount that existed before the client's first context
+        stays.
+
+        Raises ``NotFoundError`` if there is no such position, ``BackendError`` if the machine has no FUSE.
+        """
+        async with mounted(self._connection, self.id, at, all) as directory:
+            yield directory
+
+    async def mounts(self) -> list[_models.Mount]:
+        """Lists its mounts, also those of other programs."""
+        return await mounts_of(self._connection, self.id)
+
+    async def unmount(self, directory: str | Path, *, lazy: bool = False) -> None:
+        """Unmounts a mount of the session. With ``lazy``, processes may use it; they keep their open files.
+
+        Raises ``NotFoundError`` if the session has no mount there, ``RefusedError`` if a process uses it.
+        """
+        await unmount(self._connection, self.id, directory, lazy)
+
     async def call(
         self,
         tool: str,
@@ -411,6 +444,7 @@ class Session(SessionPast):
         agent: str | None = None,
         limits: Limits | None = None,
         policy: _models.ToolPolicy | None = None,
+        mount: bool = False,
     ) -> list[Session]:
         """Forks it, now or at a position, and returns the forks. If one fork fails, none is created.
 
@@ -421,12 +455,15 @@ class Session(SessionPast):
         - ``agent``: the agent that works in the forks. Their calls name it.
         - ``limits``: limits of each fork, such as ``{"calls": 20}``.
         - ``policy``: a policy for the forks' tools, in addition to the session's own.
+        - ``mount``: true for forks of a session on the host with their files in mounts, which share files instead of
+          copying them. The server must be root.
 
         Raises ``ConflictError`` if a name is taken, ``NotFoundError`` if there is no such position.
         """
         if count is None and name is not None:
-            return [await self.clone(at=at, name=name, agent=agent, limits=limits, policy=policy)]
+            return [await self.clone(at=at, name=name, agent=agent, limits=limits, policy=policy, mount=mount)]
         body = {"count": count or 1, "at": at, "name": name, "agent": agent, "limits": limits or {}, "policy": policy}
+        body["mount"] = mount
         forks: _models.Forks = await self._connection.document(
             "POST", _SESSION + "/forks", body=body, what="fork", session=self.id
         )
@@ -441,6 +478,7 @@ class Session(SessionPast):
         agent: str | None = None,
         limits: Limits | None = None,
         policy: _models.ToolPolicy | None = None,
+        mount: bool = False,
     ) -> Session:
         """Clones it.
 
@@ -452,10 +490,12 @@ class Session(SessionPast):
         - ``agent``: the agent that works in it; required for ``shared``.
         - ``limits``: its limits, such as ``{"calls": 20}``.
         - ``policy``: a policy for its tools, in addition to the session's own; not for ``shared``.
+        - ``mount``: true for a fork of a session on the host with its files in a mount; see ``fork``.
 
         Raises ``ConflictError`` if the name is taken, ``UnusableError`` for parameters that don't fit together.
         """
         body = {"isolation": isolation, "at": at, "name": name, "agent": agent, "limits": limits or {}, "policy": policy}
+        body["mount"] = mount
         child = await self._connection.document("POST", _SESSION + "/children", body=body, what="clone", session=self.id)
         return await self._child(child)
 

@@ -326,6 +326,35 @@ class Session(SessionPast):
         """
         return LOOP.enter(self._own.forward(port, local_port=local_port))
 
+    def mounted(self, *, at: PositionLike | None=None, all: bool=False) -> AbstractContextManager[Path]:
+        """Mounts its files as a read-only directory on the server's machine, and yields the directory.
+
+            with session.mounted(at="tag:before") as before:
+                subprocess.run(["diff", "-r", before, "."])
+
+        - ``at``: the position, whose files never change. By default the directory follows the session.
+        - ``all``: true for the hidden directories ``.at/POSITION``, ``.call/N/before``, ``.call/N/after`` and
+          ``.sessions/NAME`` in it.
+
+        Equal mounts share one directory. The last context of the client unmounts it at its end, also for other programs
+        that use it. Processes keep their open files. A mount that existed before the client's first context
+        stays.
+
+        Raises ``NotFoundError`` if there is no such position, ``BackendError`` if the machine has no FUSE.
+        """
+        return LOOP.enter(self._own.mounted(at=at, all=all))
+
+    def mounts(self) -> list[_models.Mount]:
+        """Lists its mounts, also those of other programs."""
+        return LOOP.wait(self._own.mounts())
+
+    def unmount(self, directory: str | Path, *, lazy: bool=False) -> None:
+        """Unmounts a mount of the session. With ``lazy``, processes may use it; they keep their open files.
+
+        Raises ``NotFoundError`` if the session has no mount there, ``RefusedError`` if a process uses it.
+        """
+        LOOP.wait(self._own.unmount(directory, lazy=lazy))
+
     def call(self, tool: str, params: Mapping[str, Any] | None=None, *, on_output: Output | None=None, timeout: float | None=None, on_failure: Literal['keep', 'undo']='keep') -> CallOutcome:
         """Makes a tool call, and raises if it fails. ``timeout`` is the time limit of the whole call in seconds, from 0.1
         to 86,400; the tool's own by default.
@@ -342,7 +371,7 @@ class Session(SessionPast):
         """Cancels a call in flight."""
         LOOP.wait(self._own.cancel(call))
 
-    def fork(self, *, count: int | None=None, at: PositionLike | None=None, name: str | None=None, agent: str | None=None, limits: Limits | None=None, policy: _models.ToolPolicy | None=None) -> list[Session]:
+    def fork(self, *, count: int | None=None, at: PositionLike | None=None, name: str | None=None, agent: str | None=None, limits: Limits | None=None, policy: _models.ToolPolicy | None=None, mount: bool=False) -> list[Session]:
         """Forks it, now or at a position, and returns the forks. If one fork fails, none is created.
 
         - ``count``: the number of forks, from 1 to 1,000; one by default.
@@ -352,12 +381,14 @@ class Session(SessionPast):
         - ``agent``: the agent that works in the forks. Their calls name it.
         - ``limits``: limits of each fork, such as ``{"calls": 20}``.
         - ``policy``: a policy for the forks' tools, in addition to the session's own.
+        - ``mount``: true for forks of a session on the host with their files in mounts, which share files instead of
+          copying them. The server must be root.
 
         Raises ``ConflictError`` if a name is taken, ``NotFoundError`` if there is no such position.
         """
-        return [Session(each) for each in LOOP.wait(self._own.fork(count=count, at=at, name=name, agent=agent, limits=limits, policy=policy))]
+        return [Session(each) for each in LOOP.wait(self._own.fork(count=count, at=at, name=name, agent=agent, limits=limits, policy=policy, mount=mount))]
 
-    def clone(self, *, isolation: Literal['fork', 'full', 'shared']='fork', at: PositionLike | None=None, name: str | None=None, agent: str | None=None, limits: Limits | None=None, policy: _models.ToolPolicy | None=None) -> Session:
+    def clone(self, *, isolation: Literal['fork', 'full', 'shared']='fork', at: PositionLike | None=None, name: str | None=None, agent: str | None=None, limits: Limits | None=None, policy: _models.ToolPolicy | None=None, mount: bool=False) -> Session:
         """Clones it.
 
         - ``isolation``: ``fork``, with its history and files; ``full``, with fresh copies of its mounts only; ``shared``,
@@ -368,10 +399,11 @@ class Session(SessionPast):
         - ``agent``: the agent that works in it; required for ``shared``.
         - ``limits``: its limits, such as ``{"calls": 20}``.
         - ``policy``: a policy for its tools, in addition to the session's own; not for ``shared``.
+        - ``mount``: true for a fork of a session on the host with its files in a mount; see ``fork``.
 
         Raises ``ConflictError`` if the name is taken, ``UnusableError`` for parameters that don't fit together.
         """
-        return Session(LOOP.wait(self._own.clone(isolation=isolation, at=at, name=name, agent=agent, limits=limits, policy=policy)))
+        return Session(LOOP.wait(self._own.clone(isolation=isolation, at=at, name=name, agent=agent, limits=limits, policy=policy, mount=mount)))
 
     def children(self) -> list[Session]:
         """Lists its children, oldest first: forks and full clones that were not removed. ``agent`` of each is the agent
@@ -781,8 +813,8 @@ class Client:
         """Starts a session.
 
         - ``name``: 1 to 80 letters, digits, dots, underscores or hyphens; the beginning of its id by default.
-        - ``backend``: ``memory`` (the default, which runs no commands), ``host``, ``podman``, ``docker``, ``mock`` or
-          ``container``, which is the engine that works.
+        - ``backend``: ``memory`` (the default, which runs no commands), ``host``, ``mount`` (as ``host``, in an overlay
+          that forks share), ``podman``, ``docker``, ``mock`` or ``container``, which is the engine that works.
         - ``mount``: a directory of this machine to copy into it; ``mounts`` several ({place: directory}), except for
           entries that match the globs of ``exclude``.
         - ``directory``: a directory of this machine to work in, without a copy.

@@ -98,6 +98,8 @@ class HostOptions(CommandOptions, total=False):
     """True to record small files that git ignores, too, except in build and dependency directories."""
     keep_secrets: bool
     """True to store the contents of files that look like secrets."""
+    mount: bool
+    """True for files in a mount that forks share; ``backend="mount"`` sets it. Needs root, and no directory."""
 
 
 class NetworkRules(TypedDict, total=False):

@@ -5,7 +5,7 @@ use std::fs::Permissions;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
@@ -22,7 +22,7 @@ use super::{BackendError, ChangeDetector, FileChange, Shell, ShellError, Workspa
 use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 
-const NAME: &str = "host";
+pub(super) const NAME: &str = "host";
 
 /// The options of a host workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +48,10 @@ pub struct HostOptions {
     /// True to store the contents of files that look like secrets, on this machine only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep_secrets: bool,
+    /// True for files in an overlay mount: forks share them, and a scan visits only changed files. Needs root, Linux
+    /// 6.15 or later, and no `directory`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mount: bool,
     /// True for a directory that a session has already recorded. If it is empty, all its files were removed.
     #[serde(skip)]
     pub is_taken_up: bool,
@@ -127,12 +131,56 @@ pub struct HostWorkspace {
     _aside: StagingDir,
 }
 
-struct HostPlace {
+pub(super) struct HostPlace {
     directory: PathBuf,
     options: CommandOptions,
     anchor: Option<Anchor>,
     running: Mutex<HostCommand>,
     in_flight: Arc<RunningCommands>,
+    /// The reason why no command can run any more.
+    ended: OnceLock<String>,
+    /// Decides before each command if the directory has the workspace's files.
+    has_files: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
+}
+
+impl HostPlace {
+    pub(super) fn new(directory: PathBuf, options: CommandOptions, anchor: Option<Anchor>) -> Self {
+        let (running, in_flight, ended) = (Mutex::default(), Arc::default(), OnceLock::new());
+        Self { directory, options, anchor, running, in_flight, ended, has_files: OnceLock::new() }
+    }
+
+    /// Refuses commands while `has_files` returns false.
+    pub(super) fn check_files(&self, has_files: impl Fn() -> bool + Send + Sync + 'static) {
+        // It is set once, when the workspace opens.
+        let _ = self.has_files.set(Box::new(has_files));
+    }
+
+    /// Returns true if no command runs.
+    pub(super) fn is_unused(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
+    pub(super) fn close(&self) {
+        *lock(&self.running) = HostCommand::default();
+    }
+
+    /// Refuses further commands.
+    pub(super) fn end(&self, reason: String) {
+        // Only the first reason matters.
+        let _ = self.ended.set(reason);
+        self.close();
+    }
+}
+
+pub(super) fn host_shell(place: Arc<HostPlace>) -> RunnerShell<HostPlace> {
+    let properties = ShellProperties {
+        backend_name: NAME,
+        sandboxed: false,
+        network_enabled: true,
+        default_timeout: DEFAULT_TIMEOUT,
+        in_container: false,
+    };
+    RunnerShell::new(place, properties)
 }
 
 #[derive(Default)]
@@ -173,21 +221,8 @@ impl HostWorkspace {
         if asked.is_taken_up && marker.is_new() {
             marker.filled()?;
         }
-        let place = Arc::new(HostPlace {
-            directory: directory.clone(),
-            options: asked.commands.clone(),
-            anchor,
-            running: Mutex::default(),
-            in_flight: Arc::default(),
-        });
-        let properties = ShellProperties {
-            backend_name: NAME,
-            sandboxed: false,
-            network_enabled: true,
-            default_timeout: DEFAULT_TIMEOUT,
-            in_container: false,
-        };
-        let shell = has_shell.then(|| Arc::new(RunnerShell::new(Arc::clone(&place), properties)));
+        let place = Arc::new(HostPlace::new(directory.clone(), asked.commands.clone(), anchor));
+        let shell = has_shell.then(|| Arc::new(host_shell(Arc::clone(&place))));
         Ok(Self { disk: files, place, shell, marker, directory, _aside: aside })
     }
 }
@@ -207,6 +242,14 @@ fn check_unlinked(directory: &Path) -> Result<(), BackendError> {
 
 impl CommandHost for HostPlace {
     fn runner(&self) -> Result<Runner, ShellError> {
+        if let Some(reason) = self.ended.get() {
+            return Err(unavailable(reason));
+        }
+        if self.has_files.get().is_some_and(|has_files| !has_files()) {
+            let shown = self.directory.display();
+            let what = format!("its files are not mounted at {shown} any more, or something else is mounted over them");
+            return Err(unavailable(&format!("{what}; unmount that, or close the session and open it again")));
+        }
         self.anchor.as_ref().map_or(Ok(()), Anchor::check).map_err(|error| unavailable(&error))?;
         let mut running = lock(&self.running);
         if let Some(alive) = running.runner.as_ref().filter(|runner| runner.is_alive()) {
@@ -306,7 +349,7 @@ impl Workspace for HostWorkspace {
     }
 
     fn close(&self) {
-        *lock(&self.place.running) = HostCommand::default();
+        self.place.close();
     }
 }
 

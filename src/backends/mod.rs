@@ -22,6 +22,7 @@ mod error;
 #[doc(hidden)]
 pub mod git;
 mod host;
+mod layered;
 mod memory;
 mod mock;
 mod output;

@@ -26,6 +26,7 @@ Examples:
   foldspace fork NAME                        a fork of the session as it is now
   foldspace fork NAME --at 42 --name retry   a fork as it was after call 42
   foldspace fork NAME --before 42            a fork as it was before call 42
+  foldspace fork NAME --fork-by mount        shares files with other such forks
   foldspace fork NAME --isolation full       a fresh session, same mounts
   foldspace fork NAME --max-calls 50 --tool read_file --tool grep")]
 pub(super) struct ForkArgs {
@@ -51,8 +52,17 @@ pub(super) struct ForkArgs {
     /// A policy for tools that binds the child, in addition to the session's: a JSON file, or `-`
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     policy: Option<PathBuf>,
+    /// fork: puts its files in a mount, which such forks share instead of copying them; for sessions on the host, as root
+    #[arg(long, value_name = "HOW")]
+    fork_by: Option<ForkBy>,
     #[command(flatten)]
     limits: LimitArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum ForkBy {
+    /// A mount over shared files
+    Mount,
 }
 
 #[derive(Debug, Clone, clap::Args)]
@@ -109,6 +119,9 @@ impl ForkArgs {
         if self.isolation != Isolation::Fork && self.at.is_given() {
             return Err(usage("only a fork can start in the past: --at and --before require --isolation fork"));
         }
+        if self.isolation != Isolation::Fork && self.fork_by.is_some() {
+            return Err(usage("only a fork can be in a mount: --fork-by requires --isolation fork"));
+        }
         if self.isolation == Isolation::Shared && self.name.is_some() {
             return Err(usage("a shared child has the session's name: leave out --name"));
         }
@@ -127,6 +140,7 @@ impl ForkArgs {
         let asked = json!({
             "isolation": self.isolation,
             "at": self.at.position().map(Position::to_string),
+            "mount": self.fork_by == Some(ForkBy::Mount),
             "name": self.name,
             "agent": self.agent,
             "limits": limits,

@@ -31,6 +31,9 @@ impl Gc {
         let torn = LocalStore::discard_torn(&directory, self.dry_run || !self.torn)?;
         let known = sessions(globals)?;
         let abandoned = WorkspaceSpec::abandoned(&directory, |id| known.contains(&id))?;
+        if !self.dry_run {
+            WorkspaceSpec::sweep_mounts(&directory)?;
+        }
         let containers = remove_leftovers(self.engine.as_deref(), self.dry_run)?;
         // After the containers, which use them.
         let probes = sweep_throwaways(&directory, self.dry_run)?;

@@ -61,6 +61,8 @@ mod materialise;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod merge;
+#[cfg(feature = "mount")]
+mod mount;
 mod move_session;
 mod network_args;
 mod new;
@@ -219,6 +221,12 @@ commands! {
         Blame(blame::BlameArgs),
         #[cfg(feature = "sql")]
         Sql(sql::SqlArgs),
+        #[cfg(feature = "mount")]
+        Mount(mount::MountSessionArgs),
+        #[cfg(feature = "mount")]
+        Mounts(mount::MountsArgs),
+        #[cfg(feature = "mount")]
+        Umount(mount::Umount),
     }
     "Go back" {
         #[cfg(feature = "tui")]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldspace::event::{Clock, SystemClock};
+use foldspace::hub::HubOptions;
 use foldspace::session::{Keep, SnapshotPolicy, name_of};
 #[cfg(feature = "nats")]
 use foldspace::store::NatsStore;
@@ -185,6 +186,23 @@ pub(super) fn session(globals: &Globals, wanted: &str) -> Result<FoundSession, F
     let opened = reading(globals)?;
     let found = opened.find(wanted)?;
     Ok(FoundSession { _opened: Some(opened), ..found })
+}
+
+/// Returns the options of a hub of this program.
+#[cfg_attr(not(feature = "mount"), expect(clippy::unnecessary_wraps, reason = "only mounts can fail"))]
+pub(super) fn hub_options(directory: &Path) -> Result<HubOptions, Failure> {
+    let options = HubOptions::new(directory);
+    #[cfg(feature = "mount")]
+    let options = HubOptions { mounts: Some(mount_helper(directory)?), ..options };
+    Ok(options)
+}
+
+/// Returns the starter of mounts of the data.
+#[cfg(feature = "mount")]
+pub(super) fn mount_helper(data: &Path) -> Result<foldspace::hub::fuse::MountHelper, Failure> {
+    let program = std::env::current_exe().map_err(|error| Failure::io("find", "this program", &error))?;
+    let data = std::path::absolute(data).map_err(|error| Failure::io("find", data.display(), &error))?;
+    Ok(foldspace::hub::fuse::MountHelper { program, data })
 }
 
 /// Returns the session's name, quoted for a shell, or its id if the name is unsafe to paste.

@@ -136,6 +136,8 @@ enum BackendArg {
     Memory,
     /// A directory on this machine; commands are not sandboxed
     Host,
+    /// As host, in a mount that forks share; needs root
+    Mount,
     /// A container of the first engine that works here, Podman before Docker
     Container,
     /// A Podman container
@@ -151,6 +153,7 @@ impl BackendArg {
     fn family(self) -> Self {
         match self {
             Self::Podman | Self::Docker => Self::Container,
+            Self::Mount => Self::Host,
             other => other,
         }
     }
@@ -297,9 +300,10 @@ impl WorkspaceArgs {
         Ok(match self.backend {
             None => None,
             Some(BackendArg::Memory) => Some(WorkspaceSpec::Memory),
-            Some(BackendArg::Host) => {
+            Some(backend @ (BackendArg::Host | BackendArg::Mount)) => {
                 let (gitignore, include) = (self.gitignore, self.include_ignored.clone());
-                let options = HostOptions { directory, gitignore, include, commands, ..HostOptions::default() };
+                let mount = backend == BackendArg::Mount;
+                let options = HostOptions { directory, gitignore, include, commands, mount, ..HostOptions::default() };
                 Some(WorkspaceSpec::Host(options))
             }
             Some(BackendArg::Container) => container(find_engine(self.engine.as_deref())?)?,

@@ -11,6 +11,7 @@ mod figures;
 mod hook_message;
 #[doc(hidden)]
 pub mod hosts;
+mod hub_options;
 #[doc(hidden)]
 pub mod in_flight;
 mod left_out;
@@ -29,7 +30,6 @@ mod spool;
 mod spool_files;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
@@ -46,15 +46,19 @@ use crate::engine::session::sessions::NewSession;
 use crate::engine::session::sessions::Sessions;
 use crate::reducers::MergeChoices;
 use crate::tools::{
-    AllowedRoots, Forker, MergeReport, MountError, MountSpec, Registrations, RewindOptions, Rewound, ShellRules,
-    ToolRunner, Tools, declare_defaults, hydrate, preview_merge, rewind,
+    AllowedRoots, Forker, MergeReport, MountError, MountSpec, Registrations, RewindOptions, Rewound, ToolRunner,
+    declare_defaults, hydrate, preview_merge, rewind,
 };
 
+#[cfg(feature = "mount")]
+#[doc(hidden)]
+pub use crate::fuse;
 pub use attached::{AttachedDirectory, all_attached, attached_at, attached_file, worktree_at};
 use begin_once::Beginning;
 pub use error::HubError;
 pub use figures::CallFigures;
 pub use hook_message::{HookMessage, ReportId, ReportOutcome};
+pub use hub_options::HubOptions;
 use in_flight::InFlight;
 pub use left_out::IgnoredLeftOut;
 pub use open::OpenSession;
@@ -64,34 +68,6 @@ pub use ports::PortError;
 use processes::ProcessTables;
 pub use spool::kept_reports;
 pub use spool_files::{ATTACHED, UnrecordedReports, keep_report};
-
-/// The options of a [`Hub`].
-#[derive(Clone)]
-pub struct HubOptions {
-    /// The parent directory of workspaces without a given directory; usually the store's own.
-    pub home: PathBuf,
-    /// The tools that sessions offer.
-    pub tools: Arc<Tools>,
-    /// The default rules for commands.
-    pub rules: ShellRules,
-    /// The host directories that mounts may come from, with everything below them.
-    pub roots: AllowedRoots,
-    /// Receives the progress of preparations, before commands can run.
-    pub progress: Option<ProgressWatch>,
-}
-
-impl HubOptions {
-    /// The standard tools and rules, with no mounts.
-    pub fn new(home: impl Into<PathBuf>) -> Self {
-        Self {
-            home: home.into(),
-            tools: Arc::new(Tools::standard()),
-            rules: ShellRules::default(),
-            roots: AllowedRoots::default(),
-            progress: None,
-        }
-    }
-}
 
 /// The sessions of a store with their workspaces, which open at the first call and are shared by all callers.
 ///

@@ -112,7 +112,7 @@ impl Watching {
         let watched = match &address.what {
             What::File { path, at: None } => Watched::File(path.clone()),
             What::Slice { name, at: None } => Watched::Slice(name.clone(), digest_of(session, name).await),
-            What::File { .. } | What::Slice { .. } | What::Log { .. } => Watched::EachEvent,
+            What::File { .. } | What::Slice { .. } | What::Log { .. } | What::Mount { .. } => Watched::EachEvent,
         };
         let mut inner = lock(&self.0);
         let count: usize = inner.sessions.values().map(|watched| lock(&watched.wishes.known).watched.len()).sum();

@@ -6,9 +6,11 @@ use foldspace::backends::compliance::{
     CheckOutcome, ComplianceReport, Means, canned_answers, check_shell, check_workspace,
 };
 use foldspace::backends::{HostOptions, MockWorkspace, PodmanOptions};
-use foldspace::{HostWorkspace, MemoryWorkspace, NewSession, PodmanSandbox, Registry, Sessions, Workspace};
+use foldspace::{
+    HostWorkspace, MemoryWorkspace, NewSession, PodmanSandbox, Registry, Sessions, Workspace, WorkspaceSpec,
+};
 
-use crate::rig::{Kind, Rig};
+use crate::rig::{Kind, Rig, skip};
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(work)
@@ -60,6 +62,20 @@ fn host_workspace_is_compliant() {
     let directory = tempfile::tempdir().unwrap();
     let workspace = HostWorkspace::open(&directory.path().join("files"), &HostOptions::default()).unwrap();
     check_all(Arc::new(workspace));
+}
+
+#[test]
+fn mounted_workspace_is_compliant() {
+    let directory = tempfile::tempdir().unwrap();
+    let sessions = Sessions::open(directory.path(), Registry::standard()).unwrap();
+    let session = sessions.create(NewSession::default()).unwrap().id();
+    let spec = WorkspaceSpec::Host(HostOptions { mount: true, ..HostOptions::default() });
+    match spec.open(session, directory.path()) {
+        Ok(workspace) => check_all(workspace),
+        Err(error) => skip(&error.to_string()),
+    }
+    spec.remove(session, directory.path()).unwrap();
+    assert!(!WorkspaceSpec::directory(session, directory.path()).exists());
 }
 
 #[test]

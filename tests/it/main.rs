@@ -24,6 +24,8 @@ mod hub;
 mod lineage;
 mod mcp;
 mod merge;
+mod mounts;
+mod mounts_random;
 mod network;
 mod podman_shell;
 mod policy;

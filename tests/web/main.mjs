@@ -8,6 +8,7 @@ import { hostile } from "./hostile.mjs";
 import { large } from "./large.mjs";
 import { live } from "./live.mjs";
 import { messages } from "./messages.mjs";
+import { mounts } from "./mounts.mjs";
 import { panes } from "./panes.mjs";
 import { Rig } from "./rig.mjs";
 import { runs } from "./runs.mjs";
@@ -16,7 +17,7 @@ import { tabs } from "./tabs.mjs";
 import { terminals } from "./terminals.mjs";
 import { verbs } from "./verbs.mjs";
 
-const PARTS = { assets, panes, calls, tabs, runs, verbs, search, live, hostile, messages, container, exported, terminals, large };
+const PARTS = { assets, panes, calls, tabs, runs, verbs, search, live, hostile, messages, mounts, container, exported, terminals, large };
 const rig = new Rig(process.argv[2]);
 const wanted = process.argv.slice(3);
 try {

@@ -643,6 +643,25 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sessions/{session}/mounted": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists the mounts of the session. */
+        get: operations["list_mounts"];
+        put?: never;
+        /** Mounts the session's files as a read-only directory of the server's machine, which the server chooses. Equal mounts share one directory. The mount ends with the session or an unmount. */
+        post: operations["mount_session"];
+        /** Unmounts a mount of the session. */
+        delete: operations["unmount"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sessions/{session}/mounts": {
         parameters: {
             query?: never;
@@ -1940,6 +1959,12 @@ export interface components {
             isolation: "fork" | "full" | "shared";
             /** @description The position to fork at; the current state by default. */
             at?: components["schemas"]["Position"] | null;
+            /**
+             * @description True for a fork of a session on the host with its files in a mount, which shares files with other such forks
+             *     instead of copying them. The server must be root.
+             * @default false
+             */
+            mount: boolean;
             /** @description The clone's name; by default the session's name with a number. */
             name?: string | null;
             /** @description The agent who works in it; required for a shared clone. */
@@ -2550,6 +2575,12 @@ export interface components {
             count: number;
             /** @description The position to fork at; the current state by default. */
             at?: components["schemas"]["Position"] | null;
+            /**
+             * @description True for forks of a session on the host with their files in mounts, which share files instead of copying them. The
+             *     server must be root.
+             * @default false
+             */
+            mount: boolean;
             /** @description Name prefix; the forks are numbered from 1. Default: the session's name and free numbers. */
             name?: string | null;
             /** @description The agent who works in the forks. */
@@ -2885,6 +2916,43 @@ export interface components {
             /** @description The messages. */
             messages: components["schemas"]["Message"][];
         };
+        /** @description A mount: the files of a session as a read-only directory. */
+        Mount: {
+            /** @description The directory. */
+            directory: string;
+            /** @description The session. */
+            session: string;
+            /** @description The session's name. */
+            name: string;
+            /**
+             * Format: int64
+             * @description The position; null for a mount that follows the present.
+             */
+            at: number | null;
+            /** @description True if its root has the hidden directories `.at`, `.call` and `.sessions`. */
+            all: boolean;
+            /**
+             * Format: int32
+             * @description The process that serves it.
+             */
+            process: number;
+            /** @description The reason why its files can't be read; null if they can be. */
+            trouble: string | null;
+        };
+        /**
+         * @description Mounts the session's files as a read-only directory of the server's machine, which the server chooses. Equal mounts
+         *     share one directory. The mount ends with the session or an unmount.
+         */
+        MountSession: {
+            /** @description The position; by default the mount follows the session. */
+            at?: components["schemas"]["Position"] | null;
+            /**
+             * @description True for the hidden directories `.at`, `.call` and `.sessions` in its root, which have all positions, calls and
+             *     sessions.
+             * @default false
+             */
+            all: boolean;
+        };
         /** @description Moves an entry; a directory with its contents. */
         MoveEntry: {
             /** @description The entry, from the workspace root. */
@@ -3097,8 +3165,8 @@ export interface components {
             /** @description Its name: 1 to 80 letters, digits, dots, underscores or hyphens; a prefix of its id by default. */
             name?: string | null;
             /**
-             * @description `memory` (the default, without commands), `host`, `podman`, `docker`, `mock`, or `container`: whichever engine
-             *     works.
+             * @description `memory` (the default, without commands), `host`, `mount` (as `host`, in an overlay that forks share), `podman`,
+             *     `docker`, `mock`, or `container`: whichever engine works.
              */
             backend?: string | null;
             /**
@@ -6143,6 +6211,103 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["MessagesPage"];
                 };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_mounts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Mount"][];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    mount_session: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MountSession"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Mount"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    unmount: {
+        parameters: {
+            query?: {
+                /** @description The directory of the mount. */
+                directory?: string;
+                /** @description True to unmount it even if processes use it; they keep their open files. */
+                lazy?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             "4XX": {
                 headers: {

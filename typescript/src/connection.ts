@@ -50,6 +50,9 @@ export class Connection {
   #attended: Socket | undefined;
   #attending: Promise<void> | undefined;
   #first: Promise<unknown> | undefined;
+  /** The number of users of each directory that this client mounted. */
+  readonly mountUsers = new Map<string, number>();
+  #mounting: Promise<unknown> = Promise.resolve();
 
   constructor(private readonly place: Place = {}) {
     this.directory = dataDirectory(place.data);
@@ -84,6 +87,13 @@ export class Connection {
     const document = this.document<T>("GET", path);
     this.#first = document.catch(() => {});
     return document;
+  }
+
+  /** Runs work on mounts after all earlier work on them. */
+  mounting<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#mounting.then(work);
+    this.#mounting = done.catch(() => {});
+    return done;
   }
 
   /** Makes a request and returns its unread response. */

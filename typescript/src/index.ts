@@ -15,6 +15,7 @@ export { findFoldspaceBin } from "./binary.js";
 export type { Cancel, Data, Place } from "./connection.js";
 export { CommandFailedError, FoldspaceError, type CallOutcome, type Problem } from "./errors.js";
 export { Files, ReadFiles, type Change, type Entry, type Position, type Read } from "./files.js";
+export { MountedDirectory } from "./mounts.js";
 export type { Answer, Command, Limits, Rules, RunOptions, ServiceOptions } from "./options.js";
 export type { CallFilters, Event, Schemas, SessionStatus } from "./past.js";
 export { ForwardedPort } from "./ports.js";

@@ -5,6 +5,7 @@ import type { Cancel, Connection } from "./connection.js";
 import { CommandFailedError, FoldspaceError, ofProblem, succeeded, type CallOutcome } from "./errors.js";
 import type { Command, Limits, RunOptions, Rules, ServiceOptions } from "./options.js";
 import { Files, ReadFiles, type Position } from "./files.js";
+import { mounted, mountsOf, unmount, type MountedDirectory } from "./mounts.js";
 import { allSessions, SessionPast, type Event, type Schemas, type SessionStatus } from "./past.js";
 import { forward, type ForwardedPort } from "./ports.js";
 import { Collected, CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
@@ -190,6 +191,27 @@ export class Session extends SessionPast implements AsyncDisposable {
     return forward(this.connection, this.status, port, options.localPort ?? 0);
   }
 
+  /**
+   * Mounts its files as a read-only directory on the server's machine: `await using past = await s.mounted({ at: 42 })`,
+   * then `past.directory`. By default the directory follows the session. `all` adds the hidden directories `.at/POSITION`,
+   * `.call/N/before`, `.call/N/after` and `.sessions/NAME`. Equal mounts share one directory. The client's last
+   * `MountedDirectory` of it unmounts it when it is disposed, also for other programs that use it. A mount that existed
+   * before the client's first stays.
+   */
+  mounted(options: { at?: Position; all?: boolean } = {}): Promise<MountedDirectory> {
+    return mounted(this.connection, this.path, options);
+  }
+
+  /** Lists its mounts, also those of other programs. */
+  mounts(): Promise<Schemas["Mount"][]> {
+    return mountsOf(this.connection, this.path);
+  }
+
+  /** Unmounts a mount of the session. With `lazy`, processes may use it; they keep their open files. */
+  unmount(directory: string, options: { lazy?: boolean } = {}): Promise<void> {
+    return unmount(this.connection, this.path, directory, options.lazy ?? false);
+  }
+
   /** Lists its tools. */
   tools(): Promise<Schemas["Tool"][]> {
     return this.connection.document("GET", "/v1/tools", { query: { session: this.id } });
@@ -202,9 +224,10 @@ export class Session extends SessionPast implements AsyncDisposable {
 
   /**
    * Forks it `count` times (1 by default), now or at a position: all or none. `name` is the name of the only fork; with
-   * `count` it is a prefix, and the forks are numbered from 1.
+   * `count` it is a prefix, and the forks are numbered from 1. With `mount`, forks of a session on the host have their
+   * files in mounts, which share files instead of copying them; the server must be root.
    */
-  async fork(options: { count?: number; at?: Position; name?: string; agent?: string; limits?: Limits; policy?: Schemas["ToolPolicy"]; createId?: string } & Cancel = {}): Promise<Session[]> {
+  async fork(options: { count?: number; at?: Position; name?: string; agent?: string; limits?: Limits; policy?: Schemas["ToolPolicy"]; mount?: boolean; createId?: string } & Cancel = {}): Promise<Session[]> {
     const { createId, signal, ...rest } = options;
     if (rest.name !== undefined && rest.count === undefined && createId === undefined) return [await this.clone(options)];
     const { children } = await this.#post<Schemas["Forks"]>("forks", { ...rest, create_id: createId }, signal);
@@ -236,7 +259,7 @@ export class Session extends SessionPast implements AsyncDisposable {
    * Clones it: as a `fork`, from the same mounts (`full`), or itself for another agent (`shared`). The calls of a session
    * run one after another, so commands of the agents that share it never run at the same time.
    */
-  async clone(options: { isolation?: "fork" | "full" | "shared"; at?: Position; name?: string; agent?: string; limits?: Limits; policy?: Schemas["ToolPolicy"] } & Cancel = {}): Promise<Session> {
+  async clone(options: { isolation?: "fork" | "full" | "shared"; at?: Position; name?: string; agent?: string; limits?: Limits; policy?: Schemas["ToolPolicy"]; mount?: boolean } & Cancel = {}): Promise<Session> {
     const { signal, ...rest } = options;
     return this.#child(await this.#post("children", { isolation: "fork", ...rest }, signal));
   }
@@ -464,7 +487,7 @@ export class Session extends SessionPast implements AsyncDisposable {
 export interface NewSession extends Rules {
   /** 1 to 80 letters, digits, dots, underscores or hyphens; the beginning of its id by default. */
   name?: string;
-  /** `memory` (the default, which runs no commands), `host`, `podman`, `docker`, `mock` or `container`. */
+  /** `memory` (the default, which runs no commands), `host`, `mount` (as `host`, in an overlay that forks share), `podman`, `docker`, `mock` or `container`. */
   backend?: string;
   /** A directory of this machine to copy into it. */
   mount?: string;

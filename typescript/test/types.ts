@@ -22,6 +22,8 @@ export async function work(model: LanguageModel, signal: AbortSignal): Promise<E
   const steps: string[] = await s.slice("Note", { parse: String }, { fold: "latest_by", key: "/id" }).get();
   await using web = await s.forward(8000, { localPort: 8001 });
   const address: string = web.address;
+  await using past = await s.mounted({ at: "tag:before", all: true });
+  await s.unmount(past.directory, { lazy: true });
   await s.startService("web", `serve ${address}`, { port: 8000, after: ["db"], restart: true, readySeconds: 5, signal });
   // @ts-expect-error: a position is a number or a text
   s.at({});

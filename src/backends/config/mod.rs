@@ -1,6 +1,7 @@
 //! The definition of a session's workspace, as recorded with the session.
 
 mod given_directory;
+mod in_mount;
 mod network;
 
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use super::command_options::CommandOptions;
 use super::containers::{EngineKind, PodmanOptions};
 use super::disk::{KeptIndex, entries_in, make_private, overlap, remove_path};
 use super::host::{HostOptions, HostWorkspace};
+use super::layered::LayeredWorkspace;
 use super::memory::MemoryWorkspace;
 use super::mock::{MockAnswer, MockWorkspace};
 use super::podman;
@@ -191,15 +193,20 @@ impl WorkspaceSpec {
         Ok(spec)
     }
 
-    /// Parses the request of a new session: a missing image comes from the environment, and `container` stands for the
-    /// available engine.
+    /// Parses the request of a new session: a missing image comes from the environment, `container` stands for the
+    /// available engine, and `mount` for the host with files in a mount.
     #[doc(hidden)]
     pub fn asked_for(backend: &str, options: &Value) -> Result<Self, BackendError> {
-        let backend = match backend {
+        let own = match backend {
             "container" => podman::find_engine(options["connection"].as_str())?.name(),
+            Self::MOUNT => "host",
             backend => backend,
         };
-        let mut spec = Self::parse(backend, options)?;
+        let mut spec = Self::parse(own, options)?;
+        if let Self::Host(host) = &mut spec {
+            host.mount |= backend == Self::MOUNT;
+            spec.check()?;
+        }
         if let Some(commands) = spec.commands()
             && commands.variables().count() < commands.environment.len()
         {
@@ -219,6 +226,7 @@ impl WorkspaceSpec {
         let wrong =
             |what: String| BackendError { backend: self.backend_name(), reason: format!("its options: {what}") };
         self.commands().map_or(Ok(()), CommandOptions::check).map_err(wrong)?;
+        self.check_mount().map_err(wrong)?;
         let Self::Podman(options) = self else { return Ok(()) };
         check_prefix(&options.name_prefix).map_err(wrong)?;
         if options.copy_on_write && options.directory.is_none() {
@@ -258,8 +266,8 @@ impl WorkspaceSpec {
     /// ```
     pub fn forked(&self) -> Self {
         match self {
-            Self::Host(HostOptions { commands, .. }) => {
-                Self::Host(HostOptions { commands: commands.clone(), ..HostOptions::default() })
+            Self::Host(HostOptions { commands, mount, .. }) => {
+                Self::Host(HostOptions { commands: commands.clone(), mount: *mount, ..HostOptions::default() })
             }
             Self::Podman(options) => {
                 Self::Podman(PodmanOptions { directory: None, copy_on_write: false, ..options.clone() })
@@ -372,6 +380,9 @@ impl WorkspaceSpec {
         let kept = || KeptIndex::at(home.join(WORKSPACES).join(session.to_string()).join(INDEX));
         Ok(match &spec {
             Self::Memory => Arc::new(MemoryWorkspace),
+            Self::Host(options) if options.mount => {
+                Arc::new(LayeredWorkspace::open(&home.join(WORKSPACES), session, options)?)
+            }
             Self::Host(options) => {
                 let directory = match &options.directory {
                     Some(directory) => directory.clone(),
@@ -414,8 +425,16 @@ impl WorkspaceSpec {
         let removed = match self {
             // Other sessions may share some of the files.
             Self::Podman(_) => podman::remove_files(session).map_err(|error| error.to_string()).and_then(|()| own()),
-            // A given directory stays.
-            Self::Host(_) | Self::Memory | Self::Mock(_) => own(),
+            Self::Host(HostOptions { mount: true, .. }) => {
+                let layers = LayeredWorkspace::remove(&home.join(WORKSPACES), session);
+                layers.map_err(|error| error.to_string()).and_then(|()| own())
+            }
+            Self::Host(_) => {
+                let base = LayeredWorkspace::remove_base(&home.join(WORKSPACES), session);
+                // A given directory stays.
+                base.map_err(|error| error.to_string()).and_then(|()| own())
+            }
+            Self::Memory | Self::Mock(_) => own(),
         };
         removed.map_err(|reason| BackendError { backend: self.backend_name(), reason })
     }

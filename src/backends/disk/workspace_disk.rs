@@ -110,6 +110,11 @@ pub(crate) trait WorkspaceDisk: Send {
         Ok(())
     }
 
+    /// Returns true if this process sees the files at all places where `attach` has shown them to it.
+    fn is_seen(&self) -> bool {
+        true
+    }
+
     /// Keeps scans fast after many changes. No command may run at the same time.
     fn seal_if_large(&mut self) -> Result<(), SealError> {
         Ok(())

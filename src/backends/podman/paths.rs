@@ -5,7 +5,6 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::backends::containers::PodmanOptions;
 use crate::backends::disk::{OverlayDir, entries_in, remove_path};
@@ -31,9 +30,6 @@ const TOKEN: &str = "socket.token";
 const NOTE: &str = "container";
 
 const LAYERS: &str = "layers/overlay";
-
-const TRIES: u32 = 50;
-const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone)]
 pub(crate) struct Paths {
@@ -175,19 +171,12 @@ pub(crate) fn give_away(path: &Path, owner: (u32, u32)) -> io::Result<()> {
 
 /// Creates a session's directory and locks it while the file is open, also against copies of the store.
 pub(crate) fn hold(overlay: &OverlayDir) -> io::Result<File> {
-    let home = overlay.home();
-    for _ in 0..=TRIES {
-        directory(&home, 0o700)?;
-        if let Some(lock) = overlay.try_hold()? {
-            return Ok(lock);
-        }
-        // A process that is releasing it may take a moment.
-        std::thread::sleep(PAUSE);
-    }
-    let words = "the session's container and files are in use by another process, or opened twice in this one; close \
-                 them there first";
-    let words = format!("{words} ({} is locked)", home.display());
-    Err(io::Error::new(io::ErrorKind::ResourceBusy, words))
+    overlay.hold()?.ok_or_else(|| {
+        let words = "the session's container and files are in use by another process, or opened twice in this one; \
+                     close them there first";
+        let words = format!("{words} ({} is locked)", overlay.home().display());
+        io::Error::new(io::ErrorKind::ResourceBusy, words)
+    })
 }
 
 pub(crate) fn cache() -> io::Result<PathBuf> {
@@ -301,7 +290,7 @@ mod tests {
         let first = hold(&overlay).unwrap();
         let theirs = overlay.clone();
         let waiting = std::thread::spawn(move || hold(&theirs).unwrap());
-        std::thread::sleep(PAUSE * 2);
+        std::thread::sleep(std::time::Duration::from_millis(40));
         overlay.remove_held().unwrap();
         drop(first);
         let second = waiting.join().unwrap();

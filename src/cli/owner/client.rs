@@ -59,7 +59,7 @@ impl OwnerClient {
     fn here(directory: PathBuf, durability: Durability) -> Result<Self, Failure> {
         let opened = OpenedStore::own(&directory, durability, open::STORE_LOCK_WAIT, &HostArgs::default())?;
         let progress: Option<ProgressWatch> = Some(Arc::new(output::progress));
-        let options = HubOptions { progress, tools: all_tools()?.into(), ..HubOptions::new(&directory) };
+        let options = HubOptions { progress, tools: all_tools()?.into(), ..open::hub_options(&directory)? };
         let hub = Hub::new(opened.sessions.clone(), options);
         hub.watch_hosts();
         // The caller's rules come with each call.

@@ -98,6 +98,12 @@ impl Starter {
         say(&StartWords::Ready);
     }
 
+    /// Sends a message of another kind of process.
+    #[cfg(feature = "mount")]
+    pub(in crate::cli) fn say(self, words: &str) {
+        send(words.as_bytes());
+    }
+
     pub(in crate::cli) fn failed(self, failure: &Failure) {
         say(&match failure {
             Failure::Told { exit, message, hint } => {
@@ -108,11 +114,14 @@ impl Starter {
     }
 }
 
-/// Sends the message, and closes the pipe: its end marks the end of the start.
 fn say(words: &StartWords) {
-    let text = serde_json::to_vec(words).unwrap_or_default();
+    send(&serde_json::to_vec(words).unwrap_or_default());
+}
+
+/// Sends the message, and closes the pipe: its end marks the end of the start.
+fn send(text: &[u8]) {
     // The process that started this one may be gone.
-    drop(io::stdout().write_all(&text).and_then(|()| io::stdout().flush()));
+    drop(io::stdout().write_all(text).and_then(|()| io::stdout().flush()));
     if let Ok(null) = null() {
         // Nothing else is printed there.
         let _ = rustix::stdio::dup2_stdout(null);

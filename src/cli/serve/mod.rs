@@ -201,7 +201,8 @@ impl Serve {
         // The option limits only models, which call through /mcp.
         rules.policy.max_chars = MAX_COMMAND_CHARS;
         let tools = all_tools()?.into();
-        let hub = Hub::new(opened.sessions.clone(), HubOptions { rules, roots, tools, ..HubOptions::new(directory) });
+        let hub =
+            Hub::new(opened.sessions.clone(), HubOptions { rules, roots, tools, ..open::hub_options(directory)? });
         hub.watch_hosts();
         let face = HttpFace::new(hub.clone());
         let replicating = self.replicate(directory, &face)?;

@@ -349,6 +349,7 @@ impl E2bApi {
             return Err(Wrong::invalid(format!("count is from 1 to {FORKS_MAX}, not {count}")));
         }
         let forks = ForkSession {
+            mount: false,
             count,
             at: None,
             name: Some(Self::fresh_name("")?),

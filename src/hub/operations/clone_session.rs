@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::effects::effects_after;
 use super::{Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong};
 use super::{check_agent, moved, policy_of_new, reading};
-use crate::backends::HostPath;
+use crate::backends::{HostPath, WorkspaceSpec};
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::event::{ChildLimits, Isolation};
 use crate::engine::id::{Seq, SessionId};
@@ -35,6 +35,10 @@ pub struct CloneSession {
     pub isolation: Isolation,
     /// The position to fork at; the current state by default.
     pub at: Option<Position>,
+    /// True for a fork of a session on the host with its files in a mount, which shares files with other such forks
+    /// instead of copying them. The server must be root.
+    #[serde(default)]
+    pub mount: bool,
     /// The clone's name; by default the session's name with a number.
     pub name: Option<String>,
     /// The agent who works in it; required for a shared clone.
@@ -74,13 +78,16 @@ impl Operation for CloneSession {
     const ROUTE: Option<OperationRoute> = OperationRoute::post("children", "/v1/sessions/{session}/children", 201);
     const TOOL: Option<OperationTool> = Some(
         OperationTool::new("session_clone", OperationEffect::Adds, TooLong::Cut("session_log shows the clone"))
-            .hiding(&["limits", "allow_roots", "policy"]),
+            .hiding(&["limits", "allow_roots", "policy", "mount"]),
     );
     type Output = ChildDocument;
 
     async fn run(mut self, context: &OperationContext<'_>) -> Result<ChildDocument, OperationError> {
         let agent = self.agent.as_deref().unwrap_or_default();
         check_child(self.isolation, agent, self.name.is_some(), self.at.is_some())?;
+        if self.mount && self.isolation != Isolation::Fork {
+            return Err(OperationError::invalid("only a fork can be in a mount"));
+        }
         let hub = context.hub_within(std::mem::take(&mut self.allow_roots)).await?;
         check_tools(&context.hub.options().tools, self.tools.iter().flatten())?;
         let parent = context.session().await?;
@@ -130,8 +137,14 @@ impl CloneSession {
         limits.tools = self.tools.or(limits.tools);
         limits.deny.extend(self.deny);
         let agent = self.agent.unwrap_or_default();
-        ForkOptions { at, name: self.name, agent, limits, ..ForkOptions::new(self.isolation) }
+        let workspace = in_mount(self.mount);
+        ForkOptions { at, name: self.name, agent, limits, workspace, ..ForkOptions::new(self.isolation) }
     }
+}
+
+/// Returns the workspace of a fork in a mount; `None` for the session's kind.
+pub(super) fn in_mount(mount: bool) -> Option<(String, Value)> {
+    mount.then(|| (WorkspaceSpec::MOUNT.to_owned(), Value::Null))
 }
 
 pub(super) fn check_child(

@@ -22,8 +22,8 @@ const CREATE_ID_MAX: usize = 200;
 pub struct CreateSession {
     /// Its name: 1 to 80 letters, digits, dots, underscores or hyphens; a prefix of its id by default.
     pub name: Option<String>,
-    /// `memory` (the default, without commands), `host`, `podman`, `docker`, `mock`, or `container`: whichever engine
-    /// works.
+    /// `memory` (the default, without commands), `host`, `mount` (as `host`, in an overlay that forks share), `podman`,
+    /// `docker`, `mock`, or `container`: whichever engine works.
     pub backend: Option<String>,
     /// Backend options of the workspace. Containers have the image (default: the server's FOLDSPACE_IMAGE), limits,
     /// `name_prefix`, `uptime_seconds` and so on. A `directory`, for `host` and containers, must be below a directory

@@ -101,5 +101,7 @@ macro_rules! invalid {
 }
 
 invalid!(ValueError, ShellError, ConditionError, crate::hub::PortError);
+#[cfg(feature = "mount")]
+invalid!(crate::fuse::FuseError);
 #[cfg(feature = "sql")]
 invalid!(crate::sql::SqlError);

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::clone_session::{ChildDocument, child, landing};
+use super::clone_session::{ChildDocument, child, in_mount, landing};
 use super::create_session::check_create_id;
 use super::{Operation, OperationContext, OperationError, OperationRoute, check_agent, policy_of_new, reading};
 use crate::engine::event::{ChildLimits, Isolation};
@@ -27,6 +27,10 @@ pub struct ForkSession {
     pub count: u32,
     /// The position to fork at; the current state by default.
     pub at: Option<Position>,
+    /// True for forks of a session on the host with their files in mounts, which share files instead of copying them. The
+    /// server must be root.
+    #[serde(default)]
+    pub mount: bool,
     /// Name prefix; the forks are numbered from 1. Default: the session's name and free numbers.
     pub name: Option<String>,
     /// The agent who works in the forks.
@@ -77,6 +81,7 @@ impl Operation for ForkSession {
                 agent: self.agent.clone().unwrap_or_default(),
                 limits: self.limits.clone(),
                 policy: policy.clone(),
+                workspace: in_mount(self.mount),
                 id: self.create_id.as_deref().map(|request| chosen_id(request, Some((parent.id(), number)))),
                 ..ForkOptions::new(Isolation::Fork)
             };

@@ -29,6 +29,9 @@ mod list_sessions;
 mod list_tools;
 mod log;
 mod merge;
+#[cfg(feature = "mount")]
+mod mounts;
+mod operation_forms;
 mod own_events;
 mod processes;
 mod remove_session;
@@ -103,6 +106,9 @@ pub use list_sessions::{ListSessions, SessionDocument, listed};
 pub use list_tools::ListTools;
 pub use log::{Log, LogDocument, events};
 pub use merge::{HunkDocument, HunkSide, Merge, MergeDocument, hunks_in_conflict, merged};
+#[cfg(feature = "mount")]
+pub use mounts::{ListMounts, MountSession, Unmount, mounted_directory};
+pub use operation_forms::{OperationEffect, OperationRoute, OperationTool, TooLong};
 pub use own_events::{NewEvent, RecordEvents, RecordedRange};
 pub use processes::{ListProcesses, SendInput, ShowProcess, SignalProcess, WaitProcess, no_process};
 pub use remove_session::RemoveSession;
@@ -148,95 +154,6 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     /// Returns true if the operation did what was requested.
     fn is_well(_output: &Self::Output) -> bool {
         true
-    }
-}
-
-/// The route of an operation in the HTTP API. Path parameters, except `session`, are fields of the operation; the other
-/// fields are in the query for GET and DELETE, and in the body for POST and PUT.
-#[derive(Debug, Clone, Copy)]
-pub struct OperationRoute {
-    /// `GET`, `POST`, `PUT` or `DELETE`.
-    pub method: &'static str,
-    /// The path, with `{session}`.
-    pub path: &'static str,
-    /// The group in the API description.
-    pub tag: &'static str,
-    /// The status on success. 201 comes with the address of the created session; 202 and 204 come without a document.
-    pub status: u16,
-}
-
-/// The form of an operation as a tool for models.
-#[derive(Debug, Clone, Copy)]
-pub struct OperationTool {
-    /// The tool.
-    pub name: &'static str,
-    /// The effect on sessions and the outside.
-    pub effect: OperationEffect,
-    /// The parameter that names the session, and its description.
-    pub session: (&'static str, &'static str),
-    /// The parameters that are hidden from models.
-    pub hidden: &'static [&'static str],
-    /// The handling of a result that is too long.
-    pub too_long: TooLong,
-}
-
-/// The effect of an operation on sessions and the outside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OperationEffect {
-    /// Only reads.
-    Looks,
-    /// Creates something new.
-    Adds,
-    /// Changes a session's files.
-    Changes,
-    /// Runs or stops commands.
-    Runs,
-}
-
-/// The handling of a result that is too long for a model, with advice for the model.
-#[derive(Debug, Clone, Copy)]
-pub enum TooLong {
-    /// Cuts the result: part of it is useful, and the operation may have made a change.
-    Cut(&'static str),
-    /// Refuses the result, since the operation only reads.
-    Refuse(&'static str),
-}
-
-impl OperationTool {
-    const fn new(name: &'static str, effect: OperationEffect, too_long: TooLong) -> Self {
-        let session = ("session", "The session, by name or id prefix; this client's own by default.");
-        Self { name, effect, session, hidden: &[], too_long }
-    }
-
-    const fn for_session(self, name: &'static str, about: &'static str) -> Self {
-        Self { session: (name, about), ..self }
-    }
-
-    const fn hiding(self, hidden: &'static [&'static str]) -> Self {
-        Self { hidden, ..self }
-    }
-}
-
-impl OperationRoute {
-    #[doc(hidden)]
-    pub const fn at(method: &'static str, tag: &'static str, path: &'static str, status: u16) -> Self {
-        Self { method, path, tag, status }
-    }
-
-    const fn get(tag: &'static str, path: &'static str) -> Option<Self> {
-        Some(Self::at("GET", tag, path, 200))
-    }
-
-    const fn post(tag: &'static str, path: &'static str, status: u16) -> Option<Self> {
-        Some(Self::at("POST", tag, path, status))
-    }
-
-    const fn put(tag: &'static str, path: &'static str, status: u16) -> Option<Self> {
-        Some(Self::at("PUT", tag, path, status))
-    }
-
-    const fn delete(tag: &'static str, path: &'static str, status: u16) -> Option<Self> {
-        Some(Self::at("DELETE", tag, path, status))
     }
 }
 
@@ -315,6 +232,12 @@ impl OperationContext<'_> {
     pub(crate) async fn open(&self) -> Result<OpenSession, OperationError> {
         self.caller.open(self.session.as_deref()).await
     }
+}
+
+/// Refuses to mount.
+#[cfg(not(feature = "mount"))]
+pub fn mounted_directory(_: &Hub, _: &Session, _: Option<Position>) -> Result<std::path::PathBuf, OperationError> {
+    Err(OperationError::refused("this program was built without mounts"))
 }
 
 pub async fn reading<T: Send + 'static>(
@@ -488,6 +411,12 @@ static TABLE: LazyLock<Vec<OperationEntry>> = LazyLock::new(|| {
         row::<DetachDirectory>(),
         row::<ListAttached>(),
         row::<super::HookMessage>(),
+        #[cfg(feature = "mount")]
+        row::<MountSession>(),
+        #[cfg(feature = "mount")]
+        row::<ListMounts>(),
+        #[cfg(feature = "mount")]
+        row::<Unmount>(),
         #[cfg(feature = "sql")]
         row::<RunSql>(),
     ])

@@ -36,6 +36,8 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
             .with_mime_type("application/json"),
         template(uri::LOG, "log", "A session's events", "Events of a session, one JSON line each: `limit` events starting at position `from`, by default the last ones.".to_owned())
             .with_mime_type("application/x-ndjson"),
+        template(uri::MOUNT, "mount", "A session's files as a directory", format!("The path of a read-only directory on the server's machine with the files of a session. In it, `.call/N/before` and `.call/N/after` have the files before and after a call, and `.at/POSITION` those at a position. {at}"))
+            .with_mime_type("text/plain"),
     ])
 }
 

@@ -12,7 +12,8 @@ use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::state::State;
-use crate::hub::operations::{OperationError, events, known_slice, reading, state_at};
+use crate::hub::Hub;
+use crate::hub::operations::{OperationError, events, known_slice, mounted_directory, reading, state_at};
 use crate::mcp::client::McpClient;
 use crate::mcp::error::answer;
 use crate::mcp::names::shown;
@@ -29,7 +30,8 @@ pub(in crate::mcp) async fn read(
 ) -> Result<ReadResourceResult, ErrorData> {
     let (session, address) = find(client, uri, context).await?;
     let (uri, gone) = (uri.to_owned(), uri.to_owned());
-    let read = reading(move || contents(&session, &uri, &address.what)).await;
+    let hub = client.hub().clone();
+    let read = reading(move || contents(&hub, &session, &uri, &address.what)).await;
     Ok(ReadResourceResult::new(vec![read.map_err(|error| answer(&error, Some(&gone)))?]))
 }
 
@@ -43,7 +45,7 @@ pub(in crate::mcp) async fn find(
     Ok((session, address))
 }
 
-fn contents(session: &Session, uri: &str, what: &What) -> Result<ResourceContents, OperationError> {
+fn contents(hub: &Hub, session: &Session, uri: &str, what: &What) -> Result<ResourceContents, OperationError> {
     match what {
         What::File { path, at } => file(session, &state_at(session, at.clone())?, uri, path),
         What::Slice { name, at } => {
@@ -60,6 +62,10 @@ fn contents(session: &Session, uri: &str, what: &What) -> Result<ResourceContent
             let line = |event: &EventDocument| serde_json::to_string(event).unwrap_or_default() + "\n";
             let lines = events.iter().map(line).collect::<String>();
             Ok(ResourceContents::text(lines, uri).with_mime_type("application/x-ndjson"))
+        }
+        What::Mount { at } => {
+            let directory = mounted_directory(hub, session, at.clone())?;
+            Ok(ResourceContents::text(directory.to_string_lossy(), uri).with_mime_type("text/plain"))
         }
     }
 }

@@ -21,6 +21,7 @@ const SCHEME: &str = "foldspace://";
 pub(super) const FILES: &str = "foldspace://{session}/files/{+path}{?at}";
 pub(super) const SLICES: &str = "foldspace://{session}/state/{slice}{?at}";
 pub(super) const LOG: &str = "foldspace://{session}/log{?from,limit}";
+pub(super) const MOUNT: &str = "foldspace://{session}/mount{?at}";
 
 /// The encoded characters in a segment of a URI, and in a path, which keeps its slashes.
 const IN_PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -43,12 +44,14 @@ pub(in crate::mcp) enum What {
     File { path: EntryPath, at: Option<Position> },
     Slice { name: String, at: Option<Position> },
     Log { from: Option<Position>, limit: usize },
+    Mount { at: Option<Position> },
 }
 
 impl ResourceUri {
     pub(in crate::mcp) fn parse(uri: &str) -> Result<Self, OperationError> {
         let cut = shown(uri, 300);
-        let wrong = |what: &str| OperationError::not_found(format!("{cut}: {what}; use {FILES}, {SLICES} or {LOG}"));
+        let wrong =
+            |what: &str| OperationError::not_found(format!("{cut}: {what}; use {FILES}, {SLICES}, {LOG} or {MOUNT}"));
         if uri.len() > ADDRESS_MAX {
             return Err(wrong(&format!("it has {} bytes; the limit is {ADDRESS_MAX}", uri.len())));
         }
@@ -76,6 +79,7 @@ impl ResourceUri {
                 }
                 What::Log { from, limit }
             }
+            ("mount", "") => What::Mount { at: query::<StateQuery>(given)?.at },
             _ => return Err(wrong("unknown kind of resource")),
         };
         Ok(Self { session, what })
@@ -85,7 +89,7 @@ impl ResourceUri {
     pub(in crate::mcp) fn is_settled(&self, now: Timestamp) -> bool {
         let at = match &self.what {
             What::File { at, .. } | What::Slice { at, .. } => at.as_ref(),
-            What::Log { .. } => None,
+            What::Log { .. } | What::Mount { .. } => None,
         };
         match at {
             Some(Position::Exact(_) | Position::Before(_)) => true,
@@ -111,6 +115,7 @@ impl fmt::Display for ResourceUri {
                 write!(f, "log")?;
                 from.as_ref().map_or(Ok(()), |from| write!(f, "?from={from}&limit={limit}"))
             }
+            What::Mount { at: position } => write!(f, "mount{}", at(position)),
         }
     }
 }
@@ -166,6 +171,8 @@ mod tests {
             "foldspace://demo/state/Usage?at=2025-01-31T12:00:00.000Z",
             "foldspace://demo/state/Usage?at=600000ms",
             "foldspace://demo/log",
+            "foldspace://demo/mount",
+            "foldspace://demo/mount?at=12",
             "foldspace://demo/log?from=3&limit=10",
             "foldspace://demo/files/",
             "foldspace://demo/files/%FF",
@@ -207,6 +214,8 @@ mod tests {
             "foldspace://demo/log?limit=0",
             "foldspace://demo/log?limit=1001",
             "foldspace://demo/log/x",
+            "foldspace://demo/mount/x",
+            "foldspace://demo/mount?from=1",
             "foldspace://demo/state/",
             "foldspace://demo/files/a?at",
             "foldspace://demo/files/a?At=5",

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::fork_base::share_copy;
 use crate::backends::{BackendError, Workspace, WorkspaceSpec};
 use crate::engine::error::ValueError;
 use crate::engine::event::{ChildLimits, Isolation, ToolPolicySet};
@@ -220,6 +221,9 @@ fn with_workspace(
     home: &Path,
 ) -> Result<(ForkOptions, WorkspaceSpec), WorkspaceError> {
     let spec = match (&new.workspace, parent.started()) {
+        (Some((backend, _)), Some(started)) if backend == WorkspaceSpec::MOUNT => {
+            WorkspaceSpec::of_session(started)?.forked().with_values_of(parent.id(), home).in_mount()?
+        }
         (Some((backend, options)), _) => WorkspaceSpec::parse(backend, options)?,
         (None, Some(started)) => WorkspaceSpec::of_session(started)?.forked().with_values_of(parent.id(), home),
         (None, None) => return Err(SessionError::Unreadable { name: parent.name().to_owned() }.into()),
@@ -263,8 +267,10 @@ fn try_share(
         ),
     };
     // Files that can't be restored: the child must not get the parent's present versions.
-    if !plan.left.is_empty() || !parent.workspace().fork_to(id)? {
-        return Ok(None);
+    let is_shared = plan.left.is_empty() && parent.workspace().fork_to(id)?;
+    if !is_shared {
+        let is_copied = spec.is_in_mount() && share_copy(session, id, at, home)?;
+        return Ok(is_copied.then(|| spec.open(id, home)).transpose()?);
     }
     let workspace = spec.open(id, home)?;
     // `foldspace gc` may have swept a workspace before it was open; it is then populated from the child's history.

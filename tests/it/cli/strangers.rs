@@ -13,16 +13,19 @@ const LESS: [&[&str]; 3] =
     [&["unshare", "--net"], &["setpriv", "--no-new-privs"], &["unshare", "--net", "setpriv", "--no-new-privs"]];
 /// Operations that are not for strangers. Those that are new belong to them until they are named in
 /// `src/hub/operations/strangers.rs`.
-const CLOSED: [&str; 9] = [
+const CLOSED: [&str; 12] = [
     "apply",
     "attach_directory",
     "detach_directory",
     "list_attached",
+    "list_mounts",
+    "mount_session",
     "move_session",
     "open_page",
     "remove_policy",
     "report_hook",
     "set_policy",
+    "unmount",
 ];
 
 /// All groups of tools.

@@ -76,6 +76,11 @@ impl MountPoint {
         }
     }
 
+    /// Returns true if this process sees the mount at its place, with no other mount on top.
+    pub(super) fn is_seen(&self) -> bool {
+        open(&self.at).and_then(mount_id).is_ok_and(|id| id == self.mount)
+    }
+
     pub(in crate::backends::disk) fn pid(&self) -> i32 {
         self.pid
     }

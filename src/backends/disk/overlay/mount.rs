@@ -2,15 +2,19 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_fd, fsconfig_set_flag,
-    fsconfig_set_string, fsmount, fsopen,
+    FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, fsconfig_create, fsconfig_reconfigure, fsconfig_set_fd,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, fspick,
 };
 
 use crate::backends::disk::dir_xattrs::Forms;
+
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// The kind of extended attributes that hold an overlay's metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +81,31 @@ fn configure(context: &OwnedFd, layers: &Layers<'_>, notes: Notes) -> Result<(),
     }
     // Nothing is synced: the journal has every content.
     fsconfig_set_flag(context, "volatile")
+}
+
+/// Forbids writes to an overlay, also through mounts that processes still use. Fails while a file is open for writing.
+pub(super) fn freeze(mount: &OwnedFd) -> io::Result<()> {
+    for _ in 1..TRIES {
+        match reconfigure(mount, "ro") {
+            // A process that is being started may have copies of this process's open files for a moment.
+            Err(Errno::BUSY) => std::thread::sleep(PAUSE),
+            other => return other.map_err(|error| failure("freeze", error, None)),
+        }
+    }
+    reconfigure(mount, "ro").map_err(|error| failure("freeze", error, None))
+}
+
+/// Allows writes again.
+pub(super) fn thaw(mount: &OwnedFd) {
+    if let Err(error) = reconfigure(mount, "rw") {
+        tracing::error!(%error, "failed to make an overlay writable again");
+    }
+}
+
+fn reconfigure(mount: &OwnedFd, flag: &str) -> Result<(), Errno> {
+    let context = fspick(mount, c"", FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_EMPTY_PATH)?;
+    fsconfig_set_flag(&context, flag)?;
+    fsconfig_reconfigure(&context)
 }
 
 /// Returns the error with the kernel's explanation.

@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, openat, renameat_with, unlinkat};
 use rustix::io::Errno;
@@ -29,6 +30,9 @@ const NOTE: &str = "store";
 /// The directory of the pool, next to the overlays' directories.
 const POOL: &str = "layers";
 
+const TRIES: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// The place of an overlay: `all/name/within`. The layers of all overlays are in one pool in `all`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OverlayDir {
@@ -44,6 +48,11 @@ impl OverlayDir {
 
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns the overlay of another name in the same place.
+    pub(crate) fn sibling(&self, name: &str) -> Self {
+        self.named(name)
     }
 
     pub(super) fn named(&self, name: &str) -> Self {
@@ -74,7 +83,7 @@ impl OverlayDir {
         open_in(CWD, &root, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed("open", &root))
     }
 
-    pub(super) fn has_manifest(&self) -> bool {
+    pub(crate) fn has_manifest(&self) -> bool {
         self.root().join(LIST).exists()
     }
 
@@ -136,6 +145,19 @@ impl OverlayDir {
         };
         remove_in(&top, &root, [LIST, NEXT_LIST, WORK])?;
         Ok(layers)
+    }
+
+    /// Creates the directory and locks the overlay while the file is open; `None` if another user of it stays for a second.
+    pub(crate) fn hold(&self) -> io::Result<Option<File>> {
+        for _ in 0..=TRIES {
+            make_private(&self.home())?;
+            if let Some(lock) = self.try_hold()? {
+                return Ok(Some(lock));
+            }
+            // A process that is releasing it may take a moment.
+            std::thread::sleep(PAUSE);
+        }
+        Ok(None)
     }
 
     /// Locks the overlay while the file is open; `None` if it is already locked or the directory is missing.

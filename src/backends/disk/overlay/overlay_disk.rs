@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::attach::MountPoint;
 use super::flatten::flatten;
 use super::manifest::{LayerId, Manifest, own_number};
-use super::mount::Notes;
+use super::mount::{Notes, freeze, thaw};
 use super::mounted::Mounted;
 use super::overlay_dir::{OverlayDir, WORK};
 use super::pool::{ASIDE, Layer, TREE, subdirectory};
@@ -172,6 +172,18 @@ impl OverlayDisk {
     /// Seals the upper layer. Returns the unneeded layers, and the result of attaching the files again.
     fn put_layer_on(&mut self) -> io::Result<(Replaced, io::Result<()>)> {
         self.wait_for_removal();
+        // A process that still uses the old mount would write into a layer that others share.
+        freeze(&self.mounted()?.mount)?;
+        let put_on = self.put_frozen_layer_on();
+        if put_on.is_err()
+            && let Some(mounted) = self.mounted.get()
+        {
+            thaw(&mounted.mount);
+        }
+        put_on
+    }
+
+    fn put_frozen_layer_on(&mut self) -> io::Result<(Replaced, io::Result<()>)> {
         let old = self.mounted()?;
         let (mut lower, mut layers) = (self.lower.clone(), Vec::new());
         let is_changed = old.changed()?.is_some();
@@ -365,6 +377,10 @@ impl WorkspaceDisk for OverlayDisk {
         let (gone, kept) = self.places.drain(..).partition(|place| place.pid == pid);
         self.places = kept;
         gone.into_iter().try_for_each(MountPoint::detach)
+    }
+
+    fn is_seen(&self) -> bool {
+        self.places.iter().all(MountPoint::is_seen)
     }
 
     fn seal_if_large(&mut self) -> Result<(), SealError> {

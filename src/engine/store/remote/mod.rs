@@ -56,6 +56,12 @@ impl RemoteStore {
         Ok(Some(Self { directory: directory.to_owned(), connections, submissions, bus, files }))
     }
 
+    /// Returns false once reads come from the files, because the owner has ended.
+    #[doc(hidden)]
+    pub fn is_owned(&self) -> bool {
+        self.files.get().is_none()
+    }
+
     fn files(&self) -> Result<&LocalStore> {
         if let Some(files) = self.files.get() {
             return Ok(files);
