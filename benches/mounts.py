@@ -127,7 +127,7 @@ def large(session, fork, copy):
 
 
 def thousand(client, parent):
-    used = lambda: int(subprocess.run(["du", "-sk", PLACE / "data"], capture_output=True, text=True).stdout.split()[0])
+    used = lambda: int(subprocess.run(["du", "-skx", PLACE / "data"], capture_output=True, text=True).stdout.split()[0])
     status = subprocess.run([PROGRAM, "--data", PLACE / "data", "--json", "status"], capture_output=True, text=True)
     owner = json.loads(status.stdout)["process"]
     memory = lambda: next(int(line.split()[1]) for line in open(f"/proc/{owner}/status") if line.startswith("VmRSS"))

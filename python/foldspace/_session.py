@@ -385,7 +385,7 @@ class Session(SessionPast):
             async with session.mounted(at="tag:before") as before:
                 subprocess.run(["diff", "-r", before, "."])
 
-        - ``at``: the position, whose files never change. By default the directory follows the session.
+        - ``at``: a fixed position of the session. By default the directory follows the session.
         - ``all``: true for the hidden directories ``.at/POSITION``, ``.call/N/before``, ``.call/N/after`` and
           ``.sessions/NAME`` in it.
 
@@ -399,7 +399,7 @@ class Session(SessionPast):
             yield directory
 
     async def mounts(self) -> list[_models.Mount]:
-        """Lists its mounts, also those of other programs."""
+        """Lists all mounts of the session, including those that other programs made."""
         return await mounts_of(self._connection, self.id)
 
     async def unmount(self, directory: str | Path, *, lazy: bool = False) -> None:

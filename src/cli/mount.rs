@@ -25,7 +25,7 @@ Examples:
 Directories with --all, which `ls` does not list:
   .at/POSITION      the files at a position, such as .at/12, .at/-5 or .at/tag:NAME
   .call/N/before    and .call/N/after: the files before and after a call
-  .sessions/NAME    another session, with the same directories")]
+  .sessions/NAME    another session, with .at and .call")]
 pub(super) struct MountSessionArgs {
     /// The session, by name or by the beginning of its id
     #[arg(required_unless_present = "work")]

@@ -104,7 +104,7 @@ fn mount_at_position_has_files_as_recorded() {
     let written = fs::write(place.join("new"), "x").unwrap_err();
     assert_eq!(written.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
 
-    // A position never changes, whatever the session does.
+    // The mount of a position stays the same while the session works.
     let now = world.mount("now", &[]);
     let ran = Command::new(now.join("run")).output().unwrap();
     assert_eq!(ran.stdout, b"ran\n");

@@ -202,7 +202,7 @@ export class Session extends SessionPast implements AsyncDisposable {
     return mounted(this.connection, this.path, options);
   }
 
-  /** Lists its mounts, also those of other programs. */
+  /** Lists all mounts of the session, including those that other programs made. */
   mounts(): Promise<Schemas["Mount"][]> {
     return mountsOf(this.connection, this.path);
   }

@@ -37,7 +37,7 @@ for (const backend of backends) {
   });
 }
 
-test("equal mounts end with the last one, and those of another client stay", { skip }, async (t) => {
+test("the last of equal mounts unmounts, and another client's mount stays", { skip }, async (t) => {
   const client = world(t);
   const s = await client.create();
   await s.files.write("a", "one");
