@@ -1769,6 +1769,71 @@ class RewindRequest(TypedDict):
     """True to only report what would happen."""
 
 
+class Rollout(TypedDict):
+    """A rollout."""
+
+    number: int
+    """Its number, from 0."""
+    session: str
+    """The fork."""
+    name: str
+    """The fork's name."""
+    status: str
+    """`done`, `failed` or `cancelled`."""
+    reason: str | None
+    """The reason if it is not done, or has no score."""
+    calls: list[DispatchedCall]
+    """The calls that ended, in order; the score's call last."""
+    changed: list[str]
+    """At most 1,000 paths that its calls changed, sorted."""
+    more: bool
+    """True if its calls changed more paths."""
+    score: float | None
+    """The score."""
+    kept: bool
+    """False if the fork was removed. In an event `result`: if it was removed until then."""
+
+
+class RolloutsDocument(TypedDict):
+    """The rollouts of a session."""
+
+    rollouts: list[Rollout]
+    """The rollouts, in the order of `run`."""
+
+
+class RolloutsRequest(TypedDict):
+    """Forks a session at one position and makes calls in each fork, several forks at a time."""
+
+    run: list[list[SubagentCall]]
+    """The calls to make: one list for all rollouts, or a list for each. A rollout fails at its first failed call, or at a command that exits non-zero or times out."""
+    count: NotRequired[int | None]
+    """The number of rollouts, from 1 to 1,000; by default the number of lists in `run`."""
+    at: NotRequired[Position | None]
+    """The position to fork at; the current state by default."""
+    score: NotRequired[SubagentCall | None]
+    """A command that prints the score as the last line of its output; made after the calls, also if one failed. Without it, the score is 1 if all calls succeeded, else 0."""
+    keep: NotRequired[int | None]
+    """The number of rollouts with the highest scores whose sessions stay; all by default. 0 removes all."""
+    parallel: NotRequired[int]
+    """The number of rollouts that work at the same time, from 1 to 64; 4 by default."""
+    mount: NotRequired[bool]
+    """True for forks of a session on the host with their files in mounts. The server must be root."""
+    name: NotRequired[str | None]
+    """Name prefix; the forks are numbered from 1. Default: the session's name and free numbers."""
+    agent: NotRequired[str | None]
+    """The agent who works in the forks."""
+    limits: NotRequired[Limits]
+    """Limits of each fork: `calls`, `wall_millis`, `bytes_written`, `depth`, `tools`, `deny`."""
+    policy: NotRequired[ToolPolicy | None]
+    """A policy for tools that binds each fork, in addition to the session's."""
+    allow: NotRequired[list[str]]
+    """Programs, or programs with their first arguments, that commands may run without a question."""
+    deny: NotRequired[list[str]]
+    """Programs, or programs with their first arguments, that commands may not run."""
+    auto_confirm: NotRequired[bool]
+    """True to answer every question about a command with yes."""
+
+
 class RunMention(TypedDict):
     """An observed call, with its agent and run."""
 

@@ -158,8 +158,8 @@ impl HttpRoute {
     }
 }
 
-/// Runs a verb. A client that prefers a stream of events gets one from the first progress message on: `progress`
-/// `{text}`, at last `outcome`, or `problem`.
+/// Runs a verb. A client that prefers a stream of events gets one from the first message on: `progress` `{text}`,
+/// `result` with one of several results, at last `outcome`, or `problem`.
 async fn run(
     face: HttpFace,
     entry: &'static OperationEntry,
@@ -168,12 +168,14 @@ async fn run(
     params: Value,
 ) -> Result<Response, HttpProblem> {
     let (is_streamed, is_local) = (head.accepts(EVENTS), head.caller.is_some());
-    let (progress, mut told) = mpsc::unbounded_channel();
-    let mut work = work(face, entry, head, params, progress).boxed();
+    let (progress, told) = mpsc::unbounded_channel();
+    let (results, given) = mpsc::unbounded_channel();
+    let mut work = work(face, entry, head, params, (progress, results)).boxed();
+    let mut heard = Heard { told, given };
     let done = tokio::select! {
         biased;
         done = &mut work => done,
-        Some(first) = told.recv(), if is_streamed => return Ok(stream_work((place, is_local), work, first, told)),
+        Some(first) = heard.next(), if is_streamed => return Ok(stream_work((place, is_local), work, first, heard)),
     };
     let answer = done.map_err(|error| unfit(error, place))?;
     if matches!(place.status, 202 | 204) {
@@ -188,6 +190,24 @@ async fn run(
     Ok((StatusCode::CREATED, [(header::LOCATION, began)], json).into_response())
 }
 
+/// The messages of a verb before its end.
+struct Heard {
+    told: mpsc::UnboundedReceiver<String>,
+    given: mpsc::UnboundedReceiver<Value>,
+}
+
+impl Heard {
+    /// Returns the next event, with its name.
+    async fn next(&mut self) -> Option<(&'static str, Value)> {
+        tokio::select! {
+            biased;
+            Some(text) = self.told.recv() => Some(("progress", json!({ "text": text }))),
+            Some(result) = self.given.recv() => Some(("result", result)),
+            else => None,
+        }
+    }
+}
+
 type Answer = Result<Box<dyn OperationAnswer>, OperationError>;
 
 /// Runs a verb. A verb that changes something runs in a separate task: its steps belong together, so they complete even
@@ -197,7 +217,7 @@ async fn work(
     entry: &'static OperationEntry,
     head: RequestHead,
     params: Value,
-    progress: mpsc::UnboundedSender<String>,
+    (progress, results): (mpsc::UnboundedSender<String>, mpsc::UnboundedSender<Value>),
 ) -> Answer {
     let face = face.for_client(head.caller.as_ref()).telling(&progress);
     let cancel = face.shared.ending.child_token();
@@ -213,6 +233,7 @@ async fn work(
             caller: &face,
             cancel,
             progress: Some(progress),
+            results: Some(results),
             bytes_max: usize::MAX,
         };
         (entry.run)(params, &context).await
@@ -226,22 +247,22 @@ async fn work(
 fn stream_work(
     (place, is_local): (OperationRoute, bool),
     mut work: BoxFuture<'static, Answer>,
-    first: String,
-    mut told: mpsc::UnboundedReceiver<String>,
+    first: (&'static str, Value),
+    mut heard: Heard,
 ) -> Response {
     let (frames, response) = frames::open(is_local);
     tokio::spawn(async move {
         let mut next = Some(first);
         let done = loop {
-            if let Some(text) = next.take()
-                && frames.event("progress", &json!({ "text": text })).await.is_err()
+            if let Some((name, event)) = next.take()
+                && frames.event(name, &event).await.is_err()
             {
                 return;
             }
             tokio::select! {
                 biased;
                 () = frames.gone() => return,
-                Some(text) = told.recv() => next = Some(text),
+                Some(event) = heard.next() => next = Some(event),
                 done = &mut work => break done,
                 () = tokio::time::sleep(ALIVE) => if frames.send(STILL_HERE).await.is_err() { return },
             }

@@ -18,7 +18,7 @@ use crate::tools::MountSpec;
 pub(super) struct Beginning(Mutex<BTreeMap<SessionId, Arc<AsyncMutex<()>>>>);
 
 impl Beginning {
-    fn of(&self, id: SessionId) -> Arc<AsyncMutex<()>> {
+    pub(super) fn of(&self, id: SessionId) -> Arc<AsyncMutex<()>> {
         let mut all = lock(&self.0);
         all.retain(|_, one| Arc::strong_count(one) > 1);
         Arc::clone(all.entry(id).or_default())
@@ -78,7 +78,7 @@ impl Hub {
         joined(begun.await)?
     }
 
-    async fn known(&self, id: SessionId) -> Result<Option<Session>, HubError> {
+    pub(super) async fn known(&self, id: SessionId) -> Result<Option<Session>, HubError> {
         let sessions = self.sessions().clone();
         let known = move || match sessions.store().entry(id)? {
             Some(_) => sessions.session(id).map(Some),

@@ -34,6 +34,14 @@ impl Hub {
         closed
     }
 
+    /// Closes a session's workspace if nobody uses it.
+    pub(super) async fn close_if_unused(&self, id: SessionId) {
+        let mut place = self.place(id).lock_owned().await;
+        if let Some(kept) = place.take_if(|kept| !kept.is_used()) {
+            close_now(kept, place).await;
+        }
+    }
+
     /// Closes a session's workspace as soon as `may_close` allows. Returns false if it does not before `until`.
     pub(super) async fn close_once(
         &self,

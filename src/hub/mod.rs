@@ -8,6 +8,7 @@ mod directories;
 mod dispatching;
 mod error;
 mod figures;
+mod fork_group;
 mod hook_message;
 #[doc(hidden)]
 pub mod hosts;
@@ -57,6 +58,7 @@ pub use attached::{AttachedDirectory, all_attached, attached_at, attached_file, 
 use begin_once::Beginning;
 pub use error::HubError;
 pub use figures::CallFigures;
+use fork_group::finish_groups;
 pub use hook_message::{HookMessage, ReportId, ReportOutcome};
 pub use hub_options::HubOptions;
 use in_flight::InFlight;
@@ -131,7 +133,9 @@ impl Hub {
             reports: Mutex::default(),
             own_copies: Mutex::default(),
         };
-        Self { shared: Arc::new(shared), options: Arc::new(options) }
+        let hub = Self { shared: Arc::new(shared), options: Arc::new(options) };
+        finish_groups(&hub.forker());
+        hub
     }
 
     /// The sessions.

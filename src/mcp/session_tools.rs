@@ -104,6 +104,7 @@ async fn run(
         caller,
         cancel: caller.client.gone.child_token(),
         progress: Some(seen),
+        results: None,
         bytes_max: RESULT_MAX,
     };
     let cancel = context.cancel.clone();

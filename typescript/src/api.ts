@@ -567,7 +567,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Forks a session several times at one position. All or nothing: if one fork fails, the others are removed. */
+        /** Forks a session several times at one position. All begin, or none. Forks on the host and in memory get their files when they are first used. */
         post: operations["fork_session"];
         delete?: never;
         options?: never;
@@ -898,6 +898,23 @@ export interface paths {
         put?: never;
         /** Rewinds a session's files and state to an earlier position. No history is lost: a rewind to the position before it undoes it. */
         post: operations["rewind"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions/{session}/rollouts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Forks a session at one position and makes calls in each fork, several forks at a time. Scores each fork, records the score as its annotation `score`, and removes all but the best. Cancelling the request cancels all rollouts.  A client that accepts a stream of events gets each rollout as an event `result` when it ends. */
+        post: operations["rollouts"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2565,7 +2582,10 @@ export interface components {
              */
             max?: number | null;
         };
-        /** @description Forks a session several times at one position. All or nothing: if one fork fails, the others are removed. */
+        /**
+         * @description Forks a session several times at one position. All begin, or none. Forks on the host and in memory get their files
+         *     when they are first used.
+         */
         ForkRequest: {
             /**
              * Format: int32
@@ -3796,6 +3816,102 @@ export interface components {
              * @default false
              */
             dry_run: boolean;
+        };
+        /** @description A rollout. */
+        Rollout: {
+            /** @description Its number, from 0. */
+            number: number;
+            /** @description The fork. */
+            session: string;
+            /** @description The fork's name. */
+            name: string;
+            /** @description `done`, `failed` or `cancelled`. */
+            status: string;
+            /** @description The reason if it is not done, or has no score. */
+            reason: string | null;
+            /** @description The calls that ended, in order; the score's call last. */
+            calls: components["schemas"]["DispatchedCall"][];
+            /** @description At most 1,000 paths that its calls changed, sorted. */
+            changed: string[];
+            /** @description True if its calls changed more paths. */
+            more: boolean;
+            /**
+             * Format: double
+             * @description The score.
+             */
+            score: number | null;
+            /** @description False if the fork was removed. In an event `result`: if it was removed until then. */
+            kept: boolean;
+        };
+        /** @description The rollouts of a session. */
+        RolloutsDocument: {
+            /** @description The rollouts, in the order of `run`. */
+            rollouts: components["schemas"]["Rollout"][];
+        };
+        /**
+         * @description Forks a session at one position and makes calls in each fork, several forks at a time. Scores each fork, records the
+         *     score as its annotation `score`, and removes all but the best. Cancelling the request cancels all rollouts.
+         *
+         *     A client that accepts a stream of events gets each rollout as an event `result` when it ends.
+         */
+        RolloutsRequest: {
+            /**
+             * @description The calls to make: one list for all rollouts, or a list for each. A rollout fails at its first failed call, or at a
+             *     command that exits non-zero or times out.
+             */
+            run: components["schemas"]["SubagentCall"][][];
+            /**
+             * Format: int32
+             * @description The number of rollouts, from 1 to 1,000; by default the number of lists in `run`.
+             */
+            count?: number | null;
+            /** @description The position to fork at; the current state by default. */
+            at?: components["schemas"]["Position"] | null;
+            /**
+             * @description A command that prints the score as the last line of its output; made after the calls, also if one failed. Without
+             *     it, the score is 1 if all calls succeeded, else 0.
+             */
+            score?: components["schemas"]["SubagentCall"] | null;
+            /** @description The number of rollouts with the highest scores whose sessions stay; all by default. 0 removes all. */
+            keep?: number | null;
+            /**
+             * @description The number of rollouts that work at the same time, from 1 to 64; 4 by default.
+             * @default 4
+             */
+            parallel: number;
+            /**
+             * @description True for forks of a session on the host with their files in mounts. The server must be root.
+             * @default false
+             */
+            mount: boolean;
+            /** @description Name prefix; the forks are numbered from 1. Default: the session's name and free numbers. */
+            name?: string | null;
+            /** @description The agent who works in the forks. */
+            agent?: string | null;
+            /**
+             * @description Limits of each fork: `calls`, `wall_millis`, `bytes_written`, `depth`, `tools`, `deny`.
+             * @default {}
+             */
+            limits: {
+                [key: string]: unknown;
+            };
+            /** @description A policy for tools that binds each fork, in addition to the session's. */
+            policy?: components["schemas"]["ToolPolicy"] | null;
+            /**
+             * @description Programs, or programs with their first arguments, that commands may run without a question.
+             * @default []
+             */
+            allow: string[];
+            /**
+             * @description Programs, or programs with their first arguments, that commands may not run.
+             * @default []
+             */
+            deny: string[];
+            /**
+             * @description True to answer every question about a command with yes.
+             * @default false
+             */
+            auto_confirm: boolean;
         };
         /** @description An observed call, with its agent and run. */
         RunMention: {
@@ -6901,6 +7017,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Rewind"];
+                };
+            };
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    rollouts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The session, by name or by the beginning of its id */
+                session: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RolloutsRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RolloutsDocument"];
                 };
             };
             "4XX": {

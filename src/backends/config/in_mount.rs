@@ -19,6 +19,12 @@ impl WorkspaceSpec {
         matches!(self, Self::Host(HostOptions { mount: true, .. }))
     }
 
+    /// Returns true if a fork of an open workspace can share its files instead of writing them from the journal.
+    #[doc(hidden)]
+    pub fn shares_files(&self) -> bool {
+        !matches!(self, Self::Host(HostOptions { mount: false, .. }) | Self::Memory | Self::Mock(_))
+    }
+
     /// Puts its files in a mount. Fails for another backend than the host.
     #[doc(hidden)]
     pub fn in_mount(mut self) -> Result<Self, BackendError> {

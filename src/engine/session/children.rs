@@ -7,8 +7,8 @@ use super::error::{SessionError, SessionResult};
 use super::name_index::check_name;
 use super::sessions::Sessions;
 use crate::engine::event::{ChildLimits, ChildStarted, Isolation, Origin, SessionStarted, ToolPolicySet};
-use crate::engine::store::Pending;
-use crate::engine::{Commit, Expected, ForkPoint, Seq, SessionId, lock};
+use crate::engine::store::{Pending, StoreError};
+use crate::engine::{Commit, Expected, ForkPoint, Seq, SessionId};
 
 /// Options of a new child.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,86 +83,151 @@ impl Sessions {
 
     /// Creates a child as [`child_of`](Self::child_of) with a chosen id. Its files may exist already.
     #[doc(hidden)]
-    pub fn child_with_id(&self, parent: &Session, new: ForkOptions, id: SessionId) -> SessionResult<Session> {
+    pub fn child_with_id(&self, parent: &Session, mut new: ForkOptions, id: SessionId) -> SessionResult<Session> {
+        if new.isolation == Isolation::Shared {
+            return self.shared_child(parent, new);
+        }
+        let named = vec![(id, new.name.take())];
+        // One child for each id.
+        self.children_with_ids(parent, &new, named)?.pop().ok_or(SessionError::Store(StoreError::NoSession(id)))
+    }
+
+    fn shared_child(&self, parent: &Session, new: ForkOptions) -> SessionResult<Session> {
+        let (head, limits) = (parent.head()?, new.limits.within(parent.limits()));
+        check_depth(parent)?;
+        let is_narrower = ChildLimits { depth: parent.limits().depth, ..limits.clone() } != *parent.limits();
+        if new.agent.is_empty() && is_narrower {
+            return Err(SessionError::NoAgent { name: parent.name().to_owned() });
+        }
+        shared(parent, new.agent, limits, head)
+    }
+
+    /// Creates children that differ in their ids and names only, and records them in both histories. The children are
+    /// durable together. If one fails, the others are removed.
+    #[doc(hidden)]
+    pub fn children_with_ids(
+        &self,
+        parent: &Session,
+        new: &ForkOptions,
+        children: Vec<(SessionId, Option<String>)>,
+    ) -> SessionResult<Vec<Session>> {
         let head = parent.head()?;
         let at = new.at.unwrap_or(head);
         if at == 0 || at > head {
             return Err(SessionError::NoPosition { seq: at, head });
         }
         let at = parent.commit_end(at)?;
-        if parent.limits().depth == Some(0) {
-            return Err(SessionError::TooDeep { name: parent.name().to_owned() });
-        }
-        let limits = new.limits.within(parent.limits());
-        if new.isolation == Isolation::Shared {
-            let is_narrower = ChildLimits { depth: parent.limits().depth, ..limits.clone() } != *parent.limits();
-            if new.agent.is_empty() && is_narrower {
-                return Err(SessionError::NoAgent { name: parent.name().to_owned() });
-            }
-            return shared(parent, new.agent, limits, head);
-        }
+        check_depth(parent)?;
         if parent.started().is_none() && new.workspace.is_none() {
             return Err(SessionError::Unreadable { name: parent.name().to_owned() });
         }
-        let name = match new.name {
-            Some(name) => {
-                check_name(&name)?;
-                self.names().take(self.store().as_ref(), &name)?;
-                name
-            }
-            None => self.names().take_for_child(self.store().as_ref(), parent.name())?,
-        };
         let origin =
             Origin { parent: parent.id(), parent_name: parent.name().to_owned(), at, isolation: new.isolation };
         let inherited = parent.started().map(|started| (started.backend.clone(), started.options.clone()));
-        let (backend, options) = new.workspace.or(inherited).unwrap_or_default();
-        let program = env!("CARGO_PKG_VERSION").to_owned();
-        let started = SessionStarted { name: name.clone(), backend, program, options, origin: Some(origin), limits };
-        let begun = self
-            .begin_child(parent, id, (&started, new.policy.as_ref()), &new.agent)
-            .and_then(|begun| Ok(begun.wait()?));
-        self.names().settle(&name, id, begun.is_ok());
+        let (backend, options) = new.workspace.clone().or(inherited).unwrap_or_default();
+        let (program, limits) = (env!("CARGO_PKG_VERSION").to_owned(), new.limits.within(parent.limits()));
+        let started = SessionStarted { name: String::new(), backend, program, options, origin: Some(origin), limits };
+        let named = self.take_names(parent, children)?;
+        let begun = self.begin_children(parent, &named, (started, new)).and_then(|begun| Ok(begun.wait()?));
+        named.iter().for_each(|(id, name)| self.names().settle(name, *id, begun.is_ok()));
         begun?;
-        let child = self.session(id)?;
         if new.isolation == Isolation::Fork {
-            child.learn_from(parent, at);
+            parent.core.keep_fork_point(at);
         }
-        Ok(if new.agent.is_empty() { child } else { child.as_agent(new.agent) })
+        let child = |id| Ok::<_, SessionError>(self.session(id)?.as_agent(new.agent.as_str()));
+        named.into_iter().map(|(id, _)| child(id)).collect()
     }
 
-    fn begin_child(
+    /// Reserves a name for each child. Reserves none if one is not free.
+    fn take_names(
         &self,
         parent: &Session,
-        id: SessionId,
-        (started, policy): (&SessionStarted, Option<&ToolPolicySet>),
-        agent: &str,
+        children: Vec<(SessionId, Option<String>)>,
+    ) -> SessionResult<Vec<(SessionId, String)>> {
+        let (mut names, mut named) = (self.names(), Vec::with_capacity(children.len()));
+        for (id, name) in children {
+            let store = self.store().as_ref();
+            let taken = match name {
+                Some(name) => check_name(&name).and_then(|()| names.take(store, &name)).map(|()| name),
+                None => names.take_for_child(store, parent.name()),
+            };
+            match taken {
+                Ok(name) => named.push((id, name)),
+                Err(error) => {
+                    named.iter().for_each(|(id, name): &(SessionId, String)| names.settle(name, *id, false));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(named)
+    }
+
+    /// Submits the children's first commits, then their record in the parent. Returns the last commit: it is durable
+    /// after the others.
+    fn begin_children(
+        &self,
+        parent: &Session,
+        named: &[(SessionId, String)],
+        (mut started, new): (SessionStarted, &ForkOptions),
     ) -> SessionResult<Pending> {
-        let origin = started.origin.as_ref();
-        let (at, isolation) = origin.map_or((0, Isolation::Full), |origin| (origin.at, origin.isolation));
-        let expected = match isolation {
+        let at = started.origin.as_ref().map_or(0, |origin| origin.at);
+        let expected = match new.isolation {
             Isolation::Fork => Expected::ForkOf(ForkPoint { session: parent.id(), seq: at }),
             _ => Expected::NoSession,
         };
-        let mut commit = Commit::new(id, self.clock().now()).as_agent(parent.agent()).expecting(expected);
-        commit.push(started)?;
-        policy.map_or(Ok(()), |policy| commit.push(policy))?;
-        let begun = self.store().submit(commit)?;
-        if begun.known().is_none() {
-            // Another process may still refuse it.
-            self.store().sync()?;
+        let mut begun = Vec::with_capacity(named.len());
+        let mut begin = |(id, name): &(SessionId, String)| {
+            let mut commit = Commit::new(*id, self.clock().now()).as_agent(parent.agent()).expecting(expected);
+            started.name.clone_from(name);
+            commit.push(&started)?;
+            new.policy.as_ref().map_or(Ok(()), |policy| commit.push(policy))?;
+            begun.push(self.store().submit(commit)?);
+            Ok(())
+        };
+        let mut tried = named.iter().try_for_each(&mut begin);
+        if tried.is_ok() && begun.iter().any(|begun| begun.known().is_none()) {
+            // Another process may still refuse one.
+            tried = self.store().sync().map_err(SessionError::from);
         }
-        let (name, limits) = (started.name.clone(), started.limits.clone());
-        let mut note = parent.commit();
-        note.push(&ChildStarted { child: id, name, at, isolation, agent: agent.to_owned(), limits })?;
-        match parent.submit(note) {
-            // It becomes durable together with the child's commit, which precedes it.
-            Ok(noted) => Ok(noted),
-            // The child's own history names its parent.
-            Err(error) => {
-                tracing::warn!(%error, "failed to record a child in its parent");
-                Ok(begun)
+        if let Err(error) = tried {
+            self.take_back(named, begun);
+            return Err(error);
+        }
+        let limits = started.limits;
+        for named in named.chunks(NOTED_TOGETHER) {
+            let mut note = parent.commit();
+            for (id, name) in named {
+                let (name, agent, limits) = (name.clone(), new.agent.clone(), limits.clone());
+                note.push(&ChildStarted { child: *id, name, at, isolation: new.isolation, agent, limits })?;
+            }
+            match parent.submit(note) {
+                Ok(noted) => begun.push(noted),
+                // The child's own history names its parent.
+                Err(error) => tracing::warn!(%error, "failed to record children in their parent"),
             }
         }
+        begun.pop().ok_or_else(|| SessionError::NoPosition { seq: at, head: at })
+    }
+
+    /// Removes children after another one failed to begin.
+    fn take_back(&self, named: &[(SessionId, String)], begun: Vec<Pending>) {
+        for ((id, _), begun) in named.iter().zip(begun) {
+            if begun.wait().is_ok()
+                && let Err(error) = self.remove(*id)
+            {
+                tracing::warn!(%error, "failed to remove a child after another one failed to begin");
+            }
+        }
+    }
+}
+
+/// Children in one commit of their parent, which has to fit a store's limits.
+const NOTED_TOGETHER: usize = 256;
+
+fn check_depth(parent: &Session) -> SessionResult<()> {
+    match parent.limits().depth {
+        Some(0) => Err(SessionError::TooDeep { name: parent.name().to_owned() }),
+        _ => Ok(()),
     }
 }
 
@@ -173,15 +238,4 @@ fn shared(parent: &Session, agent: String, limits: ChildLimits, head: Seq) -> Se
     note.push(&ChildStarted { child, name, at: head, isolation, agent: agent.clone(), limits: limits.clone() })?;
     parent.record(note)?;
     Ok(parent.as_agent(agent).limited_to(limits))
-}
-
-impl Session {
-    /// Starts from a state of the parent, if that is from the common past.
-    fn learn_from(&self, parent: &Self, at: Seq) {
-        let mut known = lock(&parent.core.live).clone();
-        if known.seq() <= at {
-            known.session = self.id();
-            *lock(&self.core.live) = known;
-        }
-    }
 }

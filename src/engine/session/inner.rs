@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use crossbeam_channel::Sender;
 
 use super::error::{SessionError, SessionResult};
+use super::fork_points::ForkPoints;
 use super::name_index::{NameIndex, name_of};
 use super::snapshot::{Keep, RecentStates, SnapshotPace, SnapshotPolicy, snapshot_of, state_of};
 use crate::engine::event::SessionStarted;
@@ -14,6 +15,9 @@ use crate::engine::store::{EventBatch, EventStore, Pending, READ_MAX, SessionEnt
 use crate::engine::{Clock, Registry, Seq, SessionId, State, lock};
 
 const EVENT_BYTES: usize = 256;
+
+/// Events that cost less to fold than a search for a nearer state.
+const NEAR: u64 = 256;
 
 /// Minimum events of a fold that is split over two threads.
 const SPLIT_MIN: u64 = 4_000;
@@ -50,10 +54,15 @@ impl Core {
         let snapshots = shared.store.snapshots(entry.id)?;
         // A child's history includes its parent's.
         let past = entry.origin.seq - 1;
-        let live = State::empty(&shared.registry, entry.id);
         let due = snapshots.last().copied().unwrap_or(0).max(past) + shared.policy.every;
         let started = entry.origin.typed::<SessionStarted>();
         let started = started.and_then(Result::ok).map(|started| started.event);
+        let origin = started.as_ref().and_then(|started| started.origin.as_ref());
+        let known = origin.and_then(|origin| lock(&shared.fork_points).state_of(origin));
+        let live = match known {
+            Some(known) => State { session: entry.id, ..known },
+            None => State::empty(&shared.registry, entry.id),
+        };
         Ok(Self {
             id: entry.id,
             name: name_of(entry),
@@ -76,10 +85,23 @@ impl Core {
         kept.inspect_err(|error| tracing::warn!(%error, "failed to store a snapshot")).unwrap_or(0)
     }
 
+    /// Returns the last state in memory that is not after `seq`.
+    pub(super) fn known_before(&self, seq: Seq) -> Option<State> {
+        let known = [Some(lock(&self.live).clone()), lock(&self.recent).nearest(seq)];
+        known.into_iter().flatten().filter(|state| state.seq() <= seq).max_by_key(State::seq)
+    }
+
+    /// Keeps the state at a position for the forks there, unless it has to be folded from far away.
+    pub(super) fn keep_fork_point(&self, at: Seq) {
+        let Some(near) = self.known_before(at).filter(|near| at - near.seq() <= NEAR) else { return };
+        // Without it, each fork folds its own.
+        if let Ok(state) = self.fold(near, at) {
+            lock(&self.shared.fork_points).add(self.id, state);
+        }
+    }
+
     /// Returns the later of `base` and the latest usable snapshot's state.
     pub(super) fn nearest(&self, base: State, seq: Seq) -> State {
-        // Folding a few events costs less than a search.
-        const NEAR: u64 = 256;
         if seq - base.seq() <= NEAR {
             return base;
         }
@@ -193,6 +215,7 @@ pub(crate) struct SessionsInner {
     pub(crate) registry: Arc<Registry>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) policy: SnapshotPolicy,
+    pub(super) fork_points: Mutex<ForkPoints>,
     pub(super) open: Mutex<BTreeMap<SessionId, Weak<Core>>>,
     pub(super) naming: Mutex<NameIndex>,
     pub(super) snapshots: Mutex<Option<Snapshotter>>,

@@ -3,6 +3,7 @@ pub mod aside;
 pub mod children;
 #[doc(hidden)]
 pub mod error;
+mod fork_points;
 pub(crate) mod inner;
 #[doc(hidden)]
 pub mod name_index;
@@ -173,9 +174,7 @@ impl Session {
         if seq > head {
             return Err(SessionError::NoPosition { seq, head });
         }
-        let near = [Some(lock(&core.live).clone()), lock(&core.recent).nearest(seq)];
-        let near = near.into_iter().flatten().filter(|state| state.seq() <= seq).max_by_key(State::seq);
-        let base = core.nearest(near.unwrap_or_else(|| core.empty()), seq);
+        let base = core.nearest(core.known_before(seq).unwrap_or_else(|| core.empty()), seq);
         let state = core.fold(base, seq)?;
         lock(&core.recent).add(state.clone());
         Ok(state)

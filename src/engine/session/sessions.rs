@@ -88,6 +88,7 @@ impl Sessions {
             registry: registry.into(),
             clock,
             policy,
+            fork_points: Mutex::default(),
             open: Mutex::default(),
             naming: Mutex::default(),
             snapshots: Mutex::new(Some(Snapshotter { due, thread })),

@@ -151,6 +151,7 @@ impl E2bApi {
             caller: &self.face,
             cancel: CancellationToken::new(),
             progress: None,
+            results: None,
             bytes_max: usize::MAX,
         }
     }

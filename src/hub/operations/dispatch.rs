@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::annotate::Annotate;
 use super::clone_session::{check_child, check_tools, landing};
@@ -195,12 +196,7 @@ impl Operation for Dispatch {
 
     async fn run(self, context: &OperationContext<'_>) -> Result<Dispatched, OperationError> {
         self.check(context)?;
-        let mut rules = ShellRules { asker: None, advice: Some(ADVICE.into()), ..context.caller.rules().clone() };
-        rules.policy.auto_confirm |= self.auto_confirm;
-        rules.policy.allow.extend(self.allow.iter().cloned());
-        for words in &self.deny {
-            rules.policy.deny.push(DenyRule::words(words)?);
-        }
+        let rules = rules_of_batch(context, self.auto_confirm, &self.allow, &self.deny)?;
         let options = Subagents {
             parallel: self.parallel,
             merge: self.merge.then(|| MergeChoices::of_texts(&self.ours, &self.theirs)).transpose()?,
@@ -216,13 +212,16 @@ impl Operation for Dispatch {
         let done: Arc<Vec<Mutex<Vec<DispatchedCall>>>> = Arc::new(children.iter().map(|_| Mutex::default()).collect());
         let (seen, progress) = (Arc::clone(&done), context.progress.clone());
         let work = move |open: OpenSession, child: ChildContext| {
+            let new = children[child.number].clone();
             let work = ChildWork {
-                new: children[child.number].clone(),
-                text_max: (TEXTS.0 / calls.max(1)).min(TEXTS.1),
+                annotations: new.annotations,
+                calls: new.calls,
+                go_on: new.go_on,
+                text_max: text_max(calls),
                 progress: progress.clone(),
             };
             let seen = Arc::clone(&seen);
-            async move { work.run(&open, &child, &seen[child.number]).await }
+            async move { work.run(&open, &child.cancel, &seen[child.number]).await.map(|()| Value::Null) }
         };
         let hub = context.hub_within(Vec::new()).await?;
         let (lead, sessions) = (parent.session().id(), hub.sessions().clone());
@@ -272,16 +271,7 @@ impl NewSubagent {
         check_child(self.isolation, agent, self.name.is_some(), self.at.is_some())?;
         check_tools(&context.hub.options().tools, self.limits.tools.iter().flatten())?;
         self.annotations.iter().try_for_each(Annotate::check)?;
-        if let Some(call) = self.calls.iter().find(|call| !context.caller.offers(&call.tool)) {
-            return Err(OperationError::invalid(format!("tool {} is not offered to this client", call.tool)));
-        }
-        let mut given = self.calls.iter().filter_map(|call| call.timeout_seconds);
-        match given.find(|seconds| !SECONDS.contains(seconds)) {
-            Some(wrong) => {
-                Err(OperationError::invalid(format!("timeout_seconds is {wrong}; it must be from 0.1 to 86400")))
-            }
-            None => Ok(()),
-        }
+        self.calls.iter().try_for_each(|call| call.check(context))
     }
 
     fn subagent(&self, parent: &Session) -> Result<Subagent, OperationError> {
@@ -292,27 +282,69 @@ impl NewSubagent {
     }
 }
 
+impl SubagentCall {
+    pub(super) fn made(self, cancel: &CancellationToken) -> ToolCall {
+        let mut made = ToolCall::new(self.tool, Value::Object(self.params));
+        (made.cancel, made.limit) = (cancel.clone(), self.timeout_seconds.map(Duration::from_secs_f64));
+        made
+    }
+
+    pub(super) fn check(&self, context: &OperationContext<'_>) -> Result<(), OperationError> {
+        if !context.caller.offers(&self.tool) {
+            return Err(OperationError::invalid(format!("tool {} is not offered to this client", self.tool)));
+        }
+        match self.timeout_seconds.filter(|seconds| !SECONDS.contains(seconds)) {
+            Some(wrong) => {
+                Err(OperationError::invalid(format!("timeout_seconds is {wrong}; it must be from 0.1 to 86400")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns the rules for the calls of a batch, which can't be asked about.
+pub(super) fn rules_of_batch(
+    context: &OperationContext<'_>,
+    auto_confirm: bool,
+    allow: &[String],
+    deny: &[String],
+) -> Result<ShellRules, OperationError> {
+    let mut rules = ShellRules { asker: None, advice: Some(ADVICE.into()), ..context.caller.rules().clone() };
+    rules.policy.auto_confirm |= auto_confirm;
+    rules.policy.allow.extend(allow.iter().cloned());
+    for words in deny {
+        rules.policy.deny.push(DenyRule::words(words)?);
+    }
+    Ok(rules)
+}
+
+/// Returns the bytes that each call of a batch may return as text.
+pub(super) fn text_max(calls: usize) -> usize {
+    (TEXTS.0 / calls.max(1)).min(TEXTS.1)
+}
+
 /// The work of a child.
-struct ChildWork {
-    new: NewSubagent,
-    text_max: usize,
-    progress: Option<mpsc::UnboundedSender<String>>,
+pub(super) struct ChildWork {
+    pub(super) annotations: Vec<Annotate>,
+    pub(super) calls: Vec<SubagentCall>,
+    pub(super) go_on: bool,
+    pub(super) text_max: usize,
+    pub(super) progress: Option<mpsc::UnboundedSender<String>>,
 }
 
 impl ChildWork {
-    async fn run(
+    pub(super) async fn run(
         self,
         open: &OpenSession,
-        child: &ChildContext,
+        cancel: &CancellationToken,
         done: &Mutex<Vec<DispatchedCall>>,
-    ) -> Result<Value, String> {
-        let (session, annotations) = (open.session().clone(), self.new.annotations);
+    ) -> Result<(), String> {
+        let (session, annotations) = (open.session().clone(), self.annotations);
         let annotate = move || annotations.into_iter().try_for_each(|one| one.record(&session).map(drop));
         let annotated = blocking(annotate).await.map_err(OperationError::from).flatten();
         annotated.map_err(|error| format!("failed to annotate: {error}"))?;
-        for (number, call) in (1..).zip(self.new.calls) {
-            let mut made = ToolCall::new(call.tool, Value::Object(call.params));
-            (made.cancel, made.limit) = (child.cancel.clone(), call.timeout_seconds.map(Duration::from_secs_f64));
+        for (number, call) in (1..).zip(self.calls) {
+            let made = call.made(cancel);
             let tool = made.tool.clone();
             let ended = open.call(made).await.map_err(|error| format!("call {number} ({tool}): {error}"))?;
             let ended = call_of(tool, ended, self.text_max);
@@ -322,15 +354,15 @@ impl ChildWork {
             lock(done).push(ended);
             // The receiver may be gone.
             self.progress.iter().for_each(|progress| drop(progress.send(line.clone())));
-            if failed && !self.new.go_on {
+            if failed && !self.go_on {
                 return Err(reason);
             }
         }
-        Ok(Value::Null)
+        Ok(())
     }
 }
 
-fn call_of(tool: String, ended: ToolOutcome, text_max: usize) -> DispatchedCall {
+pub(super) fn call_of(tool: String, ended: ToolOutcome, text_max: usize) -> DispatchedCall {
     let exit_code = ended.result["exit_code"].as_i64();
     let failed = !ended.is_ok() || exit_code.is_some_and(|code| code != 0) || ended.result["timed_out"] == true;
     let ToolOutcome { call, status, mut text, micros, .. } = ended;
@@ -387,7 +419,7 @@ fn dispatched(
 }
 
 /// Returns the paths that a child's calls changed, and true if there are more. A shared child's calls are among others.
-fn changed_paths(
+pub(super) fn changed_paths(
     session: &Session,
     calls: &[DispatchedCall],
     is_shared: bool,

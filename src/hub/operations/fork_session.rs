@@ -1,5 +1,7 @@
 //! Several forks of a session in one request.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -8,15 +10,18 @@ use super::clone_session::{ChildDocument, child, in_mount, landing};
 use super::create_session::check_create_id;
 use super::{Operation, OperationContext, OperationError, OperationRoute, check_agent, policy_of_new, reading};
 use crate::engine::event::{ChildLimits, Isolation};
+use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
+use crate::engine::session::error::SessionError;
 use crate::hub::begin_once::chosen_id;
 use crate::reducers::ToolPolicy;
 use crate::view::Position;
 
 const FORKS_MAX: u32 = 1000;
 
-/// Forks a session several times at one position. All or nothing: if one fork fails, the others are removed.
+/// Forks a session several times at one position. All begin, or none. Forks on the host and in memory get their files
+/// when they are first used.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "ForkRequest")]
 #[serde(deny_unknown_fields)]
@@ -63,6 +68,17 @@ impl Operation for ForkSession {
     type Output = Forks;
 
     async fn run(self, context: &OperationContext<'_>) -> Result<Forks, OperationError> {
+        let (parent, begun, asked) = self.begin(context).await?;
+        reading(move || Ok(Forks { children: documents(&parent, &begun, asked)? })).await
+    }
+}
+
+impl ForkSession {
+    /// Begins the forks. Returns the session, the forks, and the requested event if it is inside a commit.
+    pub(super) async fn begin(
+        self,
+        context: &OperationContext<'_>,
+    ) -> Result<(Session, Vec<(Session, bool)>, Option<Seq>), OperationError> {
         if !(1..=FORKS_MAX).contains(&self.count) {
             return Err(OperationError::invalid(format!("count is {}; it must be from 1 to {FORKS_MAX}", self.count)));
         }
@@ -72,36 +88,31 @@ impl Operation for ForkSession {
         let parent = context.session().await?;
         let (looked, at) = (parent.clone(), self.at.clone());
         let (at, asked) = reading(move || Ok(landing(at.as_ref(), &looked)?)).await?;
-        let mut begun: Vec<(Session, bool)> = Vec::new();
-        for number in 1..=self.count {
-            let new = ForkOptions {
-                // All forks are at the first fork's position.
-                at: at.or_else(|| Some(begun.first()?.0.origin()?.at)),
-                name: self.name.as_ref().map(|name| format!("{name}-{number}")),
-                agent: self.agent.clone().unwrap_or_default(),
-                limits: self.limits.clone(),
-                policy: policy.clone(),
-                workspace: in_mount(self.mount),
-                id: self.create_id.as_deref().map(|request| chosen_id(request, Some((parent.id(), number)))),
-                ..ForkOptions::new(Isolation::Fork)
-            };
-            match context.hub.fork_once(parent.id(), new).await {
-                Ok(child) => begun.push(child),
-                Err(error) => {
-                    // Forks of an earlier request stay.
-                    for (child, _) in begun.into_iter().filter(|(_, is_new)| *is_new) {
-                        if let Err(error) = context.hub.remove(child.id()).await {
-                            tracing::warn!(%error, "failed to remove a fork after another fork failed");
-                        }
-                    }
-                    return Err(error.into());
-                }
-            }
-        }
-        reading(move || {
-            let child = |child: &Session| self::child((&parent, child), Isolation::Fork, asked, true);
-            Ok(Forks { children: begun.iter().map(|(begun, _)| child(begun)).collect::<Result<_, _>>()? })
-        })
-        .await
+        let id = |number| match self.create_id.as_deref() {
+            Some(request) => chosen_id(request, Some((parent.id(), number))),
+            None => context.hub.sessions().fresh_id(),
+        };
+        let name = |number| self.name.as_ref().map(|name| format!("{name}-{number}"));
+        let forks = (1..=self.count).map(|number| (id(number), name(number))).collect();
+        let agent = self.agent.clone().unwrap_or_default();
+        let (limits, workspace) = (self.limits.clone(), in_mount(self.mount));
+        let new = ForkOptions { at, agent, limits, policy, workspace, ..ForkOptions::new(Isolation::Fork) };
+        let begun = context.hub.fork_group(parent.id(), new, forks).await?;
+        Ok((parent, begun, asked))
     }
+}
+
+/// Describes forks of one position: what they lack is the same, and is looked up once.
+fn documents(
+    parent: &Session,
+    forks: &[(Session, bool)],
+    asked: Option<Seq>,
+) -> Result<Vec<ChildDocument>, SessionError> {
+    let Some((first, _)) = forks.first() else { return Ok(Vec::new()) };
+    let first = child((parent, first), Isolation::Fork, asked, false)?;
+    let one = |(fork, _): &(Session, bool)| {
+        let (limits, agent) = (fork.limits().clone(), Arc::clone(fork.agent()));
+        ChildDocument { session: fork.id(), name: fork.name().to_owned(), limits, agent, ..first.clone() }
+    };
+    Ok(forks.iter().map(one).collect())
 }

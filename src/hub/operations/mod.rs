@@ -37,6 +37,7 @@ mod processes;
 mod remove_session;
 mod rerun;
 mod rewind;
+mod rollouts;
 mod run_until;
 mod search;
 mod section;
@@ -114,6 +115,7 @@ pub use processes::{ListProcesses, SendInput, ShowProcess, SignalProcess, WaitPr
 pub use remove_session::RemoveSession;
 pub use rerun::{RerunCalls, RerunDocument};
 pub use rewind::{Rewind, RewoundDocument, RewoundRange};
+pub use rollouts::{RolloutDocument, Rollouts, RolloutsDocument};
 pub use run_until::{RunUntil, StopDocument};
 pub use search::{SearchMatch, SearchPage, SearchPlace, SearchSession};
 pub use section::{Section, SectionDocument};
@@ -169,6 +171,8 @@ pub struct OperationContext<'a> {
     pub cancel: CancellationToken,
     /// Receives progress messages.
     pub progress: Option<mpsc::UnboundedSender<String>>,
+    /// Receives the results of a long operation one by one.
+    pub results: Option<mpsc::UnboundedSender<Value>>,
     /// Limit for the result in bytes.
     pub bytes_max: usize,
 }
@@ -397,6 +401,7 @@ static TABLE: LazyLock<Vec<OperationEntry>> = LazyLock::new(|| {
         row::<Log>(),
         row::<CloneSession>(),
         row::<ForkSession>(),
+        row::<Rollouts>(),
         row::<Dispatch>(),
         row::<Merge>(),
         row::<Apply>(),

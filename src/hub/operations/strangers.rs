@@ -83,6 +83,7 @@ const HARMLESS: &[&str] = &[
     "remove_tag",
     "rerun",
     "rewind",
+    "rollouts",
     "run_until",
     "send_input",
     "signal_process",

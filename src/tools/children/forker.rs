@@ -43,11 +43,46 @@ impl Forker {
     /// # Errors
     /// Errors of the session's store, and [`BackendError`] if the parent's workspace options are invalid.
     pub fn begin(&self, parent: &Session, new: ForkOptions) -> Result<Session, WorkspaceError> {
+        let id = new.id.unwrap_or_else(|| self.sessions.fresh_id());
         let new = within_what_is_left(parent, new)?;
         let (new, spec) = with_workspace(parent, new, &self.home)?;
-        let child = self.sessions.child_of(parent, new)?;
-        spec.keep_values(child.id(), &self.home)?;
+        let child = self.sessions.child_with_id(parent, new, id)?;
+        spec.keep_values(id, &self.home)?;
         Ok(child)
+    }
+
+    /// Creates children that differ in their ids and names only, without opening workspaces. They are durable together;
+    /// if one fails, the others are removed.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub fn begin_all(
+        &self,
+        parent: &Session,
+        new: ForkOptions,
+        children: Vec<(SessionId, Option<String>)>,
+    ) -> Result<Vec<Session>, WorkspaceError> {
+        let new = within_what_is_left(parent, new)?;
+        let (new, spec) = with_workspace(parent, new, &self.home)?;
+        let begun = self.sessions.children_with_ids(parent, &new, children)?;
+        let kept = begun.iter().try_for_each(|child| spec.keep_values(child.id(), &self.home));
+        if let Err(error) = kept {
+            begun.iter().try_for_each(|child| self.sessions.remove(child.id()))?;
+            return Err(error.into());
+        }
+        Ok(begun)
+    }
+
+    /// Records external changes in a session, unless a call changes its files, and returns its last position.
+    ///
+    /// # Errors
+    /// Errors of the session's store.
+    pub async fn settled(&self, session: &ToolRunner) -> Result<Seq, WorkspaceError> {
+        let turn = session.runtime().try_lock_workspace();
+        if turn.is_some() {
+            record_drift(session).await;
+        }
+        Ok(session.session().aside(|| session.session().head())?)
     }
 
     /// Creates a child with its own workspace and a runner for its calls.
@@ -80,10 +115,7 @@ impl Forker {
         // Never waits: the caller may create a child in a call that has the workspace lock.
         let turn = parent.runtime().try_lock_workspace();
         if turn.is_some() {
-            let recorded = parent.machine().record_drift(session, Extent::All).await;
-            if let Err(error) = recorded {
-                tracing::warn!(%error, "the fork lacks external changes");
-            }
+            record_drift(parent).await;
         }
         let looking = if turn.is_some() { parent.runtime().try_lock_scan() } else { None };
         let at = session.aside(|| match new.at {
@@ -145,6 +177,12 @@ impl Forker {
                 tracing::warn!(%error, "failed to remove the files of a child that did not begin");
             }
         })
+    }
+}
+
+async fn record_drift(parent: &ToolRunner) {
+    if let Err(error) = parent.machine().record_drift(parent.session(), Extent::All).await {
+        tracing::warn!(%error, "the fork lacks external changes");
     }
 }
 

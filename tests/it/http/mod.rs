@@ -24,6 +24,7 @@ mod process_tools;
 mod processes;
 mod recorded;
 mod rerun;
+mod rollouts;
 mod search;
 mod slow_store;
 mod states;
