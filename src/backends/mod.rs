@@ -68,7 +68,7 @@ pub use memory::MemoryWorkspace;
 pub use mock::{MockAnswer, MockWorkspace};
 pub use output::Output;
 pub use podman::{BuiltImage, build_image, container_figures, find_engine, remove_leftovers, sweep_sandboxes};
-pub use podman::{ContainerFigures, PodmanSandbox, WarmContainers};
+pub use podman::{ContainerFigures, PodmanSandbox, WarmContainers, WarmForUsed};
 pub use python::PythonEvaluator;
 pub use shell::{
     DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, MAX_COMMAND_BYTES, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES, MAX_TIMEOUT,

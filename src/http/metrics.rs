@@ -88,6 +88,7 @@ fn write_containers(text: &mut String, figures: &ContainerFigures) {
     for (start, ready) in &figures.ready {
         let _ = writeln!(text, "{starts}{{start=\"{start}\"}} {}", ready.count);
     }
+    put(text, "foldspace_warm_containers", "gauge", "Containers that are ready for a session.", &figures.warm);
     let _ = writeln!(text, "# HELP {stops} Containers that stopped or vanished.\n# TYPE {stops} counter");
     for (reason, count) in &figures.stops {
         let _ = writeln!(text, "{stops}{{reason=\"{reason}\"}} {count}");

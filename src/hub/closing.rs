@@ -34,6 +34,22 @@ impl Hub {
         closed
     }
 
+    /// Closes the workspaces that are idle longest until another one may open.
+    pub(super) async fn make_room(&self) {
+        let Some(most) = self.options.open_max else { return };
+        let mut open = self.open_workspaces();
+        let excess = (open.len() + 1).saturating_sub(most);
+        open.sort_by_key(|(_, _, idle)| std::cmp::Reverse(*idle));
+        for (id, _, _) in open.into_iter().filter(|(_, _, idle)| idle.is_some()).take(excess) {
+            // Never waits: the caller holds another slot.
+            if let Ok(mut place) = self.place(id).try_lock_owned()
+                && let Some(kept) = place.take_if(|kept| !kept.is_used())
+            {
+                close_now(kept, place).await;
+            }
+        }
+    }
+
     /// Closes a session's workspace if nobody uses it.
     pub(super) async fn close_if_unused(&self, id: SessionId) {
         let mut place = self.place(id).lock_owned().await;

@@ -17,6 +17,9 @@ pub struct HubOptions {
     pub roots: AllowedRoots,
     /// Receives the progress of preparations, before commands can run.
     pub progress: Option<ProgressWatch>,
+    /// The number of open workspaces from which on the ones that are idle longest close when another one opens; `None` for
+    /// no limit. Workspaces in use stay open.
+    pub open_max: Option<usize>,
     /// Starts the processes that serve mounts; `None` for no mounts.
     #[cfg(feature = "mount")]
     pub mounts: Option<crate::fuse::MountHelper>,
@@ -31,6 +34,7 @@ impl HubOptions {
             rules: ShellRules::default(),
             roots: AllowedRoots::default(),
             progress: None,
+            open_max: None,
             #[cfg(feature = "mount")]
             mounts: None,
         }

@@ -185,6 +185,7 @@ impl Hub {
             }
             return Ok(user);
         }
+        self.make_room().await;
         let hub = self.clone();
         // If the caller stops waiting, the workspace still opens, for the next caller.
         blocking(move || {

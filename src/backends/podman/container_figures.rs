@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use super::warm;
 use crate::backends::durations::Durations;
 use crate::engine::lock::lock;
 
@@ -12,7 +13,7 @@ const ENDS: [u64; 10] =
     [5_000, 10_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 10_000_000, 60_000_000];
 
 static FIGURES: Mutex<ContainerFigures> =
-    Mutex::new(ContainerFigures { ready: BTreeMap::new(), stops: BTreeMap::new() });
+    Mutex::new(ContainerFigures { ready: BTreeMap::new(), stops: BTreeMap::new(), warm: 0 });
 
 /// Starts and stops of containers.
 #[derive(Debug, Clone, Default)]
@@ -21,11 +22,13 @@ pub struct ContainerFigures {
     pub ready: BTreeMap<&'static str, Durations>,
     /// Stops by reason, as in `ContainerStopped`.
     pub stops: BTreeMap<String, u64>,
+    /// Containers that are ready for the next sessions.
+    pub warm: usize,
 }
 
 /// Returns the figures of this process.
 pub fn container_figures() -> ContainerFigures {
-    lock(&FIGURES).clone()
+    ContainerFigures { warm: warm::ready(), ..lock(&FIGURES).clone() }
 }
 
 pub(super) fn started(was_warm: bool, is_created: bool, ready: Duration) {

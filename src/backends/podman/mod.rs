@@ -18,6 +18,7 @@ mod process_label;
 mod sandbox;
 mod usage;
 mod warm;
+mod warm_used;
 
 pub use container_figures::{ContainerFigures, container_figures};
 pub(crate) use diagnosis::diagnose;
@@ -28,3 +29,4 @@ pub(crate) use paths::remove_files;
 pub use sandbox::PodmanSandbox;
 pub(crate) use sandbox::{check_engine, open};
 pub use warm::WarmContainers;
+pub use warm_used::WarmForUsed;

@@ -161,13 +161,19 @@ fn take(options: &PodmanOptions) -> Option<Warm> {
     })
 }
 
+/// Returns the number of containers that are ready for sessions of this process.
+pub(super) fn ready() -> usize {
+    lock(&POOLS).iter().filter_map(Weak::upgrade).map(|pool| lock(&pool.state).ready.len()).sum()
+}
+
 /// Returns true if a pool keeps containers with these options.
 pub(super) fn is_kept(options: &PodmanOptions) -> bool {
     let wanted = essence(options);
     lock(&POOLS).iter().filter_map(Weak::upgrade).any(|pool| essence(&pool.options) == wanted)
 }
 
-fn essence(options: &PodmanOptions) -> PodmanOptions {
+/// Returns the options that matter to a container, to compare them.
+pub(super) fn essence(options: &PodmanOptions) -> PodmanOptions {
     PodmanOptions {
         pull: false,
         reserve_bytes: 0,

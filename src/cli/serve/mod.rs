@@ -7,6 +7,7 @@ mod server_socket;
 mod token;
 #[cfg_attr(not(feature = "otel"), path = "no_traces.rs")]
 mod traces;
+mod workspaces;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -41,6 +42,7 @@ use notify::Notify;
 use replication::ReplicateToArgs;
 use server_socket::ServerSocket;
 use token::ChosenToken;
+use workspaces::WorkspaceArgs;
 
 /// The process that waits until a server in the background is ready.
 type Starting = Option<Starter>;
@@ -88,6 +90,8 @@ pub(super) struct Serve {
     offer: OfferArgs,
     #[command(flatten)]
     host: HostArgs,
+    #[command(flatten)]
+    workspaces: WorkspaceArgs,
     #[cfg(feature = "replicate")]
     #[command(flatten)]
     replicate_to: ReplicateToArgs,
@@ -201,8 +205,10 @@ impl Serve {
         // The option limits only models, which call through /mcp.
         rules.policy.max_chars = MAX_COMMAND_CHARS;
         let tools = all_tools()?.into();
-        let hub =
-            Hub::new(opened.sessions.clone(), HubOptions { rules, roots, tools, ..open::hub_options(directory)? });
+        let open_max = Some(self.workspaces.open_max());
+        let options = HubOptions { rules, roots, tools, open_max, ..open::hub_options(directory)? };
+        let hub = Hub::new(opened.sessions.clone(), options);
+        let _warm = self.workspaces.keep_warm();
         hub.watch_hosts();
         let face = HttpFace::new(hub.clone());
         let replicating = self.replicate(directory, &face)?;

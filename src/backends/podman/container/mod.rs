@@ -20,7 +20,7 @@ use super::engine::{Engine, EngineError};
 use super::launch::{self, LiveContainer};
 use super::paths::{self, Paths};
 use super::usage::usage;
-use super::warm;
+use super::{warm, warm_used};
 use crate::backends::command_options::CommandOptions;
 use crate::backends::commands::CommandHost;
 use crate::backends::containers::PodmanOptions;
@@ -154,6 +154,9 @@ impl SessionContainer {
             return None;
         }
         let own_name = own_name(self.session, &self.options);
+        if self.files.is_overlay() && !self.options.writable_root {
+            warm_used::used(&self.options);
+        }
         let (live, name, limits_enforced) = warm::adopt(&self.options, &own_name, &self.paths, &self.files)?;
         let event = self.started(&live, &name, true, limits_enforced);
         Some((live, event))

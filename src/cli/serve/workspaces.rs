@@ -1,0 +1,30 @@
+//! How many workspaces and containers a server has.
+
+/// Options for the workspaces of a server.
+#[derive(Debug, clap::Args)]
+pub(super) struct WorkspaceArgs {
+    /// Keeps N containers ready for each image and options that sessions have used last: the first command of a session
+    /// takes one. As root, with an overlay
+    #[cfg(any(feature = "podman", feature = "docker"))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
+    warm: Option<u16>,
+    /// Closes the workspaces that are idle longest, with their containers, when N are open and another one opens
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    max_open: u32,
+}
+
+impl WorkspaceArgs {
+    /// Returns the limit for open workspaces.
+    pub(super) fn open_max(&self) -> usize {
+        self.max_open as usize
+    }
+
+    /// Keeps containers ready until the result is dropped.
+    #[cfg(any(feature = "podman", feature = "docker"))]
+    pub(super) fn keep_warm(&self) -> Option<foldspace::backends::WarmForUsed> {
+        self.warm.map(|count| foldspace::backends::WarmForUsed::keep(count.into()))
+    }
+
+    #[cfg(not(any(feature = "podman", feature = "docker")))]
+    pub(super) fn keep_warm(&self) {}
+}
