@@ -88,6 +88,7 @@ mod rescue;
 #[cfg(feature = "replicate")]
 mod restore;
 mod rewind;
+mod rollouts;
 mod run;
 mod runs;
 #[cfg(feature = "mcp")]
@@ -243,6 +244,7 @@ commands! {
     "Children" {
         Fork(Box<fork::ForkArgs>),
         Dispatch(dispatch::DispatchArgs),
+        Rollouts(Box<rollouts::RolloutsArgs>),
         Merge(merge::MergeArgs),
         Apply(apply::ApplyArgs),
     }

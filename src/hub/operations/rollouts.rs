@@ -82,14 +82,14 @@ fn usual() -> usize {
 }
 
 /// The rollouts of a session.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RolloutsDocument {
     /// The rollouts, in the order of `run`.
     pub rollouts: Vec<RolloutDocument>,
 }
 
 /// A rollout.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Rollout")]
 pub struct RolloutDocument {
     /// Its number, from 0.
@@ -100,7 +100,7 @@ pub struct RolloutDocument {
     /// The fork's name.
     pub name: String,
     /// `done`, `failed` or `cancelled`.
-    pub status: &'static str,
+    pub status: String,
     /// The reason if it is not done, or has no score.
     pub reason: Option<String>,
     /// The calls that ended, in order; the score's call last.
@@ -231,6 +231,7 @@ impl RolloutBatch {
         })
         .await?;
         let (session, name, reason) = (fork.id(), fork.name().to_owned(), worked.err().or(unscored));
+        let status = status.to_owned();
         Ok(RolloutDocument { number, session, name, status, reason, calls, changed, more, score, kept: true })
     }
 
