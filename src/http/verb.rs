@@ -174,9 +174,12 @@ async fn run(
     let mut heard = Heard { told, given };
     let done = tokio::select! {
         biased;
-        done = &mut work => done,
         Some(first) = heard.next(), if is_streamed => return Ok(stream_work((place, is_local), work, first, heard)),
+        done = &mut work => done,
     };
+    if is_streamed && let Some(first) = heard.left() {
+        return Ok(stream_work((place, is_local), std::future::ready(done).boxed(), first, heard));
+    }
     let answer = done.map_err(|error| unfit(error, place))?;
     if matches!(place.status, 202 | 204) {
         return Ok(StatusCode::from_u16(place.status).unwrap_or_default().into_response());
@@ -205,6 +208,11 @@ impl Heard {
             Some(result) = self.given.recv() => Some(("result", result)),
             else => None,
         }
+    }
+
+    /// Returns the next event that has come already.
+    fn left(&mut self) -> Option<(&'static str, Value)> {
+        self.next().now_or_never().flatten()
     }
 }
 
@@ -267,6 +275,11 @@ fn stream_work(
                 () = tokio::time::sleep(ALIVE) => if frames.send(STILL_HERE).await.is_err() { return },
             }
         };
+        while let Some((name, event)) = heard.left() {
+            if frames.event(name, &event).await.is_err() {
+                return;
+            }
+        }
         let value = done.map_err(|error| unfit(error, place)).and_then(|answer| answer.value().map_err(unwritten));
         // The client may be gone.
         let _ = match value {

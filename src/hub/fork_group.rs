@@ -85,10 +85,12 @@ impl Hub {
                 }
             }
             let new_ids: Vec<SessionId> = missing.iter().map(|(id, _)| *id).collect();
+            let (agent, sessions) = (new.agent.clone(), hub.sessions().clone());
             hub.begin_group(&parent, new, missing).await?;
-            let sessions = hub.sessions().clone();
             let all = move || {
-                let one = |(id, _): &(SessionId, _)| Ok((sessions.session(*id)?, new_ids.contains(id)));
+                let one = |(id, _): &(SessionId, _)| {
+                    Ok((sessions.session(*id)?.as_agent(agent.as_str()), new_ids.contains(id)))
+                };
                 forks.iter().map(one).collect::<Result<_, HubError>>()
             };
             blocking(all).await?

@@ -42,7 +42,7 @@ use notify::Notify;
 use replication::ReplicateToArgs;
 use server_socket::ServerSocket;
 use token::ChosenToken;
-use workspaces::WorkspaceArgs;
+use workspaces::OpenArgs;
 
 /// The process that waits until a server in the background is ready.
 type Starting = Option<Starter>;
@@ -91,7 +91,7 @@ pub(super) struct Serve {
     #[command(flatten)]
     host: HostArgs,
     #[command(flatten)]
-    workspaces: WorkspaceArgs,
+    workspaces: OpenArgs,
     #[cfg(feature = "replicate")]
     #[command(flatten)]
     replicate_to: ReplicateToArgs,

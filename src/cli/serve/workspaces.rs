@@ -1,8 +1,8 @@
-//! How many workspaces and containers a server has.
+//! Limits of a server's open workspaces, and its warm containers.
 
 /// Options for the workspaces of a server.
 #[derive(Debug, clap::Args)]
-pub(super) struct WorkspaceArgs {
+pub(super) struct OpenArgs {
     /// Keeps N containers ready for each image and options that sessions have used last: the first command of a session
     /// takes one. As root, with an overlay
     #[cfg(any(feature = "podman", feature = "docker"))]
@@ -13,7 +13,7 @@ pub(super) struct WorkspaceArgs {
     max_open: u32,
 }
 
-impl WorkspaceArgs {
+impl OpenArgs {
     /// Returns the limit for open workspaces.
     pub(super) fn open_max(&self) -> usize {
         self.max_open as usize
