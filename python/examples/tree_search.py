@@ -3,7 +3,7 @@
     python tree_search.py
 
 A node is a position in a fork. Its edits are rollouts from this position, scored by the project's tests; the best become
-nodes. A model would propose the edits in `edits`.
+nodes. A model would propose the edits in `edits`. The forks stay in the data directory.
 """
 
 from __future__ import annotations
