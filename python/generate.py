@@ -104,7 +104,7 @@ def first_sentence(text: str) -> str:
 
 # -- the synchronous client
 
-SOURCES = ("_absolute", "_past", "_slices", "_session", "_files", "_process", "_client", "_selection")
+SOURCES = ("_absolute", "_past", "_slices", "_session", "_files", "_process", "_rollouts", "_client", "_selection")
 HEAD = '''"""The same client without asyncio. Made by generate.py from the asyncio client, which has the logic."""
 
 # ruff: noqa: E501
@@ -118,11 +118,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar
 
-from foldspace import _absolute, _client, _files, _models, _past, _process, _selection, _session, _slices
+from foldspace import _absolute, _client, _files, _models, _past, _process, _rollouts, _selection, _session, _slices
 from foldspace._background import LOOP, in_thread
 from foldspace._models import Annotation, Bisect, CallOutcome, DeclaredSlice, EntryAtPath, Event, Merge, Rerun, Rewind
 from foldspace.results import CommandResult, Diff, Entries, Log, Tree
-from foldspace.types import Ask, Command, Data, Identified, Limits, Options, Output, PositionLike
+from foldspace.types import Ask, Call, Command, Data, Identified, Limits, Options, Output, PositionLike, Run
 
 T = TypeVar("T")
 '''
@@ -206,7 +206,10 @@ def one_method(node: ast.FunctionDef | ast.AsyncFunctionDef, classes: dict[str, 
     name = {"__aenter__": "__enter__", "__aexit__": "__exit__"}.get(node.name, node.name)
     is_property = any(isinstance(each, ast.Name) and each.id == "property" for each in node.decorator_list)
     call = f"{core}.{node.name}" if is_property else f"{core}.{node.name}({arguments(node)})"
-    if yielded := re.fullmatch(r"Generator\[(.*), None\]", returns):
+    yielded = re.fullmatch(r"Generator\[(.*), None\]", returns)
+    if yielded and not node.decorator_list:
+        returns, call = f"Generator[{yielded[1]}, None, None]", f"LOOP.iterate({call})"
+    elif yielded:
         returns, call = f"AbstractContextManager[{yielded[1]}]", f"LOOP.enter({call})"
     elif returns.startswith("Iterator["):
         call = f"LOOP.iterate({call})"
@@ -235,6 +238,9 @@ def wrapped(call: str, returns: str, classes: dict[str, str]) -> str:
         return f"lambda item: {made[1]}({call}(item))"
     if returns in classes:
         return f"{returns}({call})"
+    stream = re.fullmatch(r"Generator\[(\w+), None, None\]", returns)
+    if stream and stream[1] in classes:
+        return f"({stream[1]}(each) for each in {call})"
     several = re.fullmatch(r"(?:list|Sequence)\[(\w+)\]", returns)
     if several and several[1] in classes:
         return f"[{several[1]}(each) for each in {call}]"

@@ -30,6 +30,7 @@ from foldspace.errors import (
 from foldspace._files import Files, ReadFiles
 from foldspace._process import Process
 from foldspace.results import CommandResult, Diff, Log, Tree
+from foldspace._rollouts import Rollout
 from foldspace._selection import Candidate, Selection, fork_and_select
 from foldspace._session import Session, Snapshot
 from foldspace._slices import TypedSlice
@@ -65,6 +66,7 @@ __all__ = [
     "Question",
     "ReadFiles",
     "RefusedError",
+    "Rollout",
     "Selection",
     "Session",
     "Snapshot",

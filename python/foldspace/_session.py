@@ -28,9 +28,10 @@ from foldspace._mounts import mounted, mounts_of, unmount
 from foldspace._past import SessionPast
 from foldspace._ports import forwarded
 from foldspace._process import Process, decoded
+from foldspace._rollouts import Rollout, call_of, lists_of, rollouts_of
 from foldspace._slices import TypedSlice
 from foldspace.results import CommandResult
-from foldspace.types import Ask, Command, Identified, Limits, Options, Output, PositionLike, Question
+from foldspace.types import Ask, Call, Command, Identified, Limits, Options, Output, PositionLike, Question, Run
 
 T = TypeVar("T")
 
@@ -513,18 +514,20 @@ class Session(SessionPast):
         return Session(self._connection, document, own)
 
     async def _child(self, child: _models.Child) -> Session:
-        head = child["at"] or 0
+        return self._fork(child["session"], child["name"], child["backend"], child["at"] or 0, child["agent"])
+
+    def _fork(self, id: str, name: str, backend: str, events: int, agent: str | None) -> Session:
         document: _models.Session = {
-            "session": child["session"],
-            "name": child["name"],
+            "session": id,
+            "name": name,
             "parent": self.id,
-            "backend": child["backend"],
-            "events": head,
+            "backend": backend,
+            "events": events,
             "calls": None,
             "created": "",
             "updated": "",
         }
-        return self._related(document, child["agent"])
+        return self._related(document, agent)
 
     async def merge(
         self,
@@ -575,6 +578,59 @@ class Session(SessionPast):
         return await self._connection.document(
             "POST", _SESSION + "/subagents", body=body, what="dispatch", session=self.id
         )
+
+    async def rollouts(
+        self,
+        run: Run,
+        *,
+        count: int | None = None,
+        at: PositionLike | None = None,
+        score: Call | None = None,
+        keep: int | None = None,
+        parallel: int | None = None,
+        name: str | None = None,
+        agent: str | None = None,
+        limits: Limits | None = None,
+        policy: _models.ToolPolicy | None = None,
+        mount: bool = False,
+    ) -> AsyncGenerator[Rollout, None]:
+        """Forks it at one position, makes calls in each fork, and yields each rollout as it ends. The score is recorded as
+        the fork's annotation ``score``.
+
+            tries = [["seq 2 > list.txt"], ["seq 3 > list.txt"]]
+            rolled = [each async for each in session.rollouts(tries, score="wc -l < list.txt", keep=1)]
+            (best,) = [each for each in rolled if each.kept]
+            assert best.score == 3
+            await session.merge(best.session)
+
+        - ``run``: a command or a call, or a list of these, for all rollouts; or a list of lists, one for each. A rollout
+          fails at its first failed call, or at a command that exits non-zero or times out.
+        - ``count``: the number of rollouts, from 1 to 1,000; by default the number of lists in ``run``.
+        - ``at``: the position to fork at; the present by default.
+        - ``score``: a command that prints the score as the last line of its output; made after the calls, also if one
+          failed. Without it the score is 1 if all calls succeeded, else 0.
+        - ``keep``: the number of rollouts with the highest scores whose sessions stay; all by default. 0 removes all.
+        - ``parallel``: the number of rollouts that work at the same time, from 1 to 64; 4 by default.
+        - ``name``: the beginning of the forks' names; ``agent``, ``limits``, ``policy`` and ``mount`` are as in ``fork``.
+
+        A rollout that fails raises nothing: its ``status`` and ``reason`` say so. Closing the generator, or cancelling
+        the task, cancels the other rollouts. Forks of rollouts that ended stay, as far as ``keep`` allows.
+
+        Raises ``UnusableError`` for parameters that don't fit, ``ConflictError`` if a name is taken, ``NotFoundError`` if
+        there is no such position; then there are no forks.
+        """
+        rules = self._rules
+        body: dict[str, Any] = {"run": lists_of(run), "count": count, "at": at, "keep": keep, "name": name, "agent": agent}
+        body |= {"limits": limits or {}, "policy": policy, "mount": mount, "score": score and call_of(score)}
+        body |= {"allow": rules.allow, "deny": rules.deny, "auto_confirm": rules.auto_confirm}
+        body |= {"parallel": parallel} if parallel is not None else {}
+
+        def fork_of(document: _models.Rollout) -> Session:
+            return self._fork(document["session"], document["name"], self.backend, 0, agent)
+
+        async with contextlib.aclosing(rollouts_of(self._connection, self.id, body, fork_of)) as ended:
+            async for rollout in ended:
+                yield rollout
 
     async def apply(
         self,

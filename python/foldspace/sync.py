@@ -11,11 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar
 
-from foldspace import _absolute, _client, _files, _models, _past, _process, _selection, _session, _slices
+from foldspace import _absolute, _client, _files, _models, _past, _process, _rollouts, _selection, _session, _slices
 from foldspace._background import LOOP, in_thread
 from foldspace._models import Annotation, Bisect, CallOutcome, DeclaredSlice, EntryAtPath, Event, Merge, Rerun, Rewind
 from foldspace.results import CommandResult, Diff, Entries, Log, Tree
-from foldspace.types import Ask, Command, Data, Identified, Limits, Options, Output, PositionLike
+from foldspace.types import Ask, Call, Command, Data, Identified, Limits, Options, Output, PositionLike, Run
 
 T = TypeVar("T")
 
@@ -435,6 +435,34 @@ class Session(SessionPast):
         """
         return LOOP.wait(self._own.dispatch(children, parallel=parallel, merge=merge, theirs=theirs, ours=ours))
 
+    def rollouts(self, run: Run, *, count: int | None=None, at: PositionLike | None=None, score: Call | None=None, keep: int | None=None, parallel: int | None=None, name: str | None=None, agent: str | None=None, limits: Limits | None=None, policy: _models.ToolPolicy | None=None, mount: bool=False) -> Generator[Rollout, None, None]:
+        """Forks it at one position, makes calls in each fork, and yields each rollout as it ends. The score is recorded as
+        the fork's annotation ``score``.
+
+            tries = [["seq 2 > list.txt"], ["seq 3 > list.txt"]]
+            rolled = [each for each in session.rollouts(tries, score="wc -l < list.txt", keep=1)]
+            (best,) = [each for each in rolled if each.kept]
+            assert best.score == 3
+            session.merge(best.session)
+
+        - ``run``: a command or a call, or a list of these, for all rollouts; or a list of lists, one for each. A rollout
+          fails at its first failed call, or at a command that exits non-zero or times out.
+        - ``count``: the number of rollouts, from 1 to 1,000; by default the number of lists in ``run``.
+        - ``at``: the position to fork at; the present by default.
+        - ``score``: a command that prints the score as the last line of its output; made after the calls, also if one
+          failed. Without it the score is 1 if all calls succeeded, else 0.
+        - ``keep``: the number of rollouts with the highest scores whose sessions stay; all by default. 0 removes all.
+        - ``parallel``: the number of rollouts that work at the same time, from 1 to 64; 4 by default.
+        - ``name``: the beginning of the forks' names; ``agent``, ``limits``, ``policy`` and ``mount`` are as in ``fork``.
+
+        A rollout that fails raises nothing: its ``status`` and ``reason`` say so. Closing the generator, or cancelling
+        the task, cancels the other rollouts. Forks of rollouts that ended stay, as far as ``keep`` allows.
+
+        Raises ``UnusableError`` for parameters that don't fit, ``ConflictError`` if a name is taken, ``NotFoundError`` if
+        there is no such position; then there are no forks.
+        """
+        return (Rollout(each) for each in LOOP.iterate(self._own.rollouts(run, count=count, at=at, score=score, keep=keep, parallel=parallel, name=name, agent=agent, limits=limits, policy=policy, mount=mount)))
+
     def apply(self, to: str | None=None, *, take: Sequence[str]=(), keep: Sequence[str]=(), generated: Sequence[str]=(), dry_run: bool=False) -> _models.Applied:
         """Merges its changes into a directory of this machine, by default the directory that it started from.
 
@@ -772,6 +800,58 @@ class Process:
     def feed_and_collect(self, data: bytes, on_output: Output | None=None) -> CommandResult:
         """Sends all standard input, and collects the output at the same time."""
         return LOOP.wait(self._core.feed_and_collect(data, on_output))
+
+
+class Rollout:
+    """A rollout of ``Session.rollouts``."""
+
+    def __init__(self, core: _rollouts.Rollout) -> None:
+        self._core: _rollouts.Rollout = core
+
+    @property
+    def number(self) -> int:
+        """Its number, from 0."""
+        return self._core.number
+
+    @property
+    def session(self) -> Session:
+        """Its fork. It was removed if ``kept`` is false."""
+        return Session(self._core.session)
+
+    @property
+    def status(self) -> str:
+        """``done``, ``failed`` or ``cancelled``."""
+        return self._core.status
+
+    @property
+    def reason(self) -> str | None:
+        """The reason if it is not done, or has no score."""
+        return self._core.reason
+
+    @property
+    def calls(self) -> Sequence[_models.DispatchedCall]:
+        """The calls that ended, in order; the score's call last."""
+        return self._core.calls
+
+    @property
+    def changed(self) -> Sequence[str]:
+        """At most 1,000 paths that its calls changed, sorted."""
+        return self._core.changed
+
+    @property
+    def more(self) -> bool:
+        """True if its calls changed more paths."""
+        return self._core.more
+
+    @property
+    def score(self) -> float | None:
+        """The score; ``None`` without one."""
+        return self._core.score
+
+    @property
+    def kept(self) -> bool:
+        """False if its session was removed. A later rollout may replace it: the value is final after the last rollout."""
+        return self._core.kept
 
 
 class Client:

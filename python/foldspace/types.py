@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
-from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, TypedDict, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, Protocol, TypedDict, Union
+
+if TYPE_CHECKING:
+    from foldspace._models import SubagentCall
 
 PositionLike = Union[int, str]
 """A position: an event number, -5 for five events ago, "10m" for ten minutes ago, or "tag:NAME"."""
 
 Command = Union[str, Sequence[str]]
 """A command line for ``/bin/sh -c``, or a program with its arguments."""
+
+Call = Union[str, "SubagentCall"]
+"""A call to make in a fork: a command line for ``/bin/sh -c``, or ``{"tool": ..., "params": {...}}``."""
+
+Run = Union[Call, Sequence[Call], Sequence[Sequence[Call]]]
+"""The calls of rollouts: a call, or a list of calls, for all; or a list of calls for each."""
 
 Data = Union[str, bytes, bytearray, memoryview, BinaryIO, AsyncIterable[bytes]]
 """The contents of a file."""

@@ -22,8 +22,8 @@ async def test_one_fork_has_its_name_and_limits(session: Session) -> None:
     assert raised.value.limit == {"name": "calls", "limit": 1, "used": 1}
     with pytest.raises(foldspace.ConflictError):
         await session.fork(name="solo")
-    numbered = await session.fork(count=1, name="solo")
-    assert [each.name for each in numbered] == ["solo-1"]
+    numbered = await session.fork(count=1, name="solo", agent="coder")
+    assert [(each.name, each.agent) for each in numbered] == [("solo-1", "coder")]
 
 
 async def test_clone_has_limits_and_a_policy(session: Session) -> None:

@@ -10,7 +10,7 @@ from typing_extensions import assert_type
 import foldspace
 import foldspace.sync
 from foldspace import Limits
-from foldspace.types import Answer
+from foldspace.types import Answer, Call
 
 
 @dataclass
@@ -52,6 +52,10 @@ async def asynchronous(data: Path) -> list[str]:
         assert_type(child, foldspace.Session)
         chosen = await foldspace.fork_and_select(session, 2, attempt, size)
         assert_type(chosen.best.score, float | None)
+        tries: list[list[Call]] = [["seq 3"], [{"tool": "ls"}]]
+        async for rollout in session.rollouts(tries, score="seq 2", keep=0):
+            assert_type(rollout.session, foldspace.Session)
+            assert_type(rollout.score, float | None)
         assert_type([each.agent for each in await session.children()], list[str | None])
         assert_type((await session.diff()).patch, str)
         assert_type([call["tool"] for call in await session.calls()], list[str])
@@ -75,6 +79,7 @@ def synchronous(data: Path) -> list[str]:
 
         chosen = foldspace.sync.fork_and_select(session, 2, written, lambda fork: len(fork.files.read("name.txt")))
         assert_type(chosen.best.session, foldspace.sync.Session)
+        assert_type([each.session for each in session.rollouts("seq 3", count=2, keep=0)], list[foldspace.sync.Session])
         try:
             session.run("seq 3", timeout=0.1)
         except foldspace.InvalidCallError as error:

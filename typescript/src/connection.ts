@@ -141,7 +141,9 @@ export class Connection {
   async *events(method: string, path: string, asked: Asked = {}): AsyncGenerator<StreamEvent> {
     const response = await this.response(method, path, { ...asked, stream: true });
     try {
-      yield* eventsOf(response);
+      if (response.headers["content-type"]?.startsWith("text/event-stream")) yield* eventsOf(response);
+      // Work that ends before its first message is answered with its outcome alone.
+      else yield { name: "outcome", id: "", data: JSON.parse((await bytesOf(response)).toString("utf8")) };
     } catch (error) {
       throw lost(error, asked.signal);
     } finally {

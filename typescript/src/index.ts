@@ -20,6 +20,7 @@ export type { Answer, Command, Limits, Rules, RunOptions, ServiceOptions } from 
 export type { CallFilters, Event, Schemas, SessionStatus } from "./past.js";
 export { ForwardedPort } from "./ports.js";
 export { CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
+export type { Call, Rollout, RolloutOptions } from "./rollouts.js";
 export { forkAndSelect, type Candidate, type SelectOptions, type Selection } from "./selection.js";
 export { Session, Snapshot, type NewSession } from "./session.js";
 export { TypedSlice, type Schema, type SliceOptions, type SliceValue } from "./slices.js";

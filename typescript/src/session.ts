@@ -8,6 +8,7 @@ import { Files, ReadFiles, type Position } from "./files.js";
 import { mounted, mountsOf, unmount, type MountedDirectory } from "./mounts.js";
 import { allSessions, SessionPast, type Event, type Schemas, type SessionStatus } from "./past.js";
 import { forward, type ForwardedPort } from "./ports.js";
+import { listsOf, rolloutsOf, type Call, type Rollout, type RolloutOptions } from "./rollouts.js";
 import { Collected, CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
 import { TypedSlice, type Schema, type SliceOptions } from "./slices.js";
 
@@ -275,6 +276,28 @@ export class Session extends SessionPast implements AsyncDisposable {
     const { signal, ...rest } = options;
     const { allow, deny, auto_confirm } = this.#rules;
     return this.#post("subagents", { children, ...rest, allow, deny, auto_confirm }, signal);
+  }
+
+  /**
+   * Forks it at one position, makes calls in each fork, and yields each rollout as it ends. The score is recorded as the
+   * fork's annotation `score`. `run` is a command or a call, or a list of these, for all rollouts; or a list of lists, one
+   * for each. A rollout that fails throws nothing: its `status` and `reason` say so. Leaving the loop, or aborting
+   * `signal`, cancels the other rollouts.
+   *
+   * ```js
+   * const rolled = [];
+   * for await (const each of s.rollouts([["seq 2 > list.txt"], ["seq 3 > list.txt"]], { score: "wc -l < list.txt", keep: 1 })) rolled.push(each);
+   * const best = rolled.find((each) => each.kept);
+   * await s.merge(best.session);
+   * ```
+   */
+  rollouts(run: Call | Call[] | Call[][], options: RolloutOptions = {}): AsyncGenerator<Rollout> {
+    const { score, signal, ...rest } = options;
+    const { allow, deny, auto_confirm } = this.#rules;
+    const body = { run: listsOf(run), ...rest, score, allow, deny, auto_confirm };
+    const forkOf = ({ session, name }: Schemas["Rollout"]) =>
+      this.#related({ ...this.status, session, name, parent: this.id, events: 0 }, rest.agent);
+    return rolloutsOf(this.connection, this.path, body, signal, forkOf);
   }
 
   /** Merges its changes into the host directory that it started from, or another: all or none. See `merge` for rules. */

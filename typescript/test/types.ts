@@ -27,6 +27,10 @@ export async function work(model: LanguageModel, signal: AbortSignal): Promise<E
   await s.startService("web", `serve ${address}`, { port: 8000, after: ["db"], restart: true, readySeconds: 5, signal });
   // @ts-expect-error: a position is a number or a text
   s.at({});
+  for await (const { session: fork, score } of s.rollouts([["make"], [{ tool: "ls", params: {} }]], { score: "cat score", keep: 1, signal })) {
+    const [name, points]: [string, number | null] = [fork.name, score];
+    s.rollouts(`test ${name}`, { count: points ?? 1 });
+  }
   for await (const event of s.events({ signal })) return event;
   return undefined;
 }

@@ -24,9 +24,9 @@ export function world(t) {
   return client;
 }
 
-/** Runs the JavaScript block of docs/integrations.md that begins with a text, with names that it uses. */
-export async function example(start, names) {
-  const text = readFileSync(new URL("../../docs/integrations.md", import.meta.url), "utf8");
+/** Runs the JavaScript block of a page that begins with a text, with names that it uses. */
+export async function example(start, names, page = "integrations.md") {
+  const text = readFileSync(new URL(`../../docs/${page}`, import.meta.url), "utf8");
   const block = text.split("\n```js\n").slice(1).map((each) => each.split("\n```")[0]).find((each) => each.startsWith(start));
   const AsyncFunction = (async () => {}).constructor;
   await new AsyncFunction(...Object.keys(names), block)(...Object.values(names));
