@@ -133,6 +133,17 @@ impl Served {
         Ok(kib << 10)
     }
 
+    /// The processor time that it has used, in steps of 10 ms.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn processor(&self) -> Result<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        let (_, fields) = stat.rsplit_once(") ").context("no name")?;
+        let ticks: u64 = fields.split(' ').skip(11).take(2).map(str::parse::<u64>).sum::<Result<_, _>>()?;
+        Ok(Duration::from_millis(10 * ticks))
+    }
+
     /// Tells it to end, and waits for that. The store is there as long as this is.
     ///
     /// # Errors

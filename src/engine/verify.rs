@@ -1,13 +1,13 @@
 //! Verification: folds everything again and compares.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use super::event::{EventsLost, Node, WriteFile};
+use super::event::{EventsLost, Isolation, Node, SessionStarted, WriteFile};
 use super::session::snapshot::snapshot_of;
-use super::store::{EventStore, Snapshot, StoreError};
+use super::store::{EventStore, SessionEntry, Snapshot, StoreError};
 use super::{Digest, Seq, Session, SessionError, SessionId, Sessions, State};
 
 /// Findings of a verification.
@@ -15,7 +15,7 @@ use super::{Digest, Seq, Session, SessionError, SessionId, Sessions, State};
 pub struct VerifyReport {
     /// Sessions folded again.
     pub sessions: u64,
-    /// Events folded.
+    /// Events folded: a fork's past only in its parent, unless the parent was removed or not verified.
     pub events: u64,
     /// Snapshots compared.
     pub snapshots: u64,
@@ -44,49 +44,158 @@ pub struct VerifyDifference {
 
 impl Sessions {
     /// Folds sessions again from their events, and compares them with every stored snapshot and the current state, and
-    /// every file's contents with its digest.
+    /// every file's contents with its digest. A fork is folded from its parent's state.
     pub fn verify(&self, session: Option<SessionId>) -> Result<VerifyReport, SessionError> {
-        let ids = match session {
-            Some(id) => vec![id],
-            None => self.list()?.iter().map(|entry| entry.id).collect(),
+        let mut forks = match session {
+            Some(id) => ForkTree { roots: vec![id], forks: BTreeMap::new() },
+            None => ForkTree::of(&self.list()?),
         };
         let mut report = VerifyReport::default();
-        for id in ids {
-            VerifyCheck { sessions: self, session: self.session(id)?, report: &mut report }.run()?;
-            report.sessions += 1;
+        for root in std::mem::take(&mut forks.roots) {
+            let begin = State::empty(self.registry(), root);
+            let mut open = vec![VerifyCheck::begin(self, root, begin, &mut forks)?];
+            while let Some(check) = open.last_mut() {
+                match check.next_fork(&mut report)? {
+                    Some((fork, state)) => open.push(VerifyCheck::begin(self, fork, state, &mut forks)?),
+                    None => {
+                        open.pop().map_or(Ok(()), |check| check.finish(&mut report))?;
+                        report.sessions += 1;
+                    }
+                }
+            }
         }
         Ok(report)
     }
 }
 
+/// The order of a verification: each event once, in the first session that has it.
+struct ForkTree {
+    roots: Vec<SessionId>,
+    /// The forks to verify from each session's states, with their positions, in order.
+    forks: BTreeMap<SessionId, VecDeque<(Seq, SessionId)>>,
+}
+
+impl ForkTree {
+    fn of(entries: &[SessionEntry]) -> Self {
+        let places: BTreeMap<SessionId, usize> = (0..).zip(entries).map(|(place, entry)| (entry.id, place)).collect();
+        let points: Vec<_> = entries.iter().map(fork_point).collect();
+        let (mut roots, mut by_parent) = (Vec::new(), BTreeMap::<SessionId, Vec<(Seq, SessionId)>>::new());
+        for (place, entry) in entries.iter().enumerate() {
+            let is_older = |parent: &SessionId| places.get(parent).is_none_or(|parent| *parent < place);
+            let Some((mut parent, at)) = points[place].filter(|(parent, _)| is_older(parent)) else {
+                roots.push(entry.id);
+                continue;
+            };
+            // A position in the parent's own past is its parent's.
+            while let Some(place) = places.get(&parent)
+                && let Some((above, above_at)) = points[*place]
+                && at <= above_at
+                && places.get(&above).is_none_or(|above| above < place)
+            {
+                parent = above;
+            }
+            by_parent.entry(parent).or_default().push((at, entry.id));
+        }
+        let mut forks = BTreeMap::<SessionId, VecDeque<(Seq, SessionId)>>::new();
+        for (parent, mut children) in by_parent {
+            children.sort_by_key(|(at, _)| *at);
+            let is_there = |at| places.get(&parent).is_some_and(|place| at <= entries[*place].head);
+            // The last fork has all of a removed parent's past that its siblings have.
+            let of = match children.last().copied() {
+                Some((at, last)) if !is_there(at) => {
+                    children.pop();
+                    roots.push(last);
+                    last
+                }
+                _ => parent,
+            };
+            forks.entry(of).or_default().extend(children);
+        }
+        for children in forks.values_mut() {
+            children.make_contiguous().sort_by_key(|(at, _)| *at);
+        }
+        Self { roots, forks }
+    }
+}
+
+/// Returns the parent of a fork, and the last position that they share.
+fn fork_point(entry: &SessionEntry) -> Option<(SessionId, Seq)> {
+    let origin = entry.origin.typed::<SessionStarted>()?.ok()?.event.origin?;
+    // An imported fork has its past itself.
+    let is_fork = origin.isolation == Isolation::Fork && origin.at > 0 && entry.origin.seq == origin.at + 1;
+    is_fork.then_some((origin.parent, origin.at))
+}
+
 struct VerifyCheck<'a> {
     sessions: &'a Sessions,
     session: Session,
-    report: &'a mut VerifyReport,
+    head: Seq,
+    /// The fold so far.
+    state: State,
+    /// Events that were verified in the parent, and those of them that were unreadable.
+    past: (Seq, u64),
+    /// Positions of its snapshots that are not compared yet.
+    snapshots: VecDeque<Seq>,
+    /// Forks that are not verified yet.
+    forks: VecDeque<(Seq, SessionId)>,
+    /// True if its current state can come from more than the events.
+    is_cached: bool,
+    differences: Vec<VerifyDifference>,
 }
 
-impl VerifyCheck<'_> {
-    fn run(&mut self) -> Result<(), SessionError> {
-        let head = self.session.head()?;
-        let store = self.sessions.store();
-        let mut stops = store.snapshots(self.session.id())?;
-        stops.retain(|seq| *seq < head);
-        stops.push(head);
-        let mut state = State::empty(self.sessions.registry(), self.session.id());
-        for seq in stops {
-            state = self.session.fold_from(state, seq)?;
-            if let Some(stored) = store.snapshot(self.session.id(), seq)?.filter(|stored| stored.seq == seq) {
-                self.report.snapshots += 1;
-                self.compare(&stored, snapshot_of(&state).as_ref(), "the stored snapshot");
+impl<'a> VerifyCheck<'a> {
+    fn begin(
+        sessions: &'a Sessions,
+        id: SessionId,
+        mut state: State,
+        tree: &mut ForkTree,
+    ) -> Result<Self, SessionError> {
+        let session = sessions.session(id)?;
+        let head = session.head()?;
+        let snapshots = snapshots_of(sessions.store().as_ref(), id, (state.seq(), head))?;
+        if snapshots.front().is_some_and(|first| *first < state.seq()) {
+            state = State::empty(sessions.registry(), id);
+        }
+        state.session = id;
+        let (past, forks) = ((state.seq(), state.unreadable()), tree.forks.remove(&id).unwrap_or_default());
+        let is_cached = !snapshots.is_empty() || session.has_state();
+        Ok(Self { sessions, session, head, state, past, snapshots, forks, is_cached, differences: Vec::new() })
+    }
+
+    /// Folds up to the next fork; returns it with the state that it begins with.
+    fn next_fork(&mut self, report: &mut VerifyReport) -> Result<Option<(SessionId, State)>, SessionError> {
+        let Some((at, fork)) = self.forks.pop_front() else { return Ok(None) };
+        self.fold(at, report)?;
+        Ok(Some((fork, self.state.clone())))
+    }
+
+    /// Folds up to a position, and compares the snapshots before it.
+    fn fold(&mut self, until: Seq, report: &mut VerifyReport) -> Result<(), SessionError> {
+        while let Some(seq) = self.snapshots.pop_front_if(|seq| *seq <= until) {
+            self.state = self.session.fold_from(self.state.clone(), seq)?;
+            let stored = self.sessions.store().snapshot(self.session.id(), seq)?;
+            if let Some(stored) = stored.filter(|stored| stored.seq == seq) {
+                report.snapshots += 1;
+                self.compare(&stored, snapshot_of(&self.state).as_ref(), "the stored snapshot");
             }
         }
-        self.report.events += head;
-        self.report.unreadable += state.unreadable();
-        let given = self.session.state_at(head)?;
-        if let (Some(given), folded) = (snapshot_of(&given), snapshot_of(&state)) {
+        self.state = self.session.fold_from(self.state.clone(), until)?;
+        Ok(())
+    }
+
+    /// Verifies the rest of the session.
+    fn finish(mut self, report: &mut VerifyReport) -> Result<(), SessionError> {
+        self.fold(self.head, report)?;
+        report.events += self.head - self.past.0;
+        report.unreadable += self.state.unreadable() - self.past.1;
+        if self.is_cached
+            && let (Some(given), folded) = (snapshot_of(&self.session.state_at(self.head)?), snapshot_of(&self.state))
+        {
             self.compare(&given, folded.as_ref(), "the current state");
         }
-        self.contents(store.as_ref())
+        self.contents(report)?;
+        report.differences.append(&mut self.differences);
+        Ok(())
     }
 
     fn compare(&mut self, stored: &Snapshot, folded: Option<&Snapshot>, what: &str) {
@@ -102,11 +211,12 @@ impl VerifyCheck<'_> {
         }
     }
 
-    fn contents(&mut self, store: &dyn EventStore) -> Result<(), SessionError> {
+    fn contents(&mut self, report: &mut VerifyReport) -> Result<(), SessionError> {
+        let store = self.sessions.store();
         let mut seen = BTreeSet::<Digest>::new();
         let mut found = Vec::new();
         let (mut lost, mut in_gaps) = (0, 0);
-        self.session.visit(1, &mut |event| {
+        self.session.visit_between(self.past.0 + 1, self.head, &mut |event| {
             if EventsLost::is_gap(event) {
                 in_gaps += 1;
             } else if let Some(Ok(end)) = event.typed::<EventsLost>() {
@@ -120,11 +230,11 @@ impl VerifyCheck<'_> {
             }
             ControlFlow::Continue(())
         })?;
-        self.report.lost += lost + in_gaps;
+        report.lost += lost + in_gaps;
         // The fold counted them as unreadable.
-        self.report.unreadable -= in_gaps;
+        report.unreadable -= in_gaps;
         for (seq, path, digest, size) in found {
-            self.report.contents += 1;
+            report.contents += 1;
             let read = match store.content(&digest) {
                 Err(error @ StoreError::NoContent(_)) => store.withheld(&digest)?.ok_or(error),
                 read => read,
@@ -142,6 +252,21 @@ impl VerifyCheck<'_> {
     }
 
     fn differs(&mut self, seq: Seq, slice: Option<String>, what: String) {
-        self.report.differences.push(VerifyDifference { session: self.session.id(), seq, slice, what });
+        self.differences.push(VerifyDifference { session: self.session.id(), seq, slice, what });
     }
+}
+
+/// Returns the positions of a session's snapshots up to its head, in order.
+fn snapshots_of(store: &dyn EventStore, id: SessionId, (past, head): (Seq, Seq)) -> Result<VecDeque<Seq>, StoreError> {
+    let mut seqs = VecDeque::from(store.snapshots(id)?);
+    // Another process's store lists none, but has them.
+    let mut before = if seqs.is_empty() { head } else { 0 };
+    while before > past
+        && let Some(found) = store.snapshot(id, before)?.filter(|found| found.seq > past)
+    {
+        seqs.push_front(found.seq);
+        before = found.seq - 1;
+    }
+    seqs.retain(|seq| *seq <= head);
+    Ok(seqs)
 }

@@ -15,6 +15,7 @@ pub mod fork;
 pub mod grown;
 pub mod growth;
 pub mod look;
+pub mod many;
 pub mod materialise;
 pub mod network;
 pub mod no_wait;
@@ -60,10 +61,11 @@ pub type Report = fn(Size) -> Result<Vec<Table>>;
 pub const NEED_AN_ENGINE: [&str; 4] = ["commands", "capture", "fork", "rewind"];
 
 /// Loads of the whole program, which `FOLDSPACE_PROGRAM` names where it does not lie beside the report.
-pub const NEED_THE_PROGRAM: [&str; 8] = ["exec", "faces", "follow", "look", "own", "python", "soak", "terminal"];
+pub const NEED_THE_PROGRAM: [&str; 9] =
+    ["exec", "faces", "follow", "look", "many", "own", "python", "soak", "terminal"];
 
 /// All loads.
-pub const ALL: [(&str, Report); 28] = [
+pub const ALL: [(&str, Report); 29] = [
     ("append", append::report),
     ("append_no_wait", no_wait::report),
     ("tool_calls", calls::report),
@@ -73,6 +75,7 @@ pub const ALL: [(&str, Report); 28] = [
     ("own", own::report),
     ("open", open::report),
     ("look", look::report),
+    ("many", many::report),
     ("exec", exec::report),
     ("clone", clone::report),
     ("policy", policy::report),

@@ -129,7 +129,7 @@ impl Sessions {
         let started = SessionStarted { name: String::new(), backend, program, options, origin: Some(origin), limits };
         let named = self.take_names(parent, children)?;
         let begun = self.begin_children(parent, &named, (started, new)).and_then(|begun| Ok(begun.wait()?));
-        named.iter().for_each(|(id, name)| self.names().settle(name, *id, begun.is_ok()));
+        named.iter().for_each(|(_, name)| self.names().settle(name));
         begun?;
         if new.isolation == Isolation::Fork {
             parent.core.keep_fork_point(at);
@@ -154,7 +154,7 @@ impl Sessions {
             match taken {
                 Ok(name) => named.push((id, name)),
                 Err(error) => {
-                    named.iter().for_each(|(id, name): &(SessionId, String)| names.settle(name, *id, false));
+                    named.iter().for_each(|(_, name): &(SessionId, String)| names.settle(name));
                     return Err(error);
                 }
             }

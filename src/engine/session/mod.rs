@@ -333,6 +333,11 @@ impl Session {
         self.core.fold(state, until)
     }
 
+    /// Returns true if a folded state is in memory.
+    pub(crate) fn has_state(&self) -> bool {
+        lock(&self.core.live).seq() > 0
+    }
+
     /// Drops folded states, which are only a cache; the next read folds again.
     pub fn forget_states(&self) {
         *lock(&self.core.recent) = RecentStates::default();

@@ -10,6 +10,7 @@ mod cut;
 mod damage;
 pub(crate) mod environment;
 mod files;
+mod finding;
 mod history;
 mod import;
 mod import_fuzz;

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use foldspace::event::{CommitId, Digest};
 use foldspace::fold::EncodedSlice;
-use foldspace::store::{Committed, Content, Expected, ForkPoint, Snapshot};
+use foldspace::store::{Committed, Content, Expected, ForkPoint, SessionQuery, Snapshot};
 use foldspace::{Commit, EventStore, LocalStore, MemoryStore, Recorded, StoreError, Timestamp};
 use proptest::prelude::*;
 #[cfg(feature = "nats")]
@@ -217,6 +217,19 @@ impl Pair {
         self.both(|store| told(store.head(id)));
         self.both(|store| told(store.entry(id)));
         self.both(|store| told(store.entries()));
+        let (short, whole) = (id.short(), id.to_string());
+        for (query, limit) in [SessionQuery::After(None), SessionQuery::After(Some(id)), SessionQuery::Named(&short)]
+            .into_iter()
+            .chain([&whole[..1], &whole[..2], &whole].map(SessionQuery::IdPrefix))
+            .chain([SessionQuery::NamedNear(&short), SessionQuery::ChildrenOf(id)])
+            .flat_map(|query| [1, 2, 100].map(|limit| (query, limit)))
+        {
+            self.both(|store| told(store.select(query, limit)));
+        }
+        // The list of a cluster has older heads.
+        if let Some(Other::Local(store)) = &self.other {
+            assert_eq!(store.totals().unwrap(), self.memory.totals().unwrap());
+        }
         self.both(|store| told(super::events(store, id, 0)));
     }
 
