@@ -6,6 +6,7 @@ pub mod error;
 pub(crate) mod inner;
 #[doc(hidden)]
 pub mod name_index;
+mod once;
 pub(crate) mod parallel_fold;
 #[doc(hidden)]
 pub mod sessions;
