@@ -97,6 +97,8 @@ class Applied(TypedDict):
     """Declared slices with the child's changes."""
     unused: list[str]
     """Paths, globs and hunks with a chosen side but without a conflict."""
+    repeated: NotRequired[bool]
+    """True if an earlier request with the same `call_id` made the merge. `left_out`, `generated` and `unused` are not in the record, nor is `merged` of a conflict."""
     into: str
     """The session merged into."""
     into_name: str
@@ -366,6 +368,8 @@ class CallOutcome(TypedDict):
     """The command that a success of `shell_execute` or `execute_script` ran to its end."""
     limit: NotRequired[UsedLimit | None]
     """The limit that a failure with the reason `over_limit` exceeded. It is not part of the record."""
+    repeated: NotRequired[bool]
+    """True if an earlier request with the same `call_id` made the call. `text` is then the result as JSON."""
 
 
 class CallRequest(TypedDict):
@@ -405,6 +409,8 @@ class CallRequest(TypedDict):
     """The most bytes to keep of all files that its command wrote, at most 4 GiB. A server keeps no more than its own default."""
     on_failure: NotRequired[OnFailure]
     """Treatment of the changes of a call that fails, or whose command exits non-zero: `keep`, the default, or `undo`."""
+    call_id: NotRequired[str | None]
+    """An id for retries, 1 to 200 bytes. A second request with it makes no call: it waits for the outcome of the first and returns that, with `repeated`. It is recognised among the session's last 1,024 requests with an id."""
     all_output: NotRequired[bool]
     """Streaming only: block the command rather than drop output for a slow client. A client that reads nothing for 30 s is disconnected."""
     no_output: NotRequired[bool]
@@ -1108,6 +1114,8 @@ class Merge(TypedDict):
     """Declared slices with the child's changes."""
     unused: list[str]
     """Paths, globs and hunks with a chosen side but without a conflict."""
+    repeated: NotRequired[bool]
+    """True if an earlier request with the same `call_id` made the merge. `left_out`, `generated` and `unused` are not in the record, nor is `merged` of a conflict."""
     into: str
     """The session merged into."""
     into_name: str
@@ -1135,6 +1143,8 @@ class MergeRequest(TypedDict):
     """True to return the lines in conflict, hunk by hunk."""
     agent: NotRequired[str | None]
     """The agent who merges."""
+    call_id: NotRequired[str | None]
+    """An id for retries, 1 to 200 bytes: a second request with it returns the recorded merge."""
 
 
 class Message(TypedDict):
@@ -1242,6 +1252,8 @@ class NewAnnotation(TypedDict):
     """A value for programs, at most 64 KiB as JSON."""
     agent: NotRequired[str | None]
     """The agent or program that annotates; none by default."""
+    call_id: NotRequired[str | None]
+    """An id for retries, 1 to 200 bytes: a second request with it records nothing, and returns the position of the first."""
 
 
 class NewAnswer(TypedDict):
@@ -1292,8 +1304,8 @@ class NewEvents(TypedDict):
     """The call that the events belong to; none by default."""
     agent: NotRequired[str | None]
     """The agent or program that records them; none by default."""
-    commit_id: NotRequired[str | None]
-    """An id for retries, 32 hexadecimal digits: a second request with it records nothing, and returns the positions of the first."""
+    call_id: NotRequired[str | None]
+    """An id for retries, 1 to 200 bytes: a second request with it records nothing, and returns the positions of the first."""
 
 
 class NewMount(TypedDict):
@@ -1522,6 +1534,10 @@ class Problem(TypedDict):
     """The advice of `hint` as data: its `kind`, such as `list_sessions`, and values for some kinds. A client can have its own texts for it."""
     rewind: NotRequired[RewindRefusal | None]
     """The entries that block a rewind."""
+    position: NotRequired[int | None]
+    """The position that the problem is about: the requested one, which the session does not have; the first event of the other request with the same `call_id`; or the end of the session that a request expected."""
+    head: NotRequired[int | None]
+    """The session's last position, if the problem is that the session ends there."""
 
 
 class Process(TypedDict):
@@ -1612,6 +1628,8 @@ class RecordedRange(TypedDict):
     """The position of the first event."""
     last: int
     """The position of the last event."""
+    repeated: NotRequired[bool]
+    """True if an earlier request with the same `call_id` recorded them."""
 
 
 class RecordedSeq(TypedDict):
@@ -1619,6 +1637,8 @@ class RecordedSeq(TypedDict):
 
     seq: int
     """The position."""
+    repeated: NotRequired[bool]
+    """True if an earlier request with the same `call_id` recorded it."""
 
 
 class ReplicationStatus(TypedDict):
@@ -1739,7 +1759,7 @@ class RerunRequest(TypedDict):
     """True to replay recorded HTTP responses, and to refuse all other connections. It needs a container with `record_http`."""
 
 
-Rewind = TypedDict('Rewind', {'session': 'str', 'to': 'int', 'asked': 'int | None', 'from': 'int', 'dry_run': 'bool', 'refused': 'str | None', 'recorded': 'PositionRange | None', 'changes': 'list[dict[str, Any]]', 'slices': 'list[str]', 'drift': 'list[str]', 'left': 'list[str]', 'lost': 'list[str]', 'apart': 'list[str]', 'effects': 'list[EffectEntry]'})
+Rewind = TypedDict('Rewind', {'session': 'str', 'to': 'int', 'asked': 'int | None', 'from': 'int', 'dry_run': 'bool', 'refused': 'str | None', 'recorded': 'PositionRange | None', 'changes': 'list[dict[str, Any]]', 'slices': 'list[str]', 'drift': 'list[str]', 'left': 'list[str]', 'lost': 'list[str]', 'apart': 'list[str]', 'effects': 'list[EffectEntry]', 'repeated': 'NotRequired[bool]'})
 """The changes of a rewind, done or not."""
 
 
@@ -1767,6 +1787,8 @@ class RewindRequest(TypedDict):
     """True to also rewind the existing `.git` of a person's own directory, and with it the commits made since. Without it, `.git` stays as it is. Only a person can do that, not a model."""
     dry_run: NotRequired[bool]
     """True to only report what would happen."""
+    call_id: NotRequired[str | None]
+    """An id for retries, 1 to 200 bytes: a second request with it returns the recorded rewind."""
 
 
 class Rollout(TypedDict):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import shlex
+import uuid
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -19,7 +22,9 @@ from foldspace.errors import (
     CommandFailedError,
     ConflictError,
     ConnectionLostError,
+    EndingError,
     NotFoundError,
+    OtherHostError,
     of_outcome,
     of_problem,
 )
@@ -41,6 +46,8 @@ _COMMAND_BYTES = 131_071
 _STDIN_CHARS = 48_000
 _DAY = 86_400.0
 _PAGE = 500
+# The seconds before each repetition of a call whose answer was lost.
+_PAUSES = (0.1, 0.5, 2.0)
 
 
 class Rules:
@@ -239,6 +246,31 @@ class Session(SessionPast):
         )
 
     async def _stream(self, body: dict[str, Any], take: Output, what: str) -> CallOutcome:
+        """Makes a call, and repeats the request if its answer is lost: the server makes the call once."""
+        body = {"call_id": str(uuid.uuid4())} | body
+        shown: Counter[str] = Counter()
+        for pause in (*_PAUSES, None):
+            begun = dict(shown)
+
+            def rest(stream: str, data: bytes, begun: dict[str, int] = begun) -> None:
+                # The recorded output begins with what was shown.
+                known = min(begun.get(stream, 0), len(data))
+                begun[stream] = begun.get(stream, 0) - known
+                shown[stream] += len(data) - known
+                if data[known:]:
+                    take(stream, data[known:])
+
+            closings = self._connection.closings
+            try:
+                return await self._stream_once(body, rest, what)
+            except (ConnectionLostError, OtherHostError, EndingError):
+                self._connection.check_open(closings)
+                if pause is None:
+                    raise
+                await asyncio.sleep(pause)
+        raise AssertionError
+
+    async def _stream_once(self, body: dict[str, Any], take: Output, what: str) -> CallOutcome:
         """Makes a call, answers its questions, and streams its output to ``take``."""
         line = Progress(what, self._connection.progress)
         headers = {"accept": "text/event-stream"}
@@ -772,15 +804,15 @@ class Session(SessionPast):
         return await _state(self._connection, self.id, slice, pointer, None)
 
     async def emit(
-        self, kind: str, data: Any = None, *, call: int | None = None, commit_id: str | None = None
+        self, kind: str, data: Any = None, *, call: int | None = None, call_id: str | None = None
     ) -> int:
         """Records an event of a kind of your own, and returns its position.
 
         ``kind`` has letters, digits, ``.``, ``_``, ``-`` or ``/``, and begins with a lower-case letter. ``data`` is
         JSON of at most 1 MiB, not counting long strings. ``call`` names the call that the event belongs to. A second
-        event with the same ``commit_id`` (32 hexadecimal digits) is not recorded.
+        event with the same ``call_id`` (1 to 200 bytes) is not recorded.
         """
-        body = {"kind": kind, "data": data, "call": call, "agent": self._rules.agent, "commit_id": commit_id}
+        body = {"kind": kind, "data": data, "call": call, "agent": self._rules.agent, "call_id": call_id}
         recorded: _models.RecordedRange
         recorded = await self._connection.document("POST", _SESSION + "/events", body=body, session=self.id)
         return recorded["last"]

@@ -23,6 +23,10 @@ class FoldspaceError(Exception):
         """Advice, if the server has any."""
         self.problem: Problem | None = None
         """The server's problem document; ``None`` if it sent none."""
+        self.position: int | None = None
+        """The position that the problem is about, if any."""
+        self.head: int | None = None
+        """The session's last position, if the problem is that the session ends there."""
         self.outcome: CallOutcome | None = None
         """The outcome of the call that failed; ``None`` if no call did."""
 
@@ -234,6 +238,7 @@ def of_problem(problem: Problem) -> FoldspaceError:
     """Returns the error of a problem document."""
     error = BY_KIND.get(problem["kind"], FoldspaceError)(problem["detail"], hint=problem.get("hint"))
     error.problem = problem
+    error.position, error.head = problem.get("position"), problem.get("head")
     return error
 
 

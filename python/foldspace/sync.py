@@ -535,14 +535,14 @@ class Session(SessionPast):
         """Returns its state: all slices, one slice, or a part of one."""
         return LOOP.wait(self._own.state(slice, pointer=pointer))
 
-    def emit(self, kind: str, data: Any=None, *, call: int | None=None, commit_id: str | None=None) -> int:
+    def emit(self, kind: str, data: Any=None, *, call: int | None=None, call_id: str | None=None) -> int:
         """Records an event of a kind of your own, and returns its position.
 
         ``kind`` has letters, digits, ``.``, ``_``, ``-`` or ``/``, and begins with a lower-case letter. ``data`` is
         JSON of at most 1 MiB, not counting long strings. ``call`` names the call that the event belongs to. A second
-        event with the same ``commit_id`` (32 hexadecimal digits) is not recorded.
+        event with the same ``call_id`` (1 to 200 bytes) is not recorded.
         """
-        return LOOP.wait(self._own.emit(kind, data, call=call, commit_id=commit_id))
+        return LOOP.wait(self._own.emit(kind, data, call=call, call_id=call_id))
 
     def emit_all(self, events: Sequence[tuple[str, Any]], *, call: int | None=None) -> tuple[int, int]:
         """Records events, each a kind and its data, in one commit; returns the first and the last position."""

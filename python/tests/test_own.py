@@ -45,7 +45,7 @@ async def test_own_events_that_are_wrong_record_nothing(session: Session) -> Non
     with pytest.raises(foldspace.UnusableError):
         await session.declare("Usage", PLAN)
     assert len(await session.log()) == head
-    twice = {"commit_id": "0123456789abcdef0123456789abcdef"}
+    twice = {"call_id": "step 1"}
     assert await session.emit("once", 1, **twice) == await session.emit("once", 1, **twice) == head + 1
 
 

@@ -6,6 +6,7 @@ import asyncio
 import io
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import foldspace
 import pytest
@@ -432,3 +433,30 @@ async def test_data_may_be_deep(data: Path) -> None:
         assert (await client.health())["status"] == "ok"
         assert (await client.create("x")).name == "x"
     stop(deep)
+
+
+async def test_call_is_made_once_when_its_answer_is_lost(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    once, lost = Session._stream_once, []
+
+    async def losing(self: Session, *given: Any) -> Any:
+        outcome = await once(self, *given)
+        lost.append(outcome)
+        if len(lost) < 3:
+            raise foldspace.ConnectionLostError("lost")
+        return outcome
+
+    monkeypatch.setattr(Session, "_stream_once", losing)
+    shown: list[bytes] = []
+    ran = await session.run("echo out; echo once >> count", on_output=lambda _, data: shown.append(data))
+    assert (ran.stdout, b"".join(shown), lost[2]["repeated"]) == ("out\n", b"out\n", True)
+    assert await session.files.read("count") == b"once\n"
+
+
+async def test_call_of_killed_server_is_not_made_again(data: Path) -> None:
+    async with foldspace.session(backend="host", data=data, auto_confirm=True) as session, Client(data) as client:
+        process = (await client.server())["process"]
+        with pytest.raises(foldspace.FoldspaceError) as failed:
+            await session.run(f"echo once >> count; kill -9 {process}; sleep 60")
+        assert failed.value.outcome is not None
+        assert (failed.value.outcome["status"], failed.value.outcome.get("repeated")) == ("interrupted", True)
+        assert (await session.run("cat count")).stdout == "once\n"

@@ -1,7 +1,6 @@
 use std::io::Read;
 
 use foldspace::Seq;
-use foldspace::event::CommitId;
 use foldspace::hub::operations::RecordedRange;
 use serde_json::{Value, json};
 
@@ -38,15 +37,15 @@ pub(super) struct Emit {
     /// The agent or program that records the events
     #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
-    /// An id for retries, 32 hexadecimal digits: events with the same id are recorded once
+    /// An id for retries, 1 to 200 bytes: events with the same id are recorded once
     #[arg(long, value_name = "ID")]
-    commit_id: Option<CommitId>,
+    call_id: Option<String>,
 }
 
 impl Emit {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
-        let (call, agent, id) = (self.call, &self.agent, self.commit_id.map(|id| id.to_string()));
-        let mut body = json!({ "call": call, "agent": agent, "commit_id": id });
+        let (call, agent, id) = (self.call, &self.agent, &self.call_id);
+        let mut body = json!({ "call": call, "agent": agent, "call_id": id });
         match &self.kind {
             Some(kind) => {
                 body["kind"] = json!(kind);

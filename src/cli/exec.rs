@@ -58,6 +58,9 @@ pub(super) struct Exec {
     /// The agent that runs it
     #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
+    /// An id for retries, 1 to 200 bytes: a second `exec` with it runs nothing, and shows the recorded outcome
+    #[arg(long, value_name = "ID")]
+    call_id: Option<String>,
     #[command(flatten)]
     missing: IfMissing,
     #[command(flatten)]
@@ -104,6 +107,7 @@ impl Exec {
         }
         workspace::check_runs_commands(&owner.sessions()?.find(&self.session)?.session)?;
         let mut request = calling::request("shell_execute", params, self.agent.as_deref(), &rules);
+        request.call_id.clone_from(&self.call_id);
         if self.undo_on_failure {
             request.on_failure = OnFailure::Undo;
         }
@@ -157,14 +161,18 @@ pub(super) const TOOK_TOO_LONG: &str = "the command exceeded --timeout and was e
 
 pub(super) fn report(outcome: &ToolOutcome, out: &mut Out) -> Result<Exit, Failure> {
     if out.is_json() {
-        out.document(&json!({
+        let mut document = json!({
             "call": outcome.call,
             "finished": outcome.finished,
             "status": outcome.status,
             "message": if outcome.is_ok() { "" } else { outcome.text.as_str() },
             "micros": outcome.micros,
             "result": outcome.result,
-        }))?;
+        });
+        if outcome.repeated {
+            document["repeated"] = json!(true);
+        }
+        out.document(&document)?;
     }
     match outcome.status {
         CallStatus::Interrupted => Ok(Exit::Interrupted),

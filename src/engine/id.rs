@@ -99,6 +99,16 @@ hexadecimal! {
 /// Suffix of a digest that holds the id of a git blob. One BLAKE3 digest in 2^96 ends with it.
 const GIT_BLOB: [u8; 12] = *b" of git blob";
 
+impl CommitId {
+    /// Returns the id of the commit of a request that a client named.
+    pub fn of_request(name: &str) -> Self {
+        let digest = Digest::of(&[b"foldspace call id\0", name.as_bytes()].concat());
+        let mut id = [0; 16];
+        id.copy_from_slice(&digest.0[..16]);
+        Self(id)
+    }
+}
+
 impl Digest {
     /// Returns the digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {

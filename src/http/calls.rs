@@ -11,7 +11,7 @@ use super::HttpFace;
 use super::problem::{HttpProblem, ProblemKind};
 use crate::engine::error::ValueError;
 use crate::hub::OpenSession;
-use crate::hub::operations::check_agent;
+use crate::hub::operations::{check_agent, request_id};
 use crate::tools::{Asker, CommandTime, DenyRule, MAX_COMMAND_CHARS, OnFailure, PythonPlace, ToolCall};
 
 /// Bounds of a call's timeout in seconds.
@@ -93,6 +93,10 @@ pub struct CallRequest {
     /// Treatment of the changes of a call that fails, or whose command exits non-zero: `keep`, the default, or `undo`.
     #[serde(default, skip_serializing_if = "OnFailure::is_keep")]
     pub on_failure: OnFailure,
+    /// An id for retries, 1 to 200 bytes. A second request with it makes no call: it waits for the outcome of the first
+    /// and returns that, with `repeated`. It is recognised among the session's last 1,024 requests with an id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_id: Option<String>,
     /// Streaming only: block the command rather than drop output for a slow client. A client that reads nothing for 30
     /// s is disconnected.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -123,6 +127,7 @@ impl CallRequest {
         let mut call = ToolCall::new(std::mem::take(&mut self.tool), Value::Object(std::mem::take(&mut self.params)));
         call.limit = seconds.map(Duration::from_secs_f64);
         call.on_failure = self.on_failure;
+        call.id = request_id(self.call_id.as_deref())?;
         Ok(call)
     }
 

@@ -1,7 +1,7 @@
 //! The HTTP problem of an error of the library.
 
 use super::advice;
-use super::problem::{HttpProblem, ProblemDetails, RewindRefusal};
+use super::problem::{HttpProblem, ProblemDetails, RewindRefusal, positions};
 use crate::engine::error::Diagnostic;
 
 impl<E: Diagnostic> From<E> for HttpProblem {
@@ -10,7 +10,9 @@ impl<E: Diagnostic> From<E> for HttpProblem {
         let advice = error.advice();
         let rewind = error.chain().find_map(|error| RewindRefusal::of(error.downcast_ref()?));
         let hint = advice.as_ref().map(advice::hint);
-        let more = Box::new(ProblemDetails { advice, rewind });
+        let of_session = error.chain().find_map(|error| Some(positions(error.downcast_ref()?)));
+        let (position, head) = of_session.unwrap_or_default();
+        let more = Box::new(ProblemDetails { advice, rewind, position, head });
         Self { hint, more, ..Self::new(error.kind().into(), error.to_string()) }
     }
 }

@@ -118,7 +118,7 @@ impl HttpFace {
 
 fn broken(error: &dyn std::fmt::Display) -> HttpProblem {
     HttpProblem::new(ProblemKind::OtherHost, format!("the session's host did not answer: {error}"))
-        .with_hint("check the session's log before you retry")
+        .with_hint("repeat it with the same `call_id`, or check the session's log before you retry")
 }
 
 fn unproved(host: &StoreHost, what: &str) -> HttpProblem {

@@ -8,7 +8,10 @@ use serde_json::{Map, Value};
 
 use crate::engine::advice::Advice;
 use crate::engine::error::ErrorKind;
+use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
+use crate::engine::session::error::SessionError;
+use crate::engine::store::StoreError;
 use crate::tools::WorkspaceError;
 
 /// The media type of a [`HttpProblem`].
@@ -49,6 +52,24 @@ pub struct ProblemDetails {
     /// The entries that block a rewind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rewind: Option<RewindRefusal>,
+    /// The position that the problem is about: the requested one, which the session does not have; the first event of
+    /// the other request with the same `call_id`; or the end of the session that a request expected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<Seq>,
+    /// The session's last position, if the problem is that the session ends there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<Seq>,
+}
+
+/// Returns the position that an error is about, and the session's last one.
+pub(super) fn positions(error: &SessionError) -> (Option<Seq>, Option<Seq>) {
+    match *error {
+        SessionError::Store(StoreError::Conflict { expected, actual, .. }) => (Some(expected), Some(actual)),
+        SessionError::NoPosition { seq, head } => (Some(seq), Some(head)),
+        SessionError::NothingBack { head, .. } => (None, Some(head)),
+        SessionError::NotInCall { seq, .. } | SessionError::OtherRequest { seq } => (Some(seq), None),
+        _ => (None, None),
+    }
 }
 
 /// Reads advice; `None` for a kind of a newer server.

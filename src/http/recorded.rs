@@ -14,7 +14,7 @@ use super::request::RequestHead;
 use super::screen::{EmulatedScreen, FRAME, ScreenFrame};
 use super::verb::{HttpVerb, Media};
 use super::{HttpFace, blocking};
-use crate::backends::WindowSize;
+use crate::backends::{OutputStream, WindowSize};
 use crate::engine::event::{CommandResult, EvalResult, TerminalRecorded};
 use crate::engine::id::{Digest, Seq};
 use crate::engine::recorded::Recorded;
@@ -70,6 +70,17 @@ impl HttpVerb for ReadRecorded {
         });
         answer.await?
     }
+}
+
+/// Returns the stored output of a call's command; none if it ran no command.
+pub(super) fn outputs(session: &Session, call: Seq) -> Result<Vec<(OutputStream, Bytes)>, HttpProblem> {
+    let events = events_of(session, call)?;
+    let streams = [(OutputStream::Stdout, RecordedStream::Stdout), (OutputStream::Stderr, RecordedStream::Stderr)];
+    let stored = streams.into_iter().filter_map(|(shown, stream)| {
+        let digest = events.iter().find_map(|event| output_of(event, stream))?;
+        Some(session.content(&digest).map(|bytes| (shown, bytes)))
+    });
+    Ok(stored.collect::<Result<_, _>>()?)
 }
 
 fn events_of(session: &Session, call: Seq) -> Result<Vec<Recorded>, HttpProblem> {

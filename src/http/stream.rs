@@ -12,12 +12,13 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::HttpFace;
 use super::calls::CallRequest;
 use super::frames::{self, ALIVE, EVENTS, EventFrames, Gone, PIECE, STILL_HERE};
 use super::problem::{HttpProblem, ProblemKind};
+use super::recorded::outputs;
 use super::request::RequestHead;
 use super::verb::{Headers, HttpVerb, Media};
+use super::{HttpFace, blocking};
 use crate::backends::OutputStream;
 use crate::engine::id::{Seq, SessionId};
 use crate::hub::operations::OperationRoute;
@@ -95,6 +96,7 @@ pub(super) struct CallTeller {
     pub(super) progress: mpsc::UnboundedSender<String>,
     pub(super) begun: mpsc::UnboundedSender<(Seq, Option<OutputSubscription>)>,
     questions: mpsc::UnboundedSender<Value>,
+    recorded: mpsc::UnboundedSender<(OutputStream, Bytes)>,
 }
 
 /// The client's side of a [`CallTeller`].
@@ -102,12 +104,15 @@ pub(super) struct CallTelling {
     pub(super) progress: mpsc::UnboundedReceiver<String>,
     pub(super) begun: mpsc::UnboundedReceiver<(Seq, Option<OutputSubscription>)>,
     pub(super) questions: mpsc::UnboundedReceiver<Value>,
+    /// The stored output of a call that an earlier request made.
+    recorded: mpsc::UnboundedReceiver<(OutputStream, Bytes)>,
 }
 
 pub(super) fn telling() -> (CallTeller, CallTelling) {
-    let ((progress, told), (begun, known), (questions, asked)) =
-        (mpsc::unbounded_channel(), mpsc::unbounded_channel(), mpsc::unbounded_channel());
-    (CallTeller { progress, begun, questions }, CallTelling { progress: told, begun: known, questions: asked })
+    let ((progress, told), (begun, known)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    let ((questions, asked), (recorded, stored)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    let telling = CallTelling { progress: told, begun: known, questions: asked, recorded: stored };
+    (CallTeller { progress, begun, questions, recorded }, telling)
 }
 
 /// Makes a call and reports its events through the [`CallTeller`].
@@ -116,7 +121,7 @@ pub(super) async fn make(
     call: ToolCall,
     open: OpenSession,
     face: &HttpFace,
-    CallTeller { begun: tell, questions, .. }: CallTeller,
+    CallTeller { begun: tell, questions, recorded, .. }: CallTeller,
 ) -> Result<ToolOutcome, HttpProblem> {
     if call.cancel.is_cancelled() {
         return Err(HubError::Ending.into());
@@ -125,6 +130,7 @@ pub(super) async fn make(
     let session = open.session().clone();
     let asker = OverStream { hub: face.hub().clone(), session: session.id(), questions };
     let open = request.caller(open, face, Some(std::sync::Arc::new(asker)))?;
+    let of = session.clone();
     let begun = move |call| {
         // Subscribe before the command can print anything.
         let output =
@@ -132,7 +138,14 @@ pub(super) async fn make(
         // The client may be gone.
         drop(tell.send((call, output)));
     };
-    Ok(open.call_telling(call, begun).await?)
+    let outcome = open.call_telling(call, begun).await?;
+    if outcome.repeated && !none {
+        let call = outcome.call;
+        let stored = blocking(move || outputs(&of, call)).await??;
+        // The client may be gone.
+        stored.into_iter().for_each(|output| drop(recorded.send(output)));
+    }
+    Ok(outcome)
 }
 
 struct OverStream {
@@ -223,6 +236,13 @@ impl StreamItem {
         }
         while let Some(piece) = self.output.as_ref().and_then(OutputSubscription::try_next) {
             self.show(piece).await?;
+        }
+        while let Ok((stream, bytes)) = self.telling.recorded.try_recv() {
+            for piece in bytes.chunks(PIECE) {
+                let mut text = Vec::new();
+                self.shown.halves.write(&mut text, stream, &bytes.slice_ref(piece));
+                self.send(text).await?;
+            }
         }
         let mut text = Vec::new();
         self.shown.halves.end(&mut text);

@@ -63,7 +63,8 @@ pub(super) async fn run_in_copy(
     let status = if ran.cancelled { CallStatus::Interrupted } else { CallStatus::Ok };
     let (micros, text) = (u64::try_from(ran.duration.as_micros()).unwrap_or(u64::MAX), status.word().to_owned());
     let result = json!({ "exit_code": ran.exit_code, "timed_out": ran.timed_out });
-    Ok(ToolOutcome { call: 0, finished: 0, status, result, text, micros, reason: None, ran: None, limit: None })
+    let (reason, ran, limit, repeated) = (None, None, None, false);
+    Ok(ToolOutcome { call: 0, finished: 0, status, result, text, micros, reason, ran, limit, repeated })
 }
 
 fn command_of(call: &ToolCall, window: WindowSize) -> Result<ShellCommand, HttpProblem> {

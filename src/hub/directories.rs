@@ -134,7 +134,7 @@ impl Hub {
             let _turn = home.tool_runner().runtime().lock_workspace().await;
             home.tool_runner().machine().record_drift(home.session(), Extent::All).await?;
         }
-        self.merge(session.id(), home, choices, dry_run).await
+        self.merge(session.id(), home, choices, (dry_run, None)).await
     }
 }
 

@@ -38,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backends::{BackendError, ProgressWatch, Workspace, WorkspaceSpec};
 use crate::engine::event::Isolation;
-use crate::engine::id::{Seq, SessionId};
+use crate::engine::id::{CommitId, Seq, SessionId};
 use crate::engine::lock::lock;
 use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
@@ -312,13 +312,14 @@ impl Hub {
         Ok(OpenSession::of(User::of(place.get_or_insert_with(kept))))
     }
 
-    /// Merges a child's changes into an ancestor. A dry run only reports what would happen.
+    /// Merges a child's changes into an ancestor. A dry run only reports what would happen. A second merge with the same
+    /// id returns the report of the first.
     pub async fn merge(
         &self,
         child: SessionId,
         into: &OpenSession,
         choices: &MergeChoices,
-        dry_run: bool,
+        (dry_run, id): (bool, Option<CommitId>),
     ) -> Result<MergeReport, HubError> {
         let session = self.session(child).await?;
         if dry_run {
@@ -330,7 +331,7 @@ impl Hub {
         if let Err(error) = &opened {
             tracing::warn!(%error, "external changes in a child's workspace are not merged, since it can't be opened");
         }
-        into.merge(&session, choices).await
+        into.merge(&session, choices, id).await
     }
 
     /// Rewinds a session's files and state to an earlier position. A closed workspace is opened only for the rewind,

@@ -12,13 +12,14 @@ use super::in_flight::{Going, InFlight};
 use super::span::CallSpan;
 use super::{Hub, HubError, blocking, hosts};
 use crate::backends::Workspace;
-use crate::engine::id::{Seq, SessionId};
+use crate::engine::id::{CommitId, Seq, SessionId};
 use crate::engine::lock::lock;
 use crate::engine::session::Session;
 use crate::reducers::MergeChoices;
 use crate::tools::processes::{ProcessKeeper, ProcessTable};
 use crate::tools::{
-    FileWork, MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome, ToolRunner, Tools, merge_child,
+    FileWork, MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome, ToolRunner, Tools,
+    merge_child_once,
 };
 
 /// Time limit for a workspace to open for a reader.
@@ -165,9 +166,14 @@ impl OpenSession {
         Ok(self.tool_runner.rewind(to, options).await?)
     }
 
-    pub(super) async fn merge(&self, child: &Session, choices: &MergeChoices) -> Result<MergeReport, HubError> {
+    pub(super) async fn merge(
+        &self,
+        child: &Session,
+        choices: &MergeChoices,
+        id: Option<CommitId>,
+    ) -> Result<MergeReport, HubError> {
         let _going = self.begin(CancellationToken::new())?;
-        Ok(merge_child(&self.tool_runner, child, choices).await?)
+        Ok(merge_child_once(&self.tool_runner, child, choices, id).await?)
     }
 
     /// Returns the prompt section about the workspace for a model: its kind, tools, limits and mounts. Names only the

@@ -49,6 +49,10 @@ impl<'a> CallSpan<'a> {
 
     pub(super) fn end(mut self, outcome: &ToolOutcome) {
         self.has_ended = true;
+        // Counted when it was made.
+        if outcome.repeated {
+            return;
+        }
         self.note(outcome.call, outcome.status, outcome.micros);
     }
 

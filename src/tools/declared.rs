@@ -37,7 +37,7 @@ pub struct OwnEvent {
 /// Records own events in one commit. A retry with the same id returns the positions of the first attempt.
 ///
 /// # Errors
-/// An invalid kind, data over its limit, a call that is not of this session, and errors of the store. Nothing is
+/// An id that other events have, an invalid kind, data over its limit, a call that is not of this session, and errors of the store. Nothing is
 /// recorded then.
 pub fn record_own(
     session: &Session,
@@ -53,10 +53,10 @@ pub fn record_own(
     if let Some(call) = call {
         commit = commit.of_call(CallLink::Of(call));
     }
-    session.record(match id {
-        Some(id) => commit.with_id(id),
-        None => commit,
-    })
+    match id {
+        Some(id) => session.record_once(commit.with_id(id)),
+        None => session.record(commit),
+    }
 }
 
 fn push(commit: &mut Commit, kind: &str, data: Value) -> Result<(), SessionError> {

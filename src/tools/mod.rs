@@ -77,7 +77,7 @@ pub use call::work_budget::{BeatWatch, ToolBeat, WorkBudget};
 #[doc(hidden)]
 pub use children::forker::left_of_fork;
 pub use children::forker::{Forker, mounts_of};
-pub use children::merge::{MergeOutcome, MergeReport, MergedChange, merge_child, preview_merge};
+pub use children::merge::{MergeOutcome, MergeReport, MergedChange, merge_child, merge_child_once, preview_merge};
 pub use children::subagents::{ChildContext, Subagent, SubagentOutcome, SubagentResult, Subagents, dispatch_subagents};
 pub use declared::{DEFAULT_SLICES, OwnEvent, declare_defaults, declare_slice, declared_in, record_own, remove_slice};
 pub use environment::EnvironmentDifference;
@@ -99,7 +99,7 @@ pub use rerun::{
 pub use rerun::{roots_of, runs_commands};
 #[doc(hidden)]
 pub use rewind::taken_up;
-pub use rewind::{RewindOptions, Rewound, rewind};
+pub use rewind::{RewindOptions, Rewound, rewind, rewound_before};
 pub use secret_mask::SecretMask;
 pub use tool_policy::{set_tool_policy, tool_policy_event};
 pub use transcript::{

@@ -109,6 +109,12 @@ impl Position {
         }
     }
 
+    /// Returns true if the position counts from the present.
+    #[doc(hidden)]
+    pub fn is_relative(&self) -> bool {
+        matches!(self, Self::Back(_) | Self::Ago(_))
+    }
+
     /// Returns the event with this number, or the one that another form names.
     pub fn event(&self, session: &Session) -> Result<Seq, SessionError> {
         let head = session.head()?;

@@ -59,9 +59,9 @@ async fn hub_starts_merges_and_removes_children() {
     assert!(child.call(write("new.txt")).await.unwrap().is_ok());
     let id = child.session().id();
     let choices = MergeChoices::default();
-    let preview = hub.merge(id, &parent, &choices, true).await.unwrap();
+    let preview = hub.merge(id, &parent, &choices, (true, None)).await.unwrap();
     assert_eq!((preview.outcome, preview.seq), (MergeOutcome::Merged, None));
-    assert!(hub.merge(id, &parent, &choices, false).await.unwrap().seq.is_some());
+    assert!(hub.merge(id, &parent, &choices, (false, None)).await.unwrap().seq.is_some());
     assert!(matches!(hub.remove(id).await, Err(HubError::Busy { .. })));
     drop(child);
     hub.remove(id).await.unwrap();

@@ -176,7 +176,7 @@ impl Run {
     fn go_back(&mut self, session: &Session) -> Result<(), Refused> {
         let to = 1 + self.random.index(usize::try_from(session.head()?)?) as u64;
         let workspace: Arc<dyn Workspace> = Arc::new(MemoryWorkspace);
-        let options = RewindOptions { force: true, dry_run: false, keep_earlier: false, git: false };
+        let options = RewindOptions { force: true, dry_run: false, keep_earlier: false, git: false, id: None };
         let rewound = self.runtime.block_on(rewind(session, &workspace, CaptureBudget::default(), to, options));
         // It may be refused; a failing store shows on its next use.
         self.figures.rewinds += u64::from(rewound.is_ok());

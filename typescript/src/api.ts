@@ -1395,6 +1395,11 @@ export interface components {
             slices: string[];
             /** @description Paths, globs and hunks with a chosen side but without a conflict. */
             unused: string[];
+            /**
+             * @description True if an earlier request with the same `call_id` made the merge. `left_out`, `generated` and `unused` are not in
+             *     the record, nor is `merged` of a conflict.
+             */
+            repeated?: boolean;
             /** @description The session merged into. */
             into: string;
             /** @description Its name. */
@@ -1778,6 +1783,8 @@ export interface components {
             ran?: components["schemas"]["RanCommand"] | null;
             /** @description The limit that a failure with the reason `over_limit` exceeded. It is not part of the record. */
             limit?: components["schemas"]["UsedLimit"] | null;
+            /** @description True if an earlier request with the same `call_id` made the call. `text` is then the result as JSON. */
+            repeated?: boolean;
         };
         /**
          * @description Makes a tool call and waits for its outcome. With `Accept: text/event-stream` it comes as server-sent events:
@@ -1853,6 +1860,11 @@ export interface components {
             keep_step_bytes?: number | null;
             /** @description Treatment of the changes of a call that fails, or whose command exits non-zero: `keep`, the default, or `undo`. */
             on_failure?: components["schemas"]["OnFailure"];
+            /**
+             * @description An id for retries, 1 to 200 bytes. A second request with it makes no call: it waits for the outcome of the first
+             *     and returns that, with `repeated`. It is recognised among the session's last 1,024 requests with an id.
+             */
+            call_id?: string | null;
             /**
              * @description Streaming only: block the command rather than drop output for a slow client. A client that reads nothing for 30
              *     s is disconnected.
@@ -2833,6 +2845,11 @@ export interface components {
             slices: string[];
             /** @description Paths, globs and hunks with a chosen side but without a conflict. */
             unused: string[];
+            /**
+             * @description True if an earlier request with the same `call_id` made the merge. `left_out`, `generated` and `unused` are not in
+             *     the record, nor is `merged` of a conflict.
+             */
+            repeated?: boolean;
             /** @description The session merged into. */
             into: string;
             /** @description Its name. */
@@ -2879,6 +2896,8 @@ export interface components {
             patch: boolean;
             /** @description The agent who merges. */
             agent?: string | null;
+            /** @description An id for retries, 1 to 200 bytes: a second request with it returns the recorded merge. */
+            call_id?: string | null;
         };
         /** @description A message of a run. Several messages may have the same position. */
         Message: {
@@ -3024,6 +3043,11 @@ export interface components {
             value: unknown;
             /** @description The agent or program that annotates; none by default. */
             agent?: string | null;
+            /**
+             * @description An id for retries, 1 to 200 bytes: a second request with it records nothing, and returns the position of the
+             *     first.
+             */
+            call_id?: string | null;
         };
         /** @description Answers the question that a call waits for. The client that streams the call is notified by a `question` event. */
         NewAnswer: {
@@ -3092,10 +3116,10 @@ export interface components {
             /** @description The agent or program that records them; none by default. */
             agent?: string | null;
             /**
-             * @description An id for retries, 32 hexadecimal digits: a second request with it records nothing, and returns the positions of
-             *     the first.
+             * @description An id for retries, 1 to 200 bytes: a second request with it records nothing, and returns the positions of the
+             *     first.
              */
-            commit_id?: string | null;
+            call_id?: string | null;
         };
         /** @description A host directory, or a single file, to copy into a workspace. */
         NewMount: {
@@ -3426,6 +3450,17 @@ export interface components {
             } | null;
             /** @description The entries that block a rewind. */
             rewind?: components["schemas"]["RewindRefusal"] | null;
+            /**
+             * Format: int64
+             * @description The position that the problem is about: the requested one, which the session does not have; the first event of
+             *     the other request with the same `call_id`; or the end of the session that a request expected.
+             */
+            position?: number | null;
+            /**
+             * Format: int64
+             * @description The session's last position, if the problem is that the session ends there.
+             */
+            head?: number | null;
         };
         /** @description A background process, running or ended. */
         Process: {
@@ -3545,6 +3580,8 @@ export interface components {
              * @description The position of the last event.
              */
             last: number;
+            /** @description True if an earlier request with the same `call_id` recorded them. */
+            repeated?: boolean;
         };
         /** @description The position of a recorded event. */
         RecordedSeq: {
@@ -3553,6 +3590,8 @@ export interface components {
              * @description The position.
              */
             seq: number;
+            /** @description True if an earlier request with the same `call_id` recorded it. */
+            repeated?: boolean;
         };
         /** @description A copy of the journal in object storage. */
         ReplicationStatus: {
@@ -3775,6 +3814,11 @@ export interface components {
              * @default []
              */
             effects: components["schemas"]["EffectEntry"][];
+            /**
+             * @description True if an earlier request with the same `call_id` made the rewind. The record has no `drift`, `left`, `lost` and
+             *     `apart`.
+             */
+            repeated?: boolean;
         };
         /** @description The reason why a rewind is refused, and the entries that block it. */
         RewindRefusal: {
@@ -3816,6 +3860,8 @@ export interface components {
              * @default false
              */
             dry_run: boolean;
+            /** @description An id for retries, 1 to 200 bytes: a second request with it returns the recorded rewind. */
+            call_id?: string | null;
         };
         /** @description A rollout. */
         Rollout: {

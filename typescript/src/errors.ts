@@ -25,6 +25,10 @@ export class FoldspaceError extends Error {
     readonly hint?: string | null,
     /** The outcome of the call that failed. */
     readonly outcome?: CallOutcome,
+    /** The position that the problem is about, if any. */
+    readonly position?: number | null,
+    /** The session's last position, if the problem is that the session ends there. */
+    readonly head?: number | null,
   ) {
     super(hint ? `${detail} (${hint})` : detail);
   }
@@ -59,7 +63,8 @@ export class CommandFailedError extends FoldspaceError {
 
 /** Returns the error of a problem document. */
 export function ofProblem(problem: Partial<Problem>, status = 0): FoldspaceError {
-  return new FoldspaceError(problem.kind ?? "error", problem.detail ?? `the server answered with ${status}`, problem.hint);
+  const { kind = "error", detail = `the server answered with ${status}`, hint, position, head } = problem;
+  return new FoldspaceError(kind, detail, hint, undefined, position, head);
 }
 
 /** Returns a successful outcome, or throws the error of a failed one. */

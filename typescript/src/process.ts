@@ -55,11 +55,20 @@ export function bytesOf(event: { text?: string; base64?: string }): Uint8Array {
 /** Collects output by stream. */
 export class Collected {
   readonly #pieces: Record<"stdout" | "stderr", Uint8Array[]> = { stdout: [], stderr: [] };
+  readonly #skipped = { stdout: 0, stderr: 0 };
 
   constructor(private readonly onOutput?: OnOutput) {}
 
+  /** Skips the output that was taken before, once: a repeated request sends all of it again. */
+  again(): void {
+    for (const stream of ["stdout", "stderr"] as const) this.#skipped[stream] = this.bytes(stream).length;
+  }
+
   take(event: { stream: "stdout" | "stderr"; text?: string; base64?: string }): void {
-    const bytes = bytesOf(event);
+    const all = bytesOf(event);
+    const bytes = all.subarray(this.#skipped[event.stream]);
+    this.#skipped[event.stream] -= all.length - bytes.length;
+    if (bytes.length === 0) return;
     this.#pieces[event.stream].push(bytes);
     this.onOutput?.(event.stream, bytes);
   }

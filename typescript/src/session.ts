@@ -1,5 +1,6 @@
 /** A session: a workspace with its history. */
 
+import { randomUUID } from "node:crypto";
 import { resolve } from "node:path";
 import type { Cancel, Connection } from "./connection.js";
 import { CommandFailedError, FoldspaceError, ofProblem, succeeded, type CallOutcome } from "./errors.js";
@@ -11,6 +12,9 @@ import { forward, type ForwardedPort } from "./ports.js";
 import { listsOf, rolloutsOf, type Call, type Rollout, type RolloutOptions } from "./rollouts.js";
 import { Collected, CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
 import { TypedSlice, type Schema, type SliceOptions } from "./slices.js";
+
+/** The milliseconds before each repetition of a call whose answer was lost. */
+const PAUSES = [100, 500, 2000];
 
 function outputOf({ onOutput, onStdout, onStderr }: RunOptions): OnOutput {
   return (stream, bytes) => {
@@ -120,8 +124,24 @@ export class Session extends SessionPast implements AsyncDisposable {
     return succeeded(await this.#call(asked, new Collected(onOutput), signal));
   }
 
+  /** Makes a call, and repeats the request if its answer is lost: the server makes the call once. */
   async #call(asked: object, collected: Collected, signal?: AbortSignal): Promise<CallOutcome> {
-    const body = { ...this.#rules, ...asked, all_output: true };
+    const body = { ...this.#rules, call_id: randomUUID(), ...asked, all_output: true };
+    for (const pause of PAUSES) {
+      try {
+        return await this.#callOnce(body, collected, signal);
+      } catch (error) {
+        const isLost = error instanceof FoldspaceError && ["connection", "ending", "other_host"].includes(error.kind);
+        if (!isLost || error.outcome) throw error;
+      }
+      await new Promise((done) => setTimeout(done, pause));
+      signal?.throwIfAborted();
+      collected.again();
+    }
+    return this.#callOnce(body, collected, signal);
+  }
+
+  async #callOnce(body: object, collected: Collected, signal?: AbortSignal): Promise<CallOutcome> {
     for await (const { name, data } of this.connection.events("POST", `${this.path}/calls`, { body, signal })) {
       if (name === "output") collected.take(data);
       else if (name === "question") await this.#answer(data);
@@ -405,8 +425,8 @@ export class Session extends SessionPast implements AsyncDisposable {
   }
 
   /** Records an event of a kind of your own, and returns its position. The kind begins with a lower-case letter. */
-  async emit(kind: string, data: unknown = null, options: { call?: number; commitId?: string } = {}): Promise<number> {
-    const body = { kind, data, call: options.call, commit_id: options.commitId, agent: this.rules.agent };
+  async emit(kind: string, data: unknown = null, options: { call?: number; callId?: string } = {}): Promise<number> {
+    const body = { kind, data, call: options.call, call_id: options.callId, agent: this.rules.agent };
     return (await this.#post("events", body)).last;
   }
 

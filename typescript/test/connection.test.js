@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { connect, createServer } from "node:net";
@@ -71,4 +71,14 @@ test("an abort cancels a long command, a bisection and a read", async (t) => {
   assert.deepEqual(await s.tags(), { here: bad });
   await s.untag("here");
   assert.deepEqual(await s.tags(), {});
+});
+
+test("a call is made once, also when its server is killed", async (t) => {
+  const client = world(t);
+  const s = await client.create({ backend: "host", autoConfirm: true });
+  const status = spawnSync(findFoldspaceBin(), ["--data", client.data, "--json", "status"], { encoding: "utf8" });
+  const { process } = JSON.parse(status.stdout);
+  const cut = s.run(`echo once >> count; kill -9 ${process}; sleep 60`);
+  await assert.rejects(cut, (error) => error.outcome?.status === "interrupted" && error.outcome.repeated === true);
+  assert.equal((await s.run("cat count")).stdout, "once\n");
 });

@@ -190,6 +190,11 @@ impl Commit {
         self
     }
 
+    #[doc(hidden)]
+    pub fn has_id(&self) -> bool {
+        self.id.is_some()
+    }
+
     /// Links the commit to a tool call.
     #[must_use]
     pub fn of_call(mut self, call: CallLink) -> Self {
@@ -339,7 +344,7 @@ impl Commit {
         self.view(1, self.time).encoded_len()
     }
 
-    fn view(&self, first: Seq, time: Timestamp) -> CommitView<'_> {
+    pub(crate) fn view(&self, first: Seq, time: Timestamp) -> CommitView<'_> {
         let call = match self.call {
             CallLink::None => None,
             CallLink::Opens => Some(first),

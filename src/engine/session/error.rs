@@ -106,6 +106,12 @@ pub enum SessionError {
         /// Last position.
         head: Seq,
     },
+    /// The session has another request with the same id.
+    #[error("another request of the session has the same id: the one recorded at {seq}")]
+    OtherRequest {
+        /// Position of the first event of that request.
+        seq: Seq,
+    },
 }
 
 fn listed(names: &[String]) -> String {
@@ -121,7 +127,7 @@ impl Diagnostic for SessionError {
             Self::NotFound { .. } => ErrorKind::NotFound,
             Self::NothingBack { .. } | Self::NotBegun { .. } | Self::NotInCall { .. } => ErrorKind::NotFound,
             Self::NoTag { .. } | Self::NoPosition { .. } => ErrorKind::NotFound,
-            Self::NameTaken { .. } => ErrorKind::Conflict,
+            Self::NameTaken { .. } | Self::OtherRequest { .. } => ErrorKind::Conflict,
             Self::BadName { .. } | Self::NoAgent { .. } => ErrorKind::Invalid,
             Self::TooDeep { .. } => ErrorKind::Refused,
             Self::Unreadable { .. } => ErrorKind::Newer,
@@ -137,6 +143,7 @@ impl Diagnostic for SessionError {
             Self::Unreadable { .. } => Some(Advice::text("a newer foldspace may have created it: use that version")),
             Self::NoPosition { .. } | Self::NotBegun { .. } => Some(Advice::ListPositions),
             Self::NotInCall { .. } => Some(Advice::ListCalls),
+            Self::OtherRequest { .. } => Some(Advice::text("use a new id for each request, and repeat it unchanged")),
             _ => self.inner()?.advice(),
         }
     }

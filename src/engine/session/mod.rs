@@ -7,6 +7,7 @@ mod fork_points;
 pub(crate) mod inner;
 #[doc(hidden)]
 pub mod name_index;
+mod once;
 pub(crate) mod parallel_fold;
 #[doc(hidden)]
 pub mod sessions;

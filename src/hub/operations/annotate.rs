@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Operation, OperationContext, OperationError, OperationRoute, check_agent, position, reading};
+use super::{Operation, OperationContext, OperationError, OperationRoute, check_agent, position, reading, request_id};
 use crate::engine::event::{Annotated, Event, PositionTagged};
-use crate::engine::id::Seq;
+use crate::engine::id::{CommitId, Seq};
 use crate::engine::session::Session;
 use crate::reducers::{Annotation, Annotations};
 use crate::view::Position;
@@ -35,6 +35,9 @@ pub struct Annotate {
     pub value: Value,
     /// The agent or program that annotates; none by default.
     pub agent: Option<String>,
+    /// An id for retries, 1 to 200 bytes: a second request with it records nothing, and returns the position of the
+    /// first.
+    pub call_id: Option<String>,
 }
 
 /// The position of a recorded event.
@@ -42,6 +45,9 @@ pub struct Annotate {
 pub struct RecordedSeq {
     /// The position.
     pub seq: Seq,
+    /// True if an earlier request with the same `call_id` recorded it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeated: bool,
 }
 
 impl Operation for Annotate {
@@ -61,6 +67,7 @@ impl Annotate {
     pub(super) fn check(&self) -> Result<(), OperationError> {
         check_name(&self.name)?;
         check_agent(self.agent.as_deref().unwrap_or_default())?;
+        request_id(self.call_id.as_deref())?;
         let value = serde_json::to_vec(&self.value).map_or(usize::MAX, |value| value.len());
         if self.note.as_ref().map_or(0, String::len).max(value) > TEXT_MAX {
             return Err(OperationError::invalid(format!("note or value too long; the limit is {TEXT_MAX} bytes each")));
@@ -72,9 +79,14 @@ impl Annotate {
     }
 
     pub(super) fn record(self, session: &Session) -> Result<RecordedSeq, OperationError> {
-        let Self { name, at, score, note, value, agent } = self;
-        let at = position(session, at, session.head()?)?;
-        record(&session.as_agent(agent.unwrap_or_default()), &Annotated { name, at, score, note, value })
+        let Self { name, at, score, note, value, agent, call_id } = self;
+        let id = request_id(call_id.as_deref())?;
+        let at = match id.map(|id| session.first_with_id::<Annotated>(id)).transpose()?.flatten() {
+            // The present has moved since.
+            Some((_, earlier)) => position(session, at.filter(|at| !at.is_relative()), earlier.at)?,
+            None => position(session, at, session.head()?)?,
+        };
+        record(&session.as_agent(agent.unwrap_or_default()), &Annotated { name, at, score, note, value }, id)
     }
 }
 
@@ -119,7 +131,7 @@ impl Operation for TagPosition {
         let session = context.session().await?;
         reading(move || {
             let at = position(&session, self.at, session.head()?)?;
-            record(&session, &PositionTagged { name: self.name, at: Some(at) })
+            record(&session, &PositionTagged { name: self.name, at: Some(at) }, None)
         })
         .await
     }
@@ -159,7 +171,7 @@ impl Operation for RemoveTag {
         reading(move || {
             // Fails with the existing names if the tag does not exist.
             Position::Tag(self.name.clone()).resolve(&session)?;
-            record(&session, &PositionTagged { name: self.name, at: None }).map(drop)
+            record(&session, &PositionTagged { name: self.name, at: None }, None).map(drop)
         })
         .await
     }
@@ -180,9 +192,13 @@ async fn annotations(context: &OperationContext<'_>) -> Result<Annotations, Oper
     reading(move || Ok(session.state()?.slice::<Annotations>().cloned().unwrap_or_default())).await
 }
 
-fn record<E: Event>(session: &Session, event: &E) -> Result<RecordedSeq, OperationError> {
+fn record<E: Event>(session: &Session, event: &E, id: Option<CommitId>) -> Result<RecordedSeq, OperationError> {
     session.check_own()?;
     let mut commit = session.commit();
     commit.push(event).map_err(crate::engine::session::error::SessionError::from)?;
-    Ok(RecordedSeq { seq: session.record(commit)?.last })
+    let recorded = match id {
+        Some(id) => session.record_once(commit.with_id(id))?,
+        None => session.record(commit)?,
+    };
+    Ok(RecordedSeq { seq: recorded.last, repeated: recorded.repeated })
 }

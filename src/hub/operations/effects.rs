@@ -87,7 +87,7 @@ impl Operation for RecordEffect {
                 check_call(&session, call)?;
                 commit = commit.of_call(CallLink::Of(call));
             }
-            Ok(RecordedSeq { seq: session.record(commit)?.last })
+            Ok(RecordedSeq { seq: session.record(commit)?.last, repeated: false })
         })
         .await
     }

@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::check_agent;
 use super::{
-    Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong, reading,
+    Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong, check_agent,
+    reading, request_id,
 };
 use crate::engine::event::{MergeConflict, Node};
 use crate::engine::id::SessionId;
@@ -46,6 +46,8 @@ pub struct Merge {
     pub patch: bool,
     /// The agent who merges.
     pub agent: Option<String>,
+    /// An id for retries, 1 to 200 bytes: a second request with it returns the recorded merge.
+    pub call_id: Option<String>,
 }
 
 impl Operation for Merge {
@@ -58,7 +60,7 @@ impl Operation for Merge {
             TooLong::Cut("session_diff shows what the child changed, session_log what was merged"),
         )
         .for_session("into", "The session to merge into: an ancestor of the child, by default its parent.")
-        .hiding(&["agent", "patch"]),
+        .hiding(&["agent", "patch", "call_id"]),
     );
     type Output = MergeDocument;
 
@@ -66,6 +68,7 @@ impl Operation for Merge {
         let choices = MergeChoices::of_texts(&self.ours, &self.theirs)?.with_generated(&self.generated)?;
         let agent = self.agent.as_deref().unwrap_or_default();
         check_agent(agent)?;
+        let id = request_id(self.call_id.as_deref())?;
         let child = context.caller.session(Some(&self.child)).await?;
         let into = match (&context.session, child.origin()) {
             (Some(wanted), _) => wanted.clone(),
@@ -77,7 +80,7 @@ impl Operation for Merge {
         };
         let into = context.caller.open(Some(&into)).await?;
         let into = if agent.is_empty() { into } else { into.as_agent(agent) };
-        let report = context.hub.merge(child.id(), &into, &choices, self.dry_run).await?;
+        let report = context.hub.merge(child.id(), &into, &choices, (self.dry_run, id)).await?;
         let session = into.session().clone();
         reading(move || {
             let mut document = merged(report, &session, self.dry_run);

@@ -70,7 +70,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Hub, OpenSession, blocking};
 use crate::backends::HostPath;
 use crate::engine::commit::MAX_AGENT_BYTES;
-use crate::engine::id::Seq;
+use crate::engine::id::{CommitId, Seq};
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::tools::{AllowedRoots, Bisection, ShellRules, read_params};
@@ -257,6 +257,21 @@ fn position(session: &Session, given: Option<Position>, otherwise: Seq) -> Resul
 /// Explains an act at the end of the commit of the requested event.
 fn moved(asked: Seq, to: Seq) -> Option<String> {
     (asked != to).then(|| format!("event {asked} is inside a commit; this goes to its end, {to}"))
+}
+
+/// Limit for the bytes of a request's id.
+const REQUEST_ID_MAX: usize = 200;
+
+/// Returns the id of the commit of a request with that `call_id`.
+#[doc(hidden)]
+pub fn request_id(call_id: Option<&str>) -> Result<Option<CommitId>, OperationError> {
+    match call_id {
+        Some(id) if !(1..=REQUEST_ID_MAX).contains(&id.len()) => {
+            let what = format!("call_id has {} bytes; it must have 1 to {REQUEST_ID_MAX}", id.len());
+            Err(OperationError::invalid(what))
+        }
+        id => Ok(id.map(CommitId::of_request)),
+    }
 }
 
 pub fn check_agent(agent: &str) -> Result<(), OperationError> {

@@ -6,10 +6,11 @@ use serde_json::Value;
 
 use super::{
     Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong, check_agent,
-    reading,
+    reading, request_id,
 };
 use crate::engine::event::{CallStarted, Event, check_own_kind};
-use crate::engine::id::{CommitId, Seq};
+use crate::engine::id::Seq;
+use crate::engine::store::Committed;
 use crate::tools::{OwnEvent, record_own};
 
 /// Limit for the events of a request.
@@ -34,10 +35,9 @@ pub struct RecordEvents {
     pub call: Option<Seq>,
     /// The agent or program that records them; none by default.
     pub agent: Option<String>,
-    /// An id for retries, 32 hexadecimal digits: a second request with it records nothing, and returns the positions of
-    /// the first.
-    #[schemars(with = "Option<String>")]
-    pub commit_id: Option<CommitId>,
+    /// An id for retries, 1 to 200 bytes: a second request with it records nothing, and returns the positions of the
+    /// first.
+    pub call_id: Option<String>,
 }
 
 /// An event to record.
@@ -58,6 +58,9 @@ pub struct RecordedRange {
     pub first: Seq,
     /// The position of the last event.
     pub last: Seq,
+    /// True if an earlier request with the same `call_id` recorded them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeated: bool,
 }
 
 impl Operation for RecordEvents {
@@ -65,12 +68,13 @@ impl Operation for RecordEvents {
     const ROUTE: Option<OperationRoute> = OperationRoute::post("events", "/v1/sessions/{session}/events", 200);
     const TOOL: Option<OperationTool> = Some(
         OperationTool::new("session_emit", OperationEffect::Adds, TooLong::Cut("session_log shows the events"))
-            .hiding(&["agent", "commit_id"]),
+            .hiding(&["agent", "call_id"]),
     );
     type Output = RecordedRange;
 
     async fn run(self, context: &OperationContext<'_>) -> Result<RecordedRange, OperationError> {
-        let Self { kind, data, events, call, agent, commit_id } = self;
+        let Self { kind, data, events, call, agent, call_id } = self;
+        let id = request_id(call_id.as_deref())?;
         let agent = agent.unwrap_or_default();
         check_agent(&agent)?;
         let events: Vec<OwnEvent> = match (kind, events) {
@@ -92,8 +96,9 @@ impl Operation for RecordEvents {
             {
                 return Err(OperationError::not_found(format!("event {call} is not the beginning of a call")));
             }
-            let recorded = record_own(&session, events, call, commit_id)?;
-            Ok(RecordedRange { first: recorded.first, last: recorded.last })
+            let recorded = record_own(&session, events, call, id)?;
+            let Committed { first, last, repeated } = recorded;
+            Ok(RecordedRange { first, last, repeated })
         })
         .await
     }

@@ -6,14 +6,14 @@ use serde_json::{Map, Value};
 
 use super::effects::effects_after;
 use super::{Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong};
-use super::{moved, reading};
+use super::{moved, reading, request_id};
 use crate::backends::WorkspaceSpec;
 use crate::engine::advice::Advice;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::reducers::{Change, EffectEntry};
-use crate::tools::{RewindOptions, Rewound};
+use crate::tools::{RewindOptions, Rewound, rewound_before};
 use crate::view::Position;
 
 /// Rewinds a session's files and state to an earlier position. No history is lost: a rewind to the position before it
@@ -40,6 +40,8 @@ pub struct Rewind {
     /// True to only report what would happen.
     #[serde(default)]
     pub dry_run: bool,
+    /// An id for retries, 1 to 200 bytes: a second request with it returns the recorded rewind.
+    pub call_id: Option<String>,
 }
 
 impl Operation for Rewind {
@@ -47,11 +49,12 @@ impl Operation for Rewind {
     const ROUTE: Option<OperationRoute> = OperationRoute::post("children", "/v1/sessions/{session}/rewind", 200);
     const TOOL: Option<OperationTool> = Some(
         OperationTool::new("session_rewind", OperationEffect::Changes, TooLong::Cut("session_diff shows the changes"))
-            .hiding(&["keep_earlier", "git"]),
+            .hiding(&["keep_earlier", "git", "call_id"]),
     );
     type Output = RewoundDocument;
 
     async fn run(self, context: &OperationContext<'_>) -> Result<RewoundDocument, OperationError> {
+        let id = request_id(self.call_id.as_deref())?.filter(|_| !self.dry_run);
         let Self { to, force, dry_run, .. } = self;
         let keep_earlier = self.keep_earlier || context.caller.is_model();
         let git = self.git && !context.caller.is_model();
@@ -63,11 +66,24 @@ impl Operation for Rewind {
             return Err(OperationError::refused(detail).with_advice(advice));
         }
         let looked = session.clone();
-        let (to, asked) = reading(move || Ok((to.resolve(&looked)?, to.inside(&looked)?))).await?;
-        let options = RewindOptions { force, keep_earlier, git, dry_run };
-        let rewound = match context.caller.is_model() {
-            true => context.open().await?.rewind(to, options).await?,
-            false => context.hub.rewind(&session, to, options).await?,
+        let (to, asked, earlier) = reading(move || {
+            let at = |to: &Position| Ok::<_, OperationError>((to.resolve(&looked)?, to.inside(&looked)?));
+            // The end of the session, from which a relative position counts, has moved since the first request.
+            let known = if to.is_relative() { None } else { Some(at(&to)?) };
+            match id.map(|id| rewound_before(&looked, id, known.map(|(to, _)| to))).transpose()?.flatten() {
+                Some(earlier) => Ok((earlier.to, known.and_then(|(_, asked)| asked), Some(earlier))),
+                None => {
+                    let (to, asked) = at(&to)?;
+                    Ok((to, asked, None))
+                }
+            }
+        })
+        .await?;
+        let options = RewindOptions { force, keep_earlier, git, dry_run, id };
+        let rewound = match (earlier, context.caller.is_model()) {
+            (Some(earlier), _) => earlier,
+            (None, true) => context.open().await?.rewind(to, options).await?,
+            (None, false) => context.hub.rewind(&session, to, options).await?,
         };
         let effects = {
             let session = session.clone();
@@ -135,6 +151,10 @@ pub struct RewoundDocument {
     /// Effects outside of the workspace that are not taken back.
     #[serde(default)]
     pub effects: Vec<EffectEntry>,
+    /// True if an earlier request with the same `call_id` made the rewind. The record has no `drift`, `left`, `lost` and
+    /// `apart`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeated: bool,
 }
 
 impl RewoundDocument {
@@ -156,7 +176,7 @@ pub struct RewoundRange {
 
 /// Returns a rewind as a document.
 fn rewound(session: &Session, rewound: Rewound, asked: Option<Seq>, dry_run: bool) -> RewoundDocument {
-    let Rewound { to, from, recorded, changes, slices, drift, left, lost, apart } = rewound;
+    let Rewound { to, from, recorded, changes, slices, drift, left, lost, apart, repeated } = rewound;
     let recorded = recorded.map(|(first, last)| RewoundRange { first, last });
     let (session, name) = (session.id(), session.name().to_owned());
     RewoundDocument {
@@ -175,5 +195,6 @@ fn rewound(session: &Session, rewound: Rewound, asked: Option<Seq>, dry_run: boo
         lost,
         apart,
         effects: Vec::new(),
+        repeated,
     }
 }

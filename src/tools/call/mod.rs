@@ -17,6 +17,7 @@ pub(crate) mod process;
 pub(crate) mod record_command;
 pub(crate) mod recorded_shell;
 pub(crate) mod registrations;
+mod repeated;
 pub(crate) mod shell;
 #[cfg(test)]
 mod tests;

@@ -42,27 +42,41 @@ pub(crate) struct OpenCall {
     note: Option<String>,
 }
 
+/// Beginning of a call.
+pub(crate) enum CallBeginning {
+    Now(Box<(OpenCall, Result<State, SessionError>)>),
+    /// An earlier request with the same id made the call at this position.
+    Earlier(Seq),
+}
+
 impl OpenCall {
-    /// Records the intent, without parameters that are too large. Returns the call, and the state that its limits, its scan, its tool and its outcome use. Holds
-    /// the workspace lock in `turn` from then on.
+    /// Records the intent, without parameters that are too large. Returns the call, and the state that its limits, its
+    /// scan, its tool and its outcome use. Holds the workspace lock in `turn` from then on. Records nothing if an earlier
+    /// request with the same id made the call.
     pub(crate) async fn begin(
         session: &Session,
         call: &ToolCall,
         is_too_large: bool,
         turn: Option<WorkspaceLock>,
-    ) -> Result<(Self, Result<State, SessionError>), SessionError> {
+    ) -> Result<CallBeginning, SessionError> {
         let mut contents = Vec::new();
         let params = if is_too_large { Value::Null } else { lift(call.params.clone(), &mut contents) };
         let tool: String = call.tool.chars().take(100).collect();
         let mut commit = session.commit().of_call(CallLink::Opens);
+        if let Some(id) = call.id {
+            commit = commit.with_id(id);
+        }
         commit.push(&CallStarted { tool: tool.clone(), params })?;
         contents.into_iter().for_each(|content| commit.keep(content));
         let of = session.clone();
         with_store(session, move || {
-            let (open, pending) = Self::submit(of, commit, turn)?;
+            let (open, pending) = match Self::submit(of, commit, turn)? {
+                Ok(begun) => begun,
+                Err(earlier) => return Ok(CallBeginning::Earlier(earlier)),
+            };
             let state = match open.session.state() {
                 Ok(state) => state,
-                Err(error) => return Ok((open, Err(error))),
+                Err(error) => return Ok(CallBeginning::Now(Box::new((open, Err(error))))),
             };
             // A limit for calls counts this one and all earlier ones, so their intents have to be visible.
             let counts = state.seq() < open.call && ToolRules::of(&state).limits(&tool);
@@ -71,22 +85,29 @@ impl OpenCall {
                 None => Ok(state),
                 Some(waited) => waited.map_err(SessionError::from).and_then(|_| open.session.state()),
             };
-            Ok((open, state))
+            Ok(CallBeginning::Now(Box::new((open, state))))
         })
         .await?
     }
 
+    /// Submits the intent; the inner error is the position of an earlier intent with the same id.
     fn submit(
         session: Session,
         intent: Commit,
         turn: Option<WorkspaceLock>,
-    ) -> Result<(Self, Option<Pending>), SessionError> {
+    ) -> Result<Result<(Self, Option<Pending>), Seq>, SessionError> {
+        let own = intent.has_id().then(|| intent.duplicate());
         // The outcome is committed after the intent, so waiting for the outcome is enough.
         let pending = session.submit(intent)?;
-        let (call, pending) = match pending.known() {
-            Some(committed) => (committed.first, Some(pending)),
-            None => (pending.wait()?.first, None),
+        let (committed, pending) = match pending.known() {
+            Some(committed) if !committed.repeated => (committed, Some(pending)),
+            _ => (pending.wait()?, None),
         };
+        let call = committed.first;
+        if let Some(own) = own.filter(|_| committed.repeated) {
+            session.check_same(&own, committed)?;
+            return Ok(Err(call));
+        }
         let (since, in_flight) = (session.steady_micros(), Some(SessionCall::begin(&session, call)));
         let open = Self {
             call,
@@ -101,7 +122,7 @@ impl OpenCall {
             on_failure: OnFailure::Keep,
             note: None,
         };
-        Ok((open, pending))
+        Ok(Ok((open, pending)))
     }
 
     pub(crate) fn micros(&self) -> u64 {
@@ -215,6 +236,7 @@ impl OpenCall {
             reason: None,
             ran: self.context.as_mut().and_then(|context| context.ran.take()),
             limit: None,
+            repeated: false,
         })
     }
 
@@ -237,7 +259,8 @@ impl OpenCall {
             ToolError::OverLimit(_, limit) => Some(Box::new(*limit)),
             _ => None,
         };
-        Ok(ToolOutcome { call, finished, status, result: Value::Null, text: message, micros, reason, ran: None, limit })
+        let (result, text, ran, repeated) = (Value::Null, message, None, false);
+        Ok(ToolOutcome { call, finished, status, result, text, micros, reason, ran, limit, repeated })
     }
 
     /// Waits until the outcome is durable.

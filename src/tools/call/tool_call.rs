@@ -11,7 +11,7 @@ use super::error::UsedLimit;
 use super::trace::TraceContext;
 use crate::backends::CommandInput;
 use crate::engine::event::{CallReason, CallStatus, CommandLine};
-use crate::engine::id::Seq;
+use crate::engine::id::{CommitId, Seq};
 use crate::reducers::OnFailure;
 
 /// A call to make.
@@ -37,6 +37,9 @@ pub struct ToolCall {
     /// The input of its command while that runs; not recorded.
     #[serde(skip)]
     pub input: Option<CommandInput>,
+    /// The id of the request: a second call with it returns the outcome of the first.
+    #[serde(skip)]
+    pub id: Option<CommitId>,
 }
 
 impl ToolCall {
@@ -44,7 +47,7 @@ impl ToolCall {
     pub fn new(tool: impl Into<String>, params: Value) -> Self {
         let cancel = CancellationToken::new();
         let on_failure = OnFailure::default();
-        Self { tool: tool.into(), params, on_failure, limit: None, cancel, trace: None, input: None }
+        Self { tool: tool.into(), params, on_failure, limit: None, cancel, trace: None, input: None, id: None }
     }
 }
 
@@ -91,6 +94,9 @@ pub struct ToolOutcome {
     /// The limit that a failure with the reason `over_limit` exceeded. It is not part of the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Box<UsedLimit>>,
+    /// True if an earlier request with the same `call_id` made the call. `text` is then the result as JSON.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeated: bool,
 }
 
 impl ToolOutcome {

@@ -12,7 +12,8 @@ use super::call_clock::CallClock;
 use super::content_params::params_max;
 use super::context::ToolContext;
 use super::error::ToolError;
-use super::open_call::OpenCall;
+use super::open_call::{CallBeginning, OpenCall};
+use super::repeated;
 use super::tool::{Effect, ErasedTool, ToolAnswer};
 use super::tool_call::{ToolCall, ToolOutcome};
 use super::toolset::Tools;
@@ -241,7 +242,10 @@ impl ToolRunner {
         }
         // With the lock, one state serves the whole call: no other call changes files after it was read.
         let turn = tool.as_ref().and_then(|tool| self.free_turn(tool.effect()));
-        let (mut open, state) = OpenCall::begin(&self.session, &call, too_large.is_some(), turn).await?;
+        let (mut open, state) = match OpenCall::begin(&self.session, &call, too_large.is_some(), turn).await? {
+            CallBeginning::Now(begun) => *begun,
+            CallBeginning::Earlier(earlier) => return repeated::outcome_of(&self.session, earlier, &call.cancel).await,
+        };
         let rules = state.as_ref().map(ToolRules::of).ok().filter(|rules| !rules.is_empty());
         // The end of a process is recorded whatever the policy.
         let rules = rules.filter(|_| call.tool != END_PROCESS).unwrap_or_default();

@@ -8,11 +8,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::backends::WorkspaceSpec;
+use crate::engine::commit::Commit;
 use crate::engine::event::{
     ChildMerged, DeleteEntry, Event, Isolation, MergeConflict, MergeConflicted, MergedEntry, Node, SessionStarted,
     SliceDeclared, WriteFile,
 };
-use crate::engine::id::{Seq, SessionId};
+use crate::engine::id::{CommitId, Seq, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::EventRef;
 use crate::engine::session::Session;
@@ -63,6 +64,10 @@ pub struct MergeReport {
     /// Paths, globs and hunks with a chosen side but without a conflict.
     #[schemars(with = "Vec<String>")]
     pub unused: Vec<EntryPath>,
+    /// True if an earlier request with the same `call_id` made the merge. `left_out`, `generated` and `unused` are not in
+    /// the record, nor is `merged` of a conflict.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeated: bool,
 }
 
 /// Outcome of a merge.
@@ -122,13 +127,32 @@ pub async fn merge_child(
     child: &Session,
     choices: &MergeChoices,
 ) -> Result<MergeReport, WorkspaceError> {
+    merge_child_once(parent, child, choices, None).await
+}
+
+/// Merges like [`merge_child`]. A second merge with the same id returns the report of the first.
+///
+/// # Errors
+/// [`SessionError::OtherRequest`] if the merge with the id was of another child, and those of [`merge_child`].
+#[doc(hidden)]
+pub async fn merge_child_once(
+    parent: &ToolRunner,
+    child: &Session,
+    choices: &MergeChoices,
+    id: Option<CommitId>,
+) -> Result<MergeReport, WorkspaceError> {
     let session = parent.session();
     let base = session.aside(|| base_of(session, child))?;
     let turn = parent.runtime().lock_workspace().await;
+    if let Some(id) = id
+        && let Some(earlier) = session.aside(|| merged_before(session, child, id))?
+    {
+        return Ok(earlier);
+    }
     parent.machine().record_drift(session, Extent::All).await?;
     let looking = parent.runtime().lock_scan().await;
     let (parent, child, choices) = (parent.clone(), child.clone(), choices.clone());
-    let merge = move || merge_now(&parent, &child, base, &choices);
+    let merge = move || merge_now(&parent, &child, base, (&choices, id));
     off_thread((turn, looking), WorkspaceError::Stopped, merge).await
 }
 
@@ -136,13 +160,16 @@ fn merge_now(
     parent: &ToolRunner,
     child: &Session,
     base: Seq,
-    choices: &MergeChoices,
+    (choices, id): (&MergeChoices, Option<CommitId>),
 ) -> Result<MergeReport, WorkspaceError> {
     let (mut report, plan, slices) = planned(parent.session(), child, base, choices)?;
     report.seq = match report.outcome {
         MergeOutcome::Nothing => None,
-        MergeOutcome::Conflicted => note_conflicts(parent.session(), &report)?,
-        MergeOutcome::Merged => Some(apply(parent, &report, (plan, slices), &child.state_at(report.child_at)?)?),
+        MergeOutcome::Conflicted => note_conflicts(parent.session(), &report, id)?,
+        MergeOutcome::Merged => {
+            let theirs = child.state_at(report.child_at)?;
+            Some(apply(parent, &report, (plan, slices), (&theirs, commit_with(parent.session(), id)))?)
+        }
     };
     Ok(report)
 }
@@ -236,6 +263,7 @@ fn planned(
         generated: plan.generated.clone(),
         slices: slices.iter().map(|slice| slice.name.clone()).collect(),
         unused: choices.unused(&plan.conflicts, &plan.hunks),
+        repeated: false,
     };
     Ok((report, plan, slices))
 }
@@ -302,7 +330,62 @@ fn note_origin(origins: &mut BTreeMap<EntryPath, Option<Seq>>, event: &EventRef<
     }
 }
 
-fn note_conflicts(session: &Session, report: &MergeReport) -> Result<Option<Seq>, SessionError> {
+fn commit_with(session: &Session, id: Option<CommitId>) -> Commit {
+    let commit = session.commit();
+    if let Some(id) = id { commit.with_id(id) } else { commit }
+}
+
+/// Returns the recorded report of the merge with the id; `None` if there is none.
+fn merged_before(session: &Session, child: &Session, id: CommitId) -> Result<Option<MergeReport>, SessionError> {
+    let Some(committed) = session.commit_with_id(id)? else { return Ok(None) };
+    let event = session.event(committed.first)?;
+    let (merge, outcome) = match (event.view().decoded(), event.view().decoded()) {
+        (Some(merge), _) => (merge, MergeOutcome::Merged),
+        (None, Some(MergeConflicted { child, child_name, base, child_at, conflicts })) => {
+            let merged = Vec::new();
+            (ChildMerged { child, child_name, base, child_at, merged, conflicts }, MergeOutcome::Conflicted)
+        }
+        (None, None) => return Err(SessionError::OtherRequest { seq: committed.first }),
+    };
+    if merge.child != child.id() {
+        return Err(SessionError::OtherRequest { seq: committed.first });
+    }
+    let files = |seq| Ok::<_, SessionError>(VirtualFileSystem::of(&session.state_at(seq)?));
+    let (before, after) = (files(committed.first - 1)?, files(committed.last)?);
+    let change = |entry: MergedEntry| {
+        let change = match (before.get(&entry.path), after.get(&entry.path)) {
+            (_, None) => "removed",
+            (None, _) => "added",
+            _ => "changed",
+        };
+        MergedChange { entry, change: change.into() }
+    };
+    let mut slices = Vec::new();
+    session.visit_between(committed.first, committed.last, &mut |event| {
+        slices.extend(event.decoded::<SliceDeclared>().map(|slice| slice.name));
+        ControlFlow::Continue(())
+    })?;
+    let ChildMerged { child, child_name, base, child_at, merged, conflicts } = merge;
+    let (seq, merged) = (Some(committed.first), merged.into_iter().map(change).collect());
+    let (left_out, generated, unused, repeated) = (Vec::new(), Vec::new(), Vec::new(), true);
+    Ok(Some(MergeReport {
+        child,
+        child_name,
+        base,
+        child_at,
+        outcome,
+        seq,
+        merged,
+        conflicts,
+        left_out,
+        generated,
+        slices,
+        unused,
+        repeated,
+    }))
+}
+
+fn note_conflicts(session: &Session, report: &MergeReport, id: Option<CommitId>) -> Result<Option<Seq>, SessionError> {
     let MergeReport { child, base, child_at, .. } = *report;
     let (child_name, conflicts) = (report.child_name.clone(), report.conflicts.clone());
     let event = MergeConflicted { child, child_name, base, child_at, conflicts };
@@ -310,7 +393,7 @@ fn note_conflicts(session: &Session, report: &MergeReport) -> Result<Option<Seq>
     if state.slice::<Merges>().and_then(|merges| merges.conflicted(child)) == Some(&event) {
         return Ok(None);
     }
-    let mut commit = session.commit();
+    let mut commit = commit_with(session, id);
     commit.push(&event)?;
     Ok(Some(session.record(commit)?.last))
 }
@@ -319,7 +402,7 @@ fn apply(
     parent: &ToolRunner,
     report: &MergeReport,
     (plan, slices): (MergePlan, Vec<SliceDeclared>),
-    theirs: &State,
+    (theirs, mut commit): (&State, Commit),
 ) -> Result<Seq, WorkspaceError> {
     let session = parent.session();
     let sizes = plan.steps.iter().map(|step| match step {
@@ -337,7 +420,6 @@ fn apply(
         merged: entries.collect(),
         conflicts: report.conflicts.clone(),
     };
-    let mut commit = session.commit();
     commit.push(&event)?;
     slices.iter().try_for_each(|slice| commit.push(slice))?;
     let mut fresh = NewContents::new();

@@ -22,7 +22,7 @@ use crate::engine::commit::{Commit, CommitError};
 use crate::engine::event::{
     CallStarted, DeleteEntry, DriftFound, Event, Isolation, Origin, SessionRewound, SliceRestored, WriteFile, WriteMode,
 };
-use crate::engine::id::Seq;
+use crate::engine::id::{CommitId, Seq};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
@@ -48,6 +48,8 @@ pub struct RewindOptions {
     pub git: bool,
     /// True to only report the result, without any changes.
     pub dry_run: bool,
+    /// The id of the request: a second rewind with it returns the report of the first.
+    pub id: Option<CommitId>,
 }
 
 /// The report of a rewind.
@@ -71,6 +73,8 @@ pub struct Rewound {
     pub lost: Vec<EntryPath>,
     /// The hard links that became separate files because the file system can't link them.
     pub apart: Vec<EntryPath>,
+    /// True if an earlier request with the same id made the rewind. The record has no `drift`, `left`, `lost` and `apart`.
+    pub repeated: bool,
 }
 
 impl ToolRunner {
@@ -129,6 +133,29 @@ pub async fn rewind(
     off_thread((turn, looking), WorkspaceError::Stopped, move || work.run()).await
 }
 
+/// Returns the recorded report of the rewind with the id; `None` if there is none.
+///
+/// # Errors
+/// [`SessionError::OtherRequest`] if that rewind was not to `to`, or the id is that of another request.
+#[doc(hidden)]
+pub fn rewound_before(session: &Session, id: CommitId, to: Option<Seq>) -> Result<Option<Rewound>, SessionError> {
+    let Some((committed, rewound)) = session.first_with_id::<SessionRewound>(id)? else { return Ok(None) };
+    let SessionRewound { to: restored, from, .. } = rewound;
+    if to.is_some_and(|to| to != restored) {
+        return Err(SessionError::OtherRequest { seq: committed.first });
+    }
+    let files = |seq| Ok::<_, SessionError>(VirtualFileSystem::of(&session.state_at(seq)?));
+    let changes = files(committed.first - 1)?.diff(&files(committed.last)?);
+    let mut slices = Vec::new();
+    session.visit_between(committed.first, committed.last, &mut |event| {
+        slices.extend(event.decoded::<SliceRestored>().map(|restored| restored.slice));
+        ControlFlow::Continue(())
+    })?;
+    let (recorded, none) = (Some((committed.first, committed.last)), Vec::new);
+    let (drift, left, lost, apart) = (none(), none(), none(), none());
+    Ok(Some(Rewound { to: restored, from, recorded, changes, slices, drift, left, lost, apart, repeated: true }))
+}
+
 struct RewindWork {
     session: Session,
     workspace: Arc<dyn Workspace>,
@@ -139,6 +166,11 @@ struct RewindWork {
 
 impl RewindWork {
     fn run(&self) -> Result<Rewound, WorkspaceError> {
+        if let Some(id) = self.options.id
+            && let Some(earlier) = rewound_before(&self.session, id, Some(self.to))?
+        {
+            return Ok(earlier);
+        }
         let then = self.session.state_at(self.to)?;
         let (now, drift) = self.present()?;
         let state = self.session.state()?;
@@ -172,7 +204,7 @@ impl RewindWork {
             apart = names;
         }
         let ChangePlan { changes, left, lost, .. } = plan;
-        Ok(Rewound { to: self.to, from, recorded, changes, slices: names, drift, left, lost, apart })
+        Ok(Rewound { to: self.to, from, recorded, changes, slices: names, drift, left, lost, apart, repeated: false })
     }
 
     /// Returns the slices to restore. Declared slices keep their present declarations, and policies stay, with their
@@ -235,6 +267,9 @@ impl RewindWork {
             other => WorkspaceError::Session(other.into()),
         };
         let mut commit = self.session.commit();
+        if let Some(id) = self.options.id {
+            commit = commit.with_id(id);
+        }
         let (entries, left) = (plan.changes.len() as u64, plan.left.len() as u64);
         commit.push(&SessionRewound { to: self.to, from, entries, left }).map_err(too_large)?;
         plan.steps.iter().try_for_each(|step| step.push_to(&mut commit)).map_err(too_large)?;

@@ -148,6 +148,24 @@ fn session_of_killed_host_goes_on_elsewhere() {
 }
 
 #[test]
+fn call_of_killed_host_is_answered_elsewhere_and_not_made_again() {
+    let Some((one, other)) = hosts() else { return };
+    let exec =
+        |id: &'static str, command: &'static str| ["exec", "shared", "-y", "--call-id", id, "--", "sh", "-c", command];
+    let done = exec("done", "echo out; echo done >> count");
+    assert_eq!(one.program.printed(&done), "out\n");
+    let cut = exec("cut", "echo cut >> count; sleep 600");
+    let running = one.program.spawn(&cut);
+    eventually("the command runs", || other.events("CommandDecided").len() == 2);
+    kill_process(one.pid(), Signal::KILL).unwrap();
+    drop(running);
+    assert_eq!(other.program.printed(&done), "out\n", "the recorded output");
+    assert!(!other.program.output(&cut).status.success(), "it was interrupted");
+    assert_eq!(other.printed("cat count"), "done\n", "neither ran on the other host");
+    assert_eq!(other.events("SessionTaken").len(), 1);
+}
+
+#[test]
 fn host_that_was_stopped_records_nothing_behind_its_successor() {
     let Some((one, other)) = hosts() else { return };
     let mut running =

@@ -17,6 +17,7 @@ mod limits;
 mod lists;
 mod live;
 mod materialise;
+mod once;
 mod output;
 mod own_slices;
 mod ports;

@@ -159,7 +159,7 @@ async fn wrong_events_and_declarations_record_nothing() {
         (json!({ "events": [{ "kind": "good" }, { "kind": "Bad" }] }), 422, "invalid kind"),
         (json!({ "kind": "a", "call": 1 }), 404, "not the beginning of a call"),
         (json!({ "kind": "a", "call": 999 }), 404, "not the beginning of a call"),
-        (json!({ "kind": "a", "commit_id": "x" }), 422, "32 hexadecimal digits"),
+        (json!({ "kind": "a", "call_id": "" }), 422, "1 to 200"),
     ] {
         let (got, answer) = ask(&server, "POST", "box/events", body).await;
         assert_eq!(got, status, "{answer}");

@@ -19,7 +19,7 @@ use serde_json::json;
 
 use crate::rig::{Kind, Rig, differences, everywhere, walk};
 
-const FORCED: RewindOptions = RewindOptions { force: true, keep_earlier: false, git: false, dry_run: false };
+const FORCED: RewindOptions = RewindOptions { force: true, keep_earlier: false, git: false, dry_run: false, id: None };
 
 mod exact;
 mod failing;
