@@ -13,6 +13,8 @@ pub(crate) mod calls;
 mod cancel;
 mod cat;
 mod check;
+#[cfg(feature = "seal")]
+mod check_seal;
 mod command_args;
 mod compare;
 mod completions;
@@ -90,6 +92,8 @@ mod restore;
 mod rewind;
 mod run;
 mod runs;
+#[cfg(feature = "seal")]
+mod seal;
 #[cfg(feature = "mcp")]
 mod serve;
 mod service;
@@ -268,6 +272,8 @@ commands! {
         Import(Box<import::Import>),
         Remove(remove::Remove),
         Check(check::CheckArgs),
+        #[cfg(feature = "seal")]
+        Seal(seal::SealArgs),
         Gc(gc::Gc),
         Du(du::Du),
         #[cfg(feature = "replicate")]
