@@ -12,7 +12,7 @@ const AHEAD_MILLIS: i64 = 24 * 60 * 60 * 1000;
 
 /// Folds sessions again and compares with everything stored, or checks every byte and repairs it
 #[derive(Debug, clap::Args)]
-#[command(visible_alias = "verify")]
+#[command(alias = "verify")]
 pub(super) struct CheckArgs {
     /// The session; without one, all are checked
     #[arg(conflicts_with_all = ["bytes", "repair", "accept_loss", "drop"])]

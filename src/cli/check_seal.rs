@@ -78,7 +78,7 @@ impl CheckSealArgs {
 }
 
 fn signed(origin: &str, size: u64) -> String {
-    format!("the checkpoint of {} at {}", text::one_line(origin, 80), text::count(size, "leaf"))
+    format!("the checkpoint of {} at {}", text::one_line(origin, 80), text::count(size, "log entry"))
 }
 
 fn cosigned(cosignatures: &[Cosignature], out: &mut Out) -> Result<(), Failure> {

@@ -86,7 +86,7 @@ impl SealArgs {
 }
 
 fn covers(sealed: &NewSeal) -> String {
-    format!("the checkpoint covers {}", text::count(sealed.size, "leaf"))
+    format!("the checkpoint covers {}", text::count(sealed.size, "log entry"))
 }
 
 fn put(file: &Path, text: &str) -> Result<(), Failure> {

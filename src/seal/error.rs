@@ -19,7 +19,7 @@ pub enum SealError {
     Session(#[from] SessionError),
     /// The export can't be read.
     #[error(transparent)]
-    Export(#[from] HistoryError),
+    Export(HistoryError),
     /// A file of the seals can't be accessed.
     #[error("failed to {what} {}: {source}", path.display())]
     Io {
@@ -33,10 +33,10 @@ pub enum SealError {
     /// A key is invalid.
     #[error("invalid key: {0}")]
     Key(&'static str),
-    /// A checkpoint, a proof or a leaf is malformed.
+    /// A checkpoint, a proof, an export or a leaf is malformed.
     #[error("the {what} is malformed: {problem}")]
     Malformed {
-        /// The checkpoint, proof or leaf.
+        /// The checkpoint, proof, export or leaf.
         what: &'static str,
         /// The problem.
         problem: String,
@@ -56,6 +56,17 @@ pub enum SealError {
     /// No seal covers the event.
     #[error("no seal covers event {0} of the session")]
     NotSealed(u64),
+    /// An export of the fork lacks the event.
+    #[error("an export of this fork has the fork's own start in place of event {0}")]
+    NotExported(u64),
+    /// The last checkpoint is smaller than the one that a witness signed.
+    #[error("the last checkpoint has {size} leaves; no witness signed {old} of them")]
+    Smaller {
+        /// Number of leaves of the last checkpoint.
+        size: usize,
+        /// Number of leaves that the witness signed.
+        old: u64,
+    },
     /// The proof and the export, or the proof and its checkpoint, don't agree.
     #[error("the proof does not hold: {0}")]
     NotProven(String),
@@ -80,6 +91,15 @@ impl SealError {
     }
 }
 
+impl From<HistoryError> for SealError {
+    fn from(error: HistoryError) -> Self {
+        match error {
+            HistoryError::Damaged(problem) => Self::malformed("export", problem),
+            other => Self::Export(other),
+        }
+    }
+}
+
 impl From<StoreError> for SealError {
     fn from(error: StoreError) -> Self {
         Self::Session(error.into())
@@ -93,9 +113,9 @@ impl Diagnostic for SealError {
             Self::Export(error) => error.kind(),
             Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => ErrorKind::NotFound,
             Self::Io { .. } => ErrorKind::Io,
-            Self::Key(_) => ErrorKind::Invalid,
+            Self::Key(_) | Self::Smaller { .. } => ErrorKind::Invalid,
             Self::Malformed { .. } => ErrorKind::Damaged,
-            Self::NotSealed(_) => ErrorKind::NotFound,
+            Self::NotSealed(_) | Self::NotExported(_) => ErrorKind::NotFound,
             Self::Unsigned(_)
             | Self::BadSignature(_)
             | Self::LeavesDiffer(_)
@@ -109,6 +129,7 @@ impl Diagnostic for SealError {
             Self::Session(error) => error.advice(),
             Self::Export(error) => error.advice(),
             Self::NotSealed(_) => Some(Advice::text("seal the store first")),
+            Self::NotExported(_) => Some(Advice::text("prove the event of its parent")),
             Self::LeavesDiffer(_) => {
                 Some(Advice::text("the file seals/leaves of the data directory that was sealed has them"))
             }

@@ -53,8 +53,7 @@ pub fn prove_event(
     let (_, _, index) = *seal.ok_or(SealError::NotSealed(seq))?;
     let start = chain_before_export(sessions.store().as_ref(), session)?;
     if seq <= start.seq {
-        let problem = format!("event {seq} is in its parent's first commit, which the export of a fork lacks");
-        return Err(SealError::NotProven(problem));
+        return Err(SealError::NotExported(seq));
     }
     let extra = format!("{}\nafter {} {}\nevent {seq}\n", log.leaves[index], start.seq, start.value);
     let proof = merkle::inclusion(index, leaves);

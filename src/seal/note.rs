@@ -200,3 +200,96 @@ impl<'a> SignedNote<'a> {
         signed.ok_or_else(|| SealError::Unsigned(key.name.clone()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The examples of Go's package note, and of C2SP.
+    const PETER: &str = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW";
+    const PETERS_SECRET: &str = "PRIVATE+KEY+PeterNeumann+c74f20a3+AYEKFALVFGyNhPJEMzD1QIDr+Y7hfZx09iUvxdXHKDFz";
+    const PETERS_TEXT: &str = "If you think cryptography is the answer to your problem,\n\
+                               then you don't know what your problem is.\n";
+    const PETERS_NOTE: &str = "If you think cryptography is the answer to your problem,\n\
+        then you don't know what your problem is.\n\n\
+        \u{2014} PeterNeumann x08go/ZJkuBS9UG/SffcvIAQxVBtiFupLLr8pAcElZInNIuGUgYN1FFYC2pZSNXgKvqfqdngotpRZb6KE6RyyBwJnAM=\n";
+    const FOO: &str = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k";
+    const FOOS_NOTE: &str = "This is an example message.\n\n\
+        \u{2014} example.com/foo Uw2QOkn8srV1yJGh2VYRlL1Tnagv1YEq6TfXppzi2ONncAlTgK7Ztg1ERYNZXsYjOBH3mFXmRKuwHjG1Yu72IneyaQM=\n";
+    // Made with Python's package cryptography, by the text of tlog-cosignature and the seed 00 01 .. 1f.
+    const WITNESS: &str = "witness.example.com/w1+a0059f11+BAOhB7/zzhC+HXDdGOdLwJln5NYwm6UNXx3chmQSVTG4";
+    const COSIGNED: &str = "example.com/behind-the-sofa\n20852163\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n\n\
+        \u{2014} example.com/behind-the-sofa Az3grlgtzPICa5OS8npVmf1Myq/5IZniMp+ZJurmRDeOoRDe4URYN7u5/Zhcyv2q1gGzGku9nTo+zyWE+xeMcTOAYQ8=\n\
+        \u{2014} witness.example.com/w1 oAWfEQAAAABkGFDLBuRDazBLVac2NE+Y+IjbjQOcXLfF9CSDZVUIoS83rE1nFZsVE8YiWV6Ngr7lV8H6bdoBQGP/l73euDMQ9k+bBQ==\n";
+
+    fn key(text: &str) -> NoteVerifier {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn published_notes_verify() {
+        let peter = SignedNote::parse(PETERS_NOTE).unwrap();
+        assert_eq!(peter.signed_by(&key(PETER)).unwrap(), (PETERS_TEXT, 0));
+        assert!(matches!(peter.signed_by(&key(FOO)), Err(SealError::Unsigned(name)) if name == "example.com/foo"));
+        assert!(SignedNote::parse(FOOS_NOTE).unwrap().signed_by(&key(FOO)).is_ok());
+        let changed = PETERS_NOTE.replace("answer", "anszer");
+        let changed = SignedNote::parse(&changed).unwrap().signed_by(&key(PETER));
+        assert!(matches!(changed, Err(SealError::BadSignature(name)) if name == "PeterNeumann"));
+    }
+
+    #[test]
+    fn published_secret_signs_the_published_note() {
+        let signer: NoteSigner = PETERS_SECRET.parse().unwrap();
+        assert_eq!((signer.verifier().to_string(), signer.secret()), (PETER.to_owned(), format!("{PETERS_SECRET}\n")));
+        assert_eq!(signer.sign(PETERS_TEXT), PETERS_NOTE);
+        assert!(!format!("{signer:?}").contains("seed"));
+    }
+
+    #[test]
+    fn cosignature_verifies_with_its_time() {
+        let note = SignedNote::parse(COSIGNED).unwrap();
+        assert_eq!(note.signed_by(&key(WITNESS)).unwrap().1, 1_679_315_147);
+        let late = COSIGNED.replace("oAWfEQAAAABkGFDL", "oAWfEQAAAABkGFDM");
+        assert!(SignedNote::parse(&late).unwrap().signed_by(&key(WITNESS)).is_err(), "the time is signed, too");
+        let known = key("remora.n621.de+da77ade7+BOvN63jn/bLvkieywe8R6UYAtVtNbZpXh34x7onlmtw2");
+        assert!(known.is_witness() && !key(PETER).is_witness());
+    }
+
+    #[test]
+    fn mangled_keys_are_refused() {
+        for text in [PETER, PETERS_SECRET] {
+            let is_key = |text: &str| text.parse::<NoteVerifier>().is_ok() || text.parse::<NoteSigner>().is_ok();
+            assert!(is_key(text));
+            for from in 0..text.len() {
+                for until in from..text.len() {
+                    assert!(!is_key(&text[from..until]), "{}", &text[from..until]);
+                }
+                let mut bytes = text.as_bytes().to_vec();
+                bytes[from] += 1;
+                assert!(!is_key(std::str::from_utf8(&bytes).unwrap()), "byte {from}");
+            }
+        }
+        let wrong = ["PeterNeumann+cc469956+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TWBADKEY==", "", "++", "a+b+c"];
+        wrong.iter().for_each(|text| assert!(text.parse::<NoteVerifier>().is_err(), "{text}"));
+        assert!(NoteSigner::new("a b").is_err() && NoteSigner::new("").is_err() && NoteSigner::new("a+b").is_err());
+    }
+
+    #[test]
+    fn malformed_notes_are_refused() {
+        for note in [
+            "",
+            "text\n",
+            "text\n\n",
+            "text\n\n\n",
+            "text\n\nname AAAAAAAA\n",
+            "text\n\n\u{2014} name\n",
+            "text\n\n\u{2014} name AAAA\n",
+            "text\n\n\u{2014} name AAAAAAAA",
+            "te\rxt\n\n\u{2014} name AAAAAAAA\n",
+        ] {
+            assert!(SignedNote::parse(note).is_err(), "{note:?}");
+        }
+        let two = "a\n\nb\n\n\u{2014} name AAAAAAAA\n";
+        assert_eq!(SignedNote::parse(two).unwrap().text, "a\n\nb\n");
+    }
+}

@@ -81,9 +81,7 @@ pub fn witness_request(data: &Path, key: &NoteVerifier, old: Seq) -> Result<Stri
     let log = LeafLog::read(data)?;
     let (note, leaves) = log.last_checkpoint(key)?.ok_or_else(|| SealError::Unsigned(key.name().to_owned()))?;
     let proof = match usize::try_from(old).ok().filter(|old| *old <= leaves.len()) {
-        None => {
-            return Err(SealError::NotProven(format!("the last checkpoint has {} leaves, not {old}", leaves.len())));
-        }
+        None => return Err(SealError::Smaller { size: leaves.len(), old }),
         Some(0) => Vec::new(),
         Some(old) => merkle::consistency(old, leaves),
     };
