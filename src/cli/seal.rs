@@ -70,10 +70,9 @@ impl SealArgs {
         }
         let sealed = seal_store(&opened.sessions, &data, &signer, self.accept_changes)?;
         tell(&sealed);
-        if let Some(file) = &self.out {
-            put(file, &sealed.checkpoint)?;
-        }
-        out.show(&sealed, |out| match self.out {
+        let file = self.file();
+        file.map_or(Ok(()), |file| put(file, &sealed.checkpoint))?;
+        out.show(&sealed, |out| match file {
             Some(_) => out.line(format!("{} sealed; {}", text::count(sealed.sealed, "session"), covers(&sealed))),
             None => out.raw(sealed.checkpoint.as_bytes()),
         })
@@ -81,7 +80,12 @@ impl SealArgs {
 
     /// Writes a text to the file or to standard output.
     fn put(&self, text: &str, out: &mut Out) -> Result<(), Failure> {
-        self.out.as_deref().map_or_else(|| out.raw(text.as_bytes()), |file| put(file, text))
+        self.file().map_or_else(|| out.raw(text.as_bytes()), |file| put(file, text))
+    }
+
+    /// Returns the file to write; `None` for standard output.
+    fn file(&self) -> Option<&Path> {
+        self.out.as_deref().filter(|file| !files::is_standard(file))
     }
 }
 

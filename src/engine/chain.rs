@@ -61,7 +61,7 @@ fn follow(
         }
         batch.check(chain.seq + 1)?;
         if chain.seq < next {
-            return if batch.is_empty() { Ok(()) } else { Err(StoreError::NoSession(session)) };
+            break;
         }
     }
     Ok(())

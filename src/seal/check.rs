@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::checkpoint::Checkpoint;
 use super::compare::compare;
-use super::leaf_log::LeafLog;
+use super::leaf_log::{LeafKind, LeafLog};
 use super::note::SignedNote;
 use super::{NoteVerifier, SealError, SealProblem, SealProblemKind};
 use crate::engine::id::SessionId;
@@ -75,19 +75,22 @@ pub fn check_seal(
     let log = LeafLog::read(data)?;
     let size = log.covered(&checkpoint)?.len();
     // Later leaves count only if they are signed, too.
-    let later = log.last_checkpoint(key)?.map_or(size, |(_, leaves)| leaves.len().max(size));
-    let later = log.sessions(later);
+    let end = log.last_checkpoint(key)?.map_or(size, |(_, leaves)| leaves.len().max(size));
+    let later = log.sessions(end);
+    let is_recorded = |session| {
+        let mut leaves = log.leaves[size..end].iter();
+        leaves.any(|leaf| leaf.session == session && leaf.kind == LeafKind::Changed)
+    };
     let Checkpoint { origin, size: leaves, .. } = checkpoint;
     let (removed, problems) = (Vec::new(), Vec::new());
     let mut checked =
         CheckedSeal { origin, size: leaves, sessions: 0, events: 0, extended: 0, removed, cosignatures, problems };
-    for (session, mut sealed) in log.sessions(size) {
+    for (session, sealed) in log.sessions(size) {
         let is_removed = later.get(&session).is_some_and(|later| later.is_removed);
         let Some(until) = sealed.seals.last().map(|(seq, ..)| *seq) else {
             checked.removed.push(session);
             continue;
         };
-        sealed.is_changed = later.get(&session).is_some_and(|later| later.is_changed);
         match sessions.store().entry(session)? {
             None if is_removed => checked.removed.push(session),
             None => {
@@ -95,7 +98,9 @@ pub fn check_seal(
                 checked.problems.push(SealProblem { session, kind, from: 1, until, lost: 0, recorded });
             }
             Some(entry) => match compare(sessions.store().as_ref(), session, entry.head, &sealed)?.problem {
-                Some(problem) => checked.problems.push(problem),
+                Some(problem) => {
+                    checked.problems.push(SealProblem { recorded: is_recorded(session), ..problem });
+                }
                 None => {
                     checked.sessions += 1;
                     checked.events += until;

@@ -41,7 +41,7 @@ pub(super) fn compare(
         None => None,
         Some((kind, until)) => {
             let lost = lost(store, session)?;
-            Some(SealProblem { session, kind, from: intact + 1, until, lost, recorded: sealed.is_changed })
+            Some(SealProblem { session, kind, from: intact + 1, until, lost, recorded: false })
         }
     };
     Ok(Compared { chain: chains.last().copied().flatten(), problem })

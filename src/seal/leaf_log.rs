@@ -85,13 +85,13 @@ impl FromStr for SealLeaf {
 pub(super) struct SealedSession {
     pub(super) seals: Vec<(Seq, Digest, usize)>,
     pub(super) is_removed: bool,
-    pub(super) is_changed: bool,
 }
 
 /// The log, read and locked.
 pub(super) struct LeafLog {
     directory: PathBuf,
-    file: Option<File>,
+    /// Locked while it is open.
+    file: File,
     /// Bytes of whole lines.
     bytes: u64,
     pub(super) leaves: Vec<SealLeaf>,
@@ -116,8 +116,8 @@ impl LeafLog {
     pub(super) fn read(data: &Path) -> Result<Self, SealError> {
         let directory = seals_of(data);
         let path = directory.join(LEAVES);
-        let log = Self::of(directory, File::open(&path).map_err(SealError::io("open", &path))?)?;
-        Ok(Self { file: None, ..log })
+        let file = File::open(&path).and_then(|file| file.lock_shared().map(|()| file));
+        Self::of(directory, file.map_err(SealError::io("open", &path))?)
     }
 
     fn of(directory: PathBuf, mut file: File) -> Result<Self, SealError> {
@@ -127,21 +127,20 @@ impl LeafLog {
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
         let leaves = whole.lines().map(str::parse).collect::<Result<Vec<SealLeaf>, _>>()?;
         let hashes = leaves.iter().map(SealLeaf::hash).collect();
-        Ok(Self { directory, file: Some(file), bytes: whole.len() as u64, leaves, hashes })
+        Ok(Self { directory, file, bytes: whole.len() as u64, leaves, hashes })
     }
 
     /// Appends leaves durably.
     pub(super) fn append(&mut self, leaves: &[SealLeaf]) -> Result<(), SealError> {
         let lines: String = leaves.iter().map(|leaf| format!("{leaf}\n")).collect();
-        if let Some(file) = &mut self.file {
-            let mut write = || {
-                file.set_len(self.bytes)?;
-                file.seek(SeekFrom::Start(self.bytes))?;
-                file.write_all(lines.as_bytes())?;
-                file.sync_all()
-            };
-            write().map_err(SealError::io("write", self.directory.join(LEAVES)))?;
-        }
+        let (file, end) = (&mut self.file, self.bytes);
+        let mut write = || {
+            file.set_len(end)?;
+            file.seek(SeekFrom::Start(end))?;
+            file.write_all(lines.as_bytes())?;
+            file.sync_all()
+        };
+        write().map_err(SealError::io("write", self.directory.join(LEAVES)))?;
         self.bytes += lines.len() as u64;
         self.leaves.extend_from_slice(leaves);
         self.hashes.extend(leaves.iter().map(SealLeaf::hash));
@@ -203,7 +202,6 @@ impl LeafLog {
                 known.seals.clear();
             }
             known.is_removed = leaf.kind == LeafKind::Removed;
-            known.is_changed |= leaf.kind == LeafKind::Changed;
         }
         sessions
     }
