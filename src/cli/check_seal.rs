@@ -10,21 +10,21 @@ use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, files, open, registry, 
 #[command(next_help_heading = "Proof of integrity")]
 pub(super) struct CheckSealArgs {
     /// Compares all histories with a checkpoint of `foldspace seal`
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "log_key")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "key", group = "sealed")]
     #[arg(conflicts_with_all = ["session", "bytes", "repair"])]
     checkpoint: Option<PathBuf>,
     /// Checks with an export that a checkpoint covers an event; needs no store
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires_all = ["log_key", "export"])]
-    #[arg(conflicts_with_all = ["session", "bytes", "repair", "checkpoint"])]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "key", group = "sealed")]
+    #[arg(requires = "export", conflicts_with_all = ["session", "bytes", "repair"])]
     proof: Option<PathBuf>,
     /// With --proof: the export of the session
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "proof")]
     export: Option<PathBuf>,
     /// With --checkpoint or --proof: the public key of the log, as `seal --new-key` printed it
-    #[arg(long = "key", id = "log_key", value_name = "KEY")]
+    #[arg(long, value_name = "KEY", requires = "sealed")]
     key: Option<String>,
     /// With --checkpoint or --proof: the key of a witness that must have signed, too; may be given several times
-    #[arg(long, value_name = "KEY", requires = "log_key")]
+    #[arg(long, value_name = "KEY", requires = "sealed")]
     witness: Vec<String>,
 }
 
@@ -33,10 +33,7 @@ impl CheckSealArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Option<Result<Exit, Failure>> {
         match (&self.checkpoint, &self.proof) {
             (Some(checkpoint), _) => Some(self.check_checkpoint(checkpoint, globals, out)),
-            (None, Some(proof)) => Some(self.check_proof(proof, out)),
-            (None, None) => self.key.as_ref().map(|_| {
-                Err(Failure::usage("a key alone checks nothing").with_hint("name a --checkpoint or a --proof, too"))
-            }),
+            (None, proof) => proof.as_deref().map(|proof| self.check_proof(proof, out)),
         }
     }
 

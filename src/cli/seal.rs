@@ -73,7 +73,11 @@ impl SealArgs {
         let file = self.file();
         file.map_or(Ok(()), |file| put(file, &sealed.checkpoint))?;
         out.show(&sealed, |out| match file {
-            Some(_) => out.line(format!("{} sealed; {}", text::count(sealed.sealed, "session"), covers(&sealed))),
+            Some(_) => {
+                let (sessions, entries) =
+                    (text::count(sealed.sealed, "session"), text::count(sealed.size, "log entry"));
+                out.line(format!("{sessions} sealed; the checkpoint covers {entries}"))
+            }
             None => out.raw(sealed.checkpoint.as_bytes()),
         })
     }
@@ -87,10 +91,6 @@ impl SealArgs {
     fn file(&self) -> Option<&Path> {
         self.out.as_deref().filter(|file| !files::is_standard(file))
     }
-}
-
-fn covers(sealed: &NewSeal) -> String {
-    format!("the checkpoint covers {}", text::count(sealed.size, "log entry"))
 }
 
 fn put(file: &Path, text: &str) -> Result<(), Failure> {

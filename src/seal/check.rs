@@ -3,10 +3,10 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::checkpoint::Checkpoint;
-use super::compare::compare;
+use super::compare::{SealProblem, compare};
 use super::leaf_log::{LeafKind, LeafLog};
 use super::note::SignedNote;
-use super::{NoteVerifier, SealError, SealProblem, SealProblemKind};
+use super::{NoteVerifier, SealError};
 use crate::engine::id::SessionId;
 use crate::engine::session::sessions::Sessions;
 
@@ -48,7 +48,7 @@ pub(super) fn trusted(
 ) -> Result<(Checkpoint, Vec<Cosignature>), SealError> {
     let note = SignedNote::parse(note)?;
     if key.is_witness() || witnesses.iter().any(|witness| !witness.is_witness()) {
-        return Err(SealError::Key("a log has a key of type 1, a witness has a key of type 4"));
+        return Err(SealError::Invalid("key: a log has a key of type 1, a witness one of type 4".to_owned()));
     }
     let checkpoint = Checkpoint::signed_by(&note, key)?;
     let cosigned = |witness: &NoteVerifier| {
@@ -94,12 +94,13 @@ pub fn check_seal(
         match sessions.store().entry(session)? {
             None if is_removed => checked.removed.push(session),
             None => {
-                let (kind, recorded) = (SealProblemKind::Missing, false);
-                checked.problems.push(SealProblem { session, kind, from: 1, until, lost: 0, recorded });
+                let what = "the session is missing".to_owned();
+                checked.problems.push(SealProblem { session, from: 1, until, what });
             }
-            Some(entry) => match compare(sessions.store().as_ref(), session, entry.head, &sealed)?.problem {
-                Some(problem) => {
-                    checked.problems.push(SealProblem { recorded: is_recorded(session), ..problem });
+            Some(entry) => match compare(sessions.store().as_ref(), session, entry.head, &sealed)?.1 {
+                Some(mut problem) => {
+                    problem.what.push_str(if is_recorded(session) { ", as a later seal records" } else { "" });
+                    checked.problems.push(problem);
                 }
                 None => {
                     checked.sessions += 1;

@@ -21,7 +21,7 @@ impl Checkpoint {
     /// Reads a checkpoint that the key signed, of the log with the key's name.
     pub(super) fn signed_by(note: &SignedNote<'_>, key: &NoteVerifier) -> Result<Self, SealError> {
         let (text, _) = note.signed_by(key)?;
-        let wrong = || SealError::malformed("checkpoint", "it is not an origin, a size and a hash");
+        let wrong = || SealError::Malformed("checkpoint: it has no origin, size and hash".to_owned());
         let mut lines = text.lines();
         let (Some(origin), Some(size), Some(root)) = (lines.next(), lines.next(), lines.next()) else {
             return Err(wrong());
@@ -30,8 +30,7 @@ impl Checkpoint {
             return Err(wrong());
         }
         if origin != key.name() {
-            let problem = format!("its origin is {origin:.80}, and the key is of {}", key.name());
-            return Err(SealError::malformed("checkpoint", problem));
+            return Err(SealError::Differs(format!("the checkpoint is of {origin:.80}, the key of {}", key.name())));
         }
         let size = decimal(size).ok_or_else(wrong)?;
         Ok(Self { origin: origin.to_owned(), size, root: tree_hash(root).ok_or_else(wrong)? })

@@ -1,50 +1,62 @@
+use std::fmt;
 use std::ops::ControlFlow;
 
+use serde::Serialize;
+
+use super::SealError;
 use super::leaf_log::SealedSession;
-use super::{SealError, SealProblem, SealProblemKind};
 use crate::engine::chain::chain_at;
 use crate::engine::event::EventsLost;
 use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::store::EventStore;
 
-/// Result of a comparison.
-pub(super) struct Compared {
-    /// Chain at the head.
-    pub(super) chain: Option<Digest>,
-    pub(super) problem: Option<SealProblem>,
+/// Difference of a session from what was sealed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SealProblem {
+    /// Session.
+    pub session: SessionId,
+    /// First event that may differ.
+    pub from: Seq,
+    /// Last event that may differ.
+    pub until: Seq,
+    /// Problem.
+    pub what: String,
 }
 
-/// Compares the history of a session up to `head` with its seals.
+impl fmt::Display for SealProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { session, from, until, what } = self;
+        write!(f, "session {}, events {from} to {until}: {what}", session.short())
+    }
+}
+
+/// Compares the history of a session up to `head` with its seals. Returns the chain at the head, and the first difference.
 pub(super) fn compare(
     store: &dyn EventStore,
     session: SessionId,
     head: Seq,
     sealed: &SealedSession,
-) -> Result<Compared, SealError> {
-    let until = sealed.seals.last().map_or(0, |(seq, ..)| *seq);
-    let present = sealed.seals.iter().filter(|(seq, ..)| *seq <= head);
-    let positions: Vec<Seq> = present.clone().map(|(seq, ..)| *seq).chain([head]).collect();
+) -> Result<(Option<Digest>, Option<SealProblem>), SealError> {
+    let mut positions: Vec<Seq> = sealed.seals.iter().map(|(seq, ..)| *seq).filter(|seq| *seq <= head).collect();
+    positions.push(head);
     let chains = chain_at(store, session, &positions)?;
-    let mut problem = None;
-    let mut intact = 0;
-    for ((seq, chain, _), found) in present.zip(&chains) {
-        if *found != Some(*chain) {
-            problem = Some((SealProblemKind::Changed, *seq));
-            break;
-        }
-        intact = *seq;
-    }
-    if problem.is_none() && until > head {
-        (problem, intact) = (Some((SealProblemKind::Short, until)), head);
-    }
-    let problem = match problem {
-        None => None,
-        Some((kind, until)) => {
-            let lost = lost(store, session)?;
-            Some(SealProblem { session, kind, from: intact + 1, until, lost, recorded: false })
-        }
+    let is_other = |(at, (_, chain, _)): &(usize, &(Seq, Digest, usize))| {
+        *at + 1 == positions.len() || chains[*at] != Some(*chain)
     };
-    Ok(Compared { chain: chains.last().copied().flatten(), problem })
+    let first = sealed.seals.iter().enumerate().find(is_other);
+    let problem = first.map(|(at, (until, ..))| {
+        let intact = at.checked_sub(1).map_or(0, |before| sealed.seals[before].0);
+        let (from, what) = match *until > head {
+            true => (head + 1, "they are missing"),
+            false => (intact + 1, "they are not as they were sealed"),
+        };
+        let lost = match lost(store, session)? {
+            0 => String::new(),
+            lost => format!(", and the session records {lost} lost events"),
+        };
+        Ok::<_, SealError>(SealProblem { session, from, until: *until, what: format!("{what}{lost}") })
+    });
+    Ok((chains.last().copied().flatten(), problem.transpose()?))
 }
 
 /// Counts the events that a session records as lost.

@@ -38,7 +38,7 @@ pub struct ProvenEvent {
 }
 
 /// Returns the proof that the last checkpoint, signed by the key, covers an event. It is checked with an export of the
-/// session. Fails with [`SealError::NotSealed`].
+/// session. Fails with [`SealError::NotProvable`].
 pub fn prove_event(
     sessions: &Sessions,
     data: &Path,
@@ -47,13 +47,14 @@ pub fn prove_event(
     seq: Seq,
 ) -> Result<String, SealError> {
     let log = LeafLog::read(data)?;
-    let (note, leaves) = log.last_checkpoint(key)?.ok_or(SealError::NotSealed(seq))?;
+    let unsealed = || SealError::NotProvable(seq, "no seal covers it");
+    let (note, leaves) = log.last_checkpoint(key)?.ok_or_else(unsealed)?;
     let sealed = log.sessions(leaves.len()).remove(&session).unwrap_or_default();
     let seal = sealed.seals.iter().find(|(until, ..)| seq > 0 && *until >= seq);
-    let (_, _, index) = *seal.ok_or(SealError::NotSealed(seq))?;
+    let (_, _, index) = *seal.ok_or_else(unsealed)?;
     let start = chain_before_export(sessions.store().as_ref(), session)?;
     if seq <= start.seq {
-        return Err(SealError::NotExported(seq));
+        return Err(SealError::NotProvable(seq, "an export of a fork has the fork's own start in its place"));
     }
     let extra = format!("{}\nafter {} {}\nevent {seq}\n", log.leaves[index], start.seq, start.value);
     let proof = merkle::inclusion(index, leaves);
@@ -89,17 +90,17 @@ impl<'a> EventProof<'a> {
 }
 
 /// Checks that a checkpoint, signed by the key and by all witnesses, covers an event of an export. Needs no store. Fails
-/// with [`SealError::NotProven`].
+/// with [`SealError::Differs`].
 pub fn check_event_proof(
     proof: &str,
     export: &mut dyn Read,
     key: &NoteVerifier,
     witnesses: &[NoteVerifier],
 ) -> Result<ProvenEvent, SealError> {
-    let malformed = || SealError::malformed("proof", "it is no tlog-proof of an event");
+    let malformed = || SealError::Malformed("proof: it is no tlog-proof of an event".to_owned());
     let EventProof { leaf, start, seq, index, hashes, note } = EventProof::parse(proof).ok_or_else(malformed)?;
     let (checkpoint, cosignatures) = trusted(note, key, witnesses)?;
-    let refused = |problem: &str| Err(SealError::NotProven(problem.to_owned()));
+    let refused = |problem: &str| Err(SealError::Differs(format!("the proof does not hold: {problem}")));
     if merkle::included_in(index, checkpoint.size, leaf.hash(), &hashes) != Some(checkpoint.root) {
         return refused("its leaf is not in the checkpoint");
     }
@@ -110,10 +111,9 @@ pub fn check_event_proof(
     if found.session != leaf.session {
         return refused("the export is of another session");
     }
+    let (from, until) = (start.seq + 1, leaf.seq);
     let Some(event) = found.event.filter(|_| found.value == Some(leaf.chain)) else {
-        let (from, until) = (start.seq + 1, leaf.seq);
         return refused(&format!("the export does not have the events {from} to {until} as they were sealed"));
     };
-    let (from, until) = (start.seq + 1, leaf.seq);
     Ok(ProvenEvent { event, from, until, origin: checkpoint.origin, size: checkpoint.size, cosignatures })
 }

@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::checkpoint::{Checkpoint, decimal};
+use super::checkpoint::Checkpoint;
 use super::merkle::{self, TreeHash};
 use super::note::SignedNote;
 use super::{NoteVerifier, SealError};
@@ -64,19 +64,16 @@ impl FromStr for SealLeaf {
     type Err = SealError;
 
     fn from_str(line: &str) -> Result<Self, SealError> {
+        let malformed = || SealError::Malformed(format!("leaf: {line:.80}"));
         let read = || {
-            let [kind, session, seq, chain] = *line.split(' ').collect::<Vec<_>>() else { return None };
-            let kind = match kind {
-                "session" => LeafKind::Session,
-                "removed" => LeafKind::Removed,
-                "changed" => LeafKind::Changed,
-                _ => return None,
-            };
-            let leaf = Self { kind, session: session.parse().ok()?, seq: decimal(seq)?, chain: chain.parse().ok()? };
+            let mut words = line.split(' ').skip(1);
+            let (session, seq) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+            let chain = words.next()?.parse().ok()?;
+            let kinds = [LeafKind::Session, LeafKind::Removed, LeafKind::Changed];
             // Another spelling would have another hash.
-            (leaf.to_string() == line).then_some(leaf)
+            kinds.map(|kind| Self { kind, session, seq, chain }).into_iter().find(|leaf| leaf.to_string() == line)
         };
-        read().ok_or_else(|| SealError::malformed("leaf", line.chars().take(80).collect::<String>()))
+        read().ok_or_else(malformed)
     }
 }
 
@@ -104,10 +101,10 @@ impl LeafLog {
     pub(super) fn append_to(data: &Path) -> Result<Self, SealError> {
         let directory = seals_of(data);
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory);
-        made.map_err(SealError::io("create", &directory))?;
+        made.map_err(SealError::io(&directory))?;
         let path = directory.join(LEAVES);
         let file = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let file = file.and_then(|file| file.lock().map(|()| file)).map_err(SealError::io("open", &path))?;
+        let file = file.and_then(|file| file.lock().map(|()| file)).map_err(SealError::io(&path))?;
         Self::of(directory, file)
     }
 
@@ -117,12 +114,12 @@ impl LeafLog {
         let directory = seals_of(data);
         let path = directory.join(LEAVES);
         let file = File::open(&path).and_then(|file| file.lock_shared().map(|()| file));
-        Self::of(directory, file.map_err(SealError::io("open", &path))?)
+        Self::of(directory, file.map_err(SealError::io(&path))?)
     }
 
     fn of(directory: PathBuf, mut file: File) -> Result<Self, SealError> {
         let mut text = String::new();
-        file.read_to_string(&mut text).map_err(SealError::io("read", directory.join(LEAVES)))?;
+        file.read_to_string(&mut text).map_err(SealError::io(directory.join(LEAVES)))?;
         // A line without an end was not written completely, so no checkpoint covers it.
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
         let leaves = whole.lines().map(str::parse).collect::<Result<Vec<SealLeaf>, _>>()?;
@@ -140,7 +137,7 @@ impl LeafLog {
             file.write_all(lines.as_bytes())?;
             file.sync_all()
         };
-        write().map_err(SealError::io("write", self.directory.join(LEAVES)))?;
+        write().map_err(SealError::io(self.directory.join(LEAVES)))?;
         self.bytes += lines.len() as u64;
         self.leaves.extend_from_slice(leaves);
         self.hashes.extend(leaves.iter().map(SealLeaf::hash));
@@ -164,7 +161,7 @@ impl LeafLog {
             File::options().read(true).open(&self.directory)?.sync_all()
         };
         #[expect(clippy::disallowed_methods, reason = "the seals are files of the data directory")]
-        write().map_err(SealError::io("write", &path))
+        write().map_err(SealError::io(&path))
     }
 
     /// Returns the last stored checkpoint, if the key signed it, and the hashes of its leaves.
@@ -173,7 +170,7 @@ impl LeafLog {
         let path = self.directory.join(CHECKPOINT);
         let note = match std::fs::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(SealError::io("read", &path))?,
+            read => read.map_err(SealError::io(&path))?,
         };
         let checkpoint = match Checkpoint::signed_by(&SignedNote::parse(&note)?, key) {
             // Of another key, so of another log.
@@ -184,11 +181,13 @@ impl LeafLog {
         Ok(Some((note, covered)))
     }
 
-    /// Returns the hashes of the leaves that a checkpoint covers. Fails with [`SealError::LeavesDiffer`].
+    /// Returns the hashes of the leaves that a checkpoint covers. Fails with [`SealError::Differs`].
     pub(super) fn covered(&self, checkpoint: &Checkpoint) -> Result<&[TreeHash], SealError> {
         let size = usize::try_from(checkpoint.size).unwrap_or(usize::MAX);
         let covered = self.hashes.get(..size).filter(|leaves| merkle::root(leaves) == checkpoint.root);
-        covered.ok_or(SealError::LeavesDiffer(checkpoint.size))
+        covered.ok_or_else(|| {
+            SealError::Differs(format!("seals/{LEAVES} lacks the {} leaves of the checkpoint", checkpoint.size))
+        })
     }
 
     /// Returns the sessions in the first `size` leaves.

@@ -9,13 +9,12 @@ mod event_proof;
 mod leaf_log;
 mod merkle;
 mod note;
-mod problem;
 mod seal_store;
 
 pub use check::{CheckedSeal, Cosignature, check_seal};
+pub use compare::SealProblem;
 pub use error::SealError;
 pub use event_proof::{ProvenEvent, check_event_proof, prove_event};
 pub use leaf_log::seals_of;
 pub use note::{NoteSigner, NoteVerifier};
-pub use problem::{SealProblem, SealProblemKind};
 pub use seal_store::{NewSeal, seal_store, witness_request};

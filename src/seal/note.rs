@@ -59,16 +59,20 @@ impl NoteVerifier {
     }
 }
 
+fn invalid(problem: &str) -> SealError {
+    SealError::Invalid(format!("key: {problem}"))
+}
+
 /// Splits the text of a key, and checks its name and the length of its material.
 fn key_parts(text: &str) -> Result<(&str, &str, u8, [u8; 32]), SealError> {
     let mut parts = text.splitn(3, '+');
     let (Some(name), Some(id), Some(material)) = (parts.next(), parts.next(), parts.next()) else {
-        return Err(SealError::Key("it has the form NAME+ID+KEY"));
+        return Err(invalid("it has the form NAME+ID+KEY"));
     };
     check_name(name)?;
-    let material = BASE64_STANDARD.decode(material).map_err(|_| SealError::Key("its last part is not base64"))?;
-    let (kind, key) = material.split_first().ok_or(SealError::Key("it is empty"))?;
-    let key = key.try_into().map_err(|_| SealError::Key("it does not have 32 bytes"))?;
+    let material = BASE64_STANDARD.decode(material).map_err(|_| invalid("its last part is not base64"))?;
+    let (kind, key) = material.split_first().ok_or(invalid("it is empty"))?;
+    let key = key.try_into().map_err(|_| invalid("it does not have 32 bytes"))?;
     Ok((name, id, *kind, key))
 }
 
@@ -76,7 +80,7 @@ fn check_name(name: &str) -> Result<(), SealError> {
     let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && c != '+';
     match (1..=NAME_MAX).contains(&name.len()) && name.chars().all(is_plain) {
         true => Ok(()),
-        false => Err(SealError::Key("its name has 1 to 255 bytes, and no space and no +")),
+        false => Err(invalid("its name has 1 to 255 bytes, and no space and no +")),
     }
 }
 
@@ -88,8 +92,8 @@ impl FromStr for NoteVerifier {
         let verifier = Self { name: name.to_owned(), kind, key };
         match kind {
             NOTE | COSIGNATURE if format!("{:08x}", verifier.id()) == id => Ok(verifier),
-            NOTE | COSIGNATURE => Err(SealError::Key("its id does not match its name and key")),
-            _ => Err(SealError::Key("it is not an Ed25519 key of a log (1) or of a witness (4)")),
+            NOTE | COSIGNATURE => Err(invalid("its id does not match its name and key")),
+            _ => Err(invalid("it is not an Ed25519 key of a log (1) or of a witness (4)")),
         }
     }
 }
@@ -111,16 +115,16 @@ pub struct NoteSigner {
 crate::engine::debug_by!(NoteSigner, |signer| verifier: signer.verifier);
 
 impl NoteSigner {
-    /// Creates a key. Fails with [`SealError::Key`] if the name is invalid.
+    /// Creates a key. Fails with [`SealError::Invalid`] if the name is invalid.
     pub fn new(name: &str) -> Result<Self, SealError> {
         let mut seed = [0; 32];
-        SystemRandom::new().fill(&mut seed).map_err(|_| SealError::Key("the system has no random numbers"))?;
+        SystemRandom::new().fill(&mut seed).map_err(|_| invalid("the system has no random numbers"))?;
         Self::of_seed(name, seed)
     }
 
     fn of_seed(name: &str, seed: [u8; 32]) -> Result<Self, SealError> {
         check_name(name)?;
-        let pair = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(|_| SealError::Key("its seed is invalid"))?;
+        let pair = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(|_| invalid("its seed is invalid"))?;
         let mut key = [0; 32];
         key.copy_from_slice(pair.public_key().as_ref());
         Ok(Self { verifier: NoteVerifier { name: name.to_owned(), kind: NOTE, key }, seed, pair })
@@ -151,11 +155,11 @@ impl FromStr for NoteSigner {
 
     fn from_str(text: &str) -> Result<Self, SealError> {
         let rest = text.trim_ascii_end().strip_prefix(SECRET);
-        let (name, id, kind, seed) = key_parts(rest.ok_or(SealError::Key("it does not begin with PRIVATE+KEY+"))?)?;
+        let (name, id, kind, seed) = key_parts(rest.ok_or(invalid("it does not begin with PRIVATE+KEY+"))?)?;
         let signer = Self::of_seed(name, seed)?;
         match kind == NOTE && format!("{:08x}", signer.verifier.id()) == id {
             true => Ok(signer),
-            false => Err(SealError::Key("its id does not match its name and seed")),
+            false => Err(invalid("its id does not match its name and seed")),
         }
     }
 }
@@ -168,7 +172,7 @@ pub(super) struct SignedNote<'a> {
 
 impl<'a> SignedNote<'a> {
     pub(super) fn parse(note: &'a str) -> Result<Self, SealError> {
-        let wrong = |problem: &str| SealError::malformed("checkpoint", problem);
+        let wrong = |problem: &str| SealError::Malformed(format!("checkpoint: {problem}"));
         if note.len() > NOTE_MAX || note.chars().any(|c| c < ' ' && c != '\n') {
             return Err(wrong("it is no signed note: it is too long, or has control characters"));
         }
@@ -185,7 +189,7 @@ impl<'a> SignedNote<'a> {
     }
 
     /// Returns the text if the key signed it, with the time of a cosignature in seconds. Fails with
-    /// [`SealError::Unsigned`] and [`SealError::BadSignature`].
+    /// [`SealError::Unsigned`] and [`SealError::Differs`].
     pub(super) fn signed_by(&self, key: &NoteVerifier) -> Result<(&'a str, u64), SealError> {
         let id = key.id().to_be_bytes();
         let mut signed = None;
@@ -193,7 +197,9 @@ impl<'a> SignedNote<'a> {
             if *name == key.name
                 && let Some(signature) = signature.strip_prefix(&id)
             {
-                let bad = || SealError::BadSignature(key.name.clone());
+                let bad = || {
+                    SealError::Differs(format!("the signature of {name} is wrong: the text was changed, or the key"))
+                };
                 signed = Some((self.text, key.check(self.text, signature).ok_or_else(bad)?));
             }
         }
@@ -234,7 +240,7 @@ mod tests {
         assert!(SignedNote::parse(FOOS_NOTE).unwrap().signed_by(&key(FOO)).is_ok());
         let changed = PETERS_NOTE.replace("answer", "anszer");
         let changed = SignedNote::parse(&changed).unwrap().signed_by(&key(PETER));
-        assert!(matches!(changed, Err(SealError::BadSignature(name)) if name == "PeterNeumann"));
+        assert!(matches!(changed, Err(SealError::Differs(text)) if text.contains("PeterNeumann is wrong")));
     }
 
     #[test]

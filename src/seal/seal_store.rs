@@ -4,9 +4,9 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::Serialize;
 
-use super::compare::compare;
+use super::compare::{SealProblem, compare};
 use super::leaf_log::{LeafKind, LeafLog, SealLeaf};
-use super::{NoteSigner, NoteVerifier, SealError, SealProblem, merkle};
+use super::{NoteSigner, NoteVerifier, SealError, merkle};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::sessions::Sessions;
 
@@ -15,8 +15,6 @@ use crate::engine::session::sessions::Sessions;
 pub struct NewSeal {
     /// Signed checkpoint.
     pub checkpoint: String,
-    /// Verifier key.
-    pub key: String,
     /// Number of leaves that it covers.
     pub size: u64,
     /// Number of sessions that were sealed now, because they are new or longer.
@@ -30,7 +28,7 @@ pub struct NewSeal {
 /// Signs a checkpoint of all histories in the store. The directory `data` has the log of seals.
 ///
 /// Only new and longer sessions are read. If one differs from its last seal, nothing is signed, unless `accept_changes` is
-/// true. Fails with [`SealError::Differs`], and with [`SealError::LeavesDiffer`] if the log was changed.
+/// true. Fails with [`SealError::Differs`], also if the log was changed.
 pub fn seal_store(
     sessions: &Sessions,
     data: &Path,
@@ -48,12 +46,12 @@ pub fn seal_store(
         if last.is_some_and(|(last, ..)| last == seq) {
             continue;
         }
-        let compared = compare(sessions.store().as_ref(), session, seq, &seals)?;
-        if let (Some(problem), Some((seq, chain, _))) = (compared.problem, last) {
+        let (chain, problem) = compare(sessions.store().as_ref(), session, seq, &seals)?;
+        if let (Some(problem), Some((seq, chain, _))) = (problem, last) {
             changed.push(problem);
             leaves.push(SealLeaf { kind: LeafKind::Changed, session, seq, chain });
         }
-        if let Some(chain) = compared.chain {
+        if let Some(chain) = chain {
             leaves.push(SealLeaf { kind: LeafKind::Session, session, seq, chain });
             sealed += 1;
         }
@@ -64,15 +62,18 @@ pub fn seal_store(
             removed.push(session);
         }
     }
-    if !changed.is_empty() && !accept_changes {
-        return Err(SealError::Differs(changed));
+    if let Some(problem) = changed.first().filter(|_| !accept_changes) {
+        return Err(SealError::Differs(format!(
+            "sessions that differ from their last seal: {}; {problem}",
+            changed.len()
+        )));
     }
     log.append(&leaves)?;
     let checkpoint = log.checkpoint(signer.verifier().name());
     let size = checkpoint.size;
     let checkpoint = signer.sign(&checkpoint.to_string());
     log.put_checkpoint(&checkpoint)?;
-    Ok(NewSeal { checkpoint, key: signer.verifier().to_string(), size, sealed, removed, changed })
+    Ok(NewSeal { checkpoint, size, sealed, removed, changed })
 }
 
 /// Returns the body of the request that asks a witness to cosign the last checkpoint (C2SP tlog-witness). `old` is the
@@ -81,7 +82,7 @@ pub fn witness_request(data: &Path, key: &NoteVerifier, old: Seq) -> Result<Stri
     let log = LeafLog::read(data)?;
     let (note, leaves) = log.last_checkpoint(key)?.ok_or_else(|| SealError::Unsigned(key.name().to_owned()))?;
     let proof = match usize::try_from(old).ok().filter(|old| *old <= leaves.len()) {
-        None => return Err(SealError::Smaller { size: leaves.len(), old }),
+        None => return Err(SealError::Invalid(format!("size {old}: the last checkpoint has {} leaves", leaves.len()))),
         Some(0) => Vec::new(),
         Some(old) => merkle::consistency(old, leaves),
     };
