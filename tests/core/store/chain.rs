@@ -72,8 +72,10 @@ fn chain_is_that_of_the_format_in_every_store() {
     let fork = all.child_of(&root, ForkOptions::new(Isolation::Fork)).unwrap();
     grow(&root, 40);
     grow(&fork, 40);
-    let (root, fork) = (root.id(), fork.id());
+    let ids = (root.id(), fork.id());
+    drop((root, fork));
     all.close();
+    let (root, fork) = ids;
 
     let expected = by_format(directory.path());
     assert!(expected[&fork].len() > 80 && expected[&root].len() > 80, "{expected:?}");

@@ -22,7 +22,7 @@ struct Sealed {
 impl Sealed {
     fn new() -> Self {
         let program = Program::new();
-        program.printed(&["new", "demo", "--backend", "host"]);
+        program.printed(&["new", "demo", "--backend", "memory"]);
         let mut sealed = Self { program, key: String::new() };
         sealed.write("demo", "one");
         sealed.write("demo", "two");
@@ -143,7 +143,8 @@ fn checkpoint_covers_what_follows_it() {
     let id = sealed.id("demo");
     sealed.program.printed(&["remove", "demo", "--yes"]);
     let told = sealed.verify();
-    assert!(told.contains(&format!("session {} is missing, with its events up to ", &id[..12])), "{told}");
+    assert!(told.contains(&format!("session {}, events 1 to ", &id[..12])), "{told}");
+    assert!(told.contains(": the session is missing\n"), "{told}");
     assert!(told.ends_with("1 session not as sealed\n[exit 1]"), "{told}");
     let told = sealed.program.run(&["seal", "--out", "later"]);
     assert!(told.contains(&format!("session {} was sealed before and is removed: the log records that", &id[..12])));
@@ -163,24 +164,25 @@ fn changed_histories_differ_from_the_checkpoint() {
     let changes: [(&str, Change); 4] = [
         ("a byte of an event", |frames| {
             let frame = frames.iter_mut().filter(|frame| is_commit(frame)).nth(2).unwrap();
-            let text = frame.windows(8).position(|part| part == b"ok\0\0\0\0\0\0").unwrap_or(24 + 16 + 8);
-            frame[text] ^= 1;
+            let end = 24 + u32::from_le_bytes(frame[..4].try_into().unwrap()) as usize;
+            frame[end - 1] ^= 1;
         }),
-        ("the agent of a call", |frames| {
+        ("the call of a commit", |frames| {
             let frame = frames.iter_mut().filter(|frame| is_commit(frame)).nth(1).unwrap();
-            // The call of the commit.
             frame[24 + 48] ^= 2;
         }),
         ("two commits in the other order", |frames| {
-            let own: Vec<usize> =
-                (0..frames.len()).filter(|at| is_commit(&frames[*at]) && frames[*at][40] > 1).collect();
-            let pair =
-                own.iter().zip(&own[2..]).find(|(one, other)| frames[**one][24 + 56] == frames[**other][24 + 56]);
-            let (one, other) = pair.map(|(one, other)| (*one, *other)).unwrap();
-            let (first, last) = (frames[one][40..48].to_vec(), frames[other][40..48].to_vec());
+            let own: Vec<usize> = (0..frames.len()).filter(|at| is_commit(&frames[*at])).collect();
+            // The intents of the two calls: the session's second and fourth commit.
+            let (one, other) = (own[1], own[3]);
+            assert_eq!((&frames[one][24..40], frames[one][80]), (&frames[other][24..40], frames[other][80]));
+            let group = |frame: &[u8]| (frame[5..16].to_vec(), frame[40..48].to_vec());
+            let groups = [group(&frames[one]), group(&frames[other])];
             frames.swap(one, other);
-            frames[one][40..48].copy_from_slice(&first);
-            frames[other][40..48].copy_from_slice(&last);
+            for (at, (group, first)) in [one, other].into_iter().zip(groups) {
+                frames[at][5..16].copy_from_slice(&group);
+                frames[at][40..48].copy_from_slice(&first);
+            }
         }),
         ("the last commit is cut off", |frames| {
             let last = frames.iter().rposition(|frame| is_commit(frame)).unwrap();
@@ -193,13 +195,16 @@ fn changed_histories_differ_from_the_checkpoint() {
         sealed.tamper(change);
         let told = sealed.verify();
         assert!(told.ends_with("not as sealed\n[exit 1]"), "{what}: {told}");
-        assert!(told.contains(" in the events ") || told.contains(" lacks the events "), "{what}: {told}");
+        assert!(
+            told.contains(": they are not as they were sealed\n") || told.contains(": they are missing\n"),
+            "{what}: {told}"
+        );
         // A change is found when the session grows, and sealed only on request.
         sealed.write("demo", "more");
         sealed.write("kid", "more");
         let refused = sealed.program.run(&["seal"]);
         assert!(
-            refused.contains("from their last seal: session ") && refused.ends_with("[exit 1]"),
+            refused.contains("sessions that differ from their last seal: ") && refused.ends_with("[exit 1]"),
             "{what}: {refused}"
         );
         let accepted = sealed.program.run(&["seal", "--accept-changes", "--out", "new"]);
@@ -207,7 +212,7 @@ fn changed_histories_differ_from_the_checkpoint() {
         let told = sealed.program.run(&["verify", "--checkpoint", "new", "--key", &sealed.key]);
         assert!(told.ends_with("all as sealed\n[exit 0]"), "{what}: {told}");
         let told = sealed.verify();
-        assert!(told.contains("a later seal records the difference") && told.ends_with("[exit 1]"), "{what}: {told}");
+        assert!(told.contains(", as a later seal records\n") && told.ends_with("[exit 1]"), "{what}: {told}");
     }
 }
 
@@ -226,7 +231,7 @@ fn replaced_histories_and_logs_differ_from_the_checkpoint() {
     sealed.program.printed(&["import", "demo.fold"]);
     sealed.write("demo", "other");
     let told = sealed.verify();
-    assert!(told.contains(" differs in the events 1 to ") && told.contains(" is missing, "), "{told}");
+    assert!(told.contains(", events 1 to ") && told.contains(": the session is missing\n"), "{told}");
     assert!(told.ends_with("2 sessions not as sealed\n[exit 1]"), "{told}");
 
     // A log that was changed, cut or removed.
@@ -235,7 +240,7 @@ fn replaced_histories_and_logs_differ_from_the_checkpoint() {
     let changed = text.replacen("session ", "changed ", 1);
     let cut = text.split_inclusive('\n').next().unwrap();
     for (other, expected) in
-        [(&*changed, "does not have the 2 leaves"), (cut, "does not have the 2 leaves"), ("x\n", "malformed")]
+        [(&*changed, "seals/leaves lacks the 2 leaves"), (cut, "seals/leaves lacks the 2 leaves"), ("x\n", "malformed")]
     {
         std::fs::write(&leaves, other).unwrap();
         for words in [&["verify", "--checkpoint", "checkpoint", "--key", &sealed.key][..], &["seal"]] {
