@@ -6,10 +6,8 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use foldspace::{
-//!     ToolRunner, EntryPath, MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, Tools, VirtualFileSystem,
-//! };
-//!
+//! use foldspace::{EntryPath, MemoryWorkspace, NewSession, Registry, Sessions};
+//! use foldspace::{ToolCall, ToolRunner, Tools, VirtualFileSystem};
 //! # let directory = tempfile::tempdir()?;
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 //! # runtime.block_on(async {
@@ -287,6 +285,8 @@ pub mod tools {
 #[cfg(feature = "sql")]
 #[doc(hidden)]
 pub use foldspace_hub::sql;
+#[cfg(feature = "seal")]
+pub use foldspace_seal::seal;
 #[cfg(feature = "tools")]
 #[doc(hidden)]
 pub use foldspace_view::view;

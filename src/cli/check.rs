@@ -12,16 +12,24 @@ const AHEAD_MILLIS: i64 = 24 * 60 * 60 * 1000;
 
 /// Folds sessions again and compares with everything stored, or checks every byte and repairs it
 #[derive(Debug, clap::Args)]
+#[command(alias = "verify")]
 pub(super) struct CheckArgs {
     /// The session; without one, all are checked
     #[arg(conflicts_with_all = ["bytes", "repair", "accept_loss", "drop"])]
     session: Option<String>,
     #[command(flatten)]
     fsck: FsckArgs,
+    #[cfg(feature = "seal")]
+    #[command(flatten)]
+    seal: super::check_seal::CheckSealArgs,
 }
 
 impl CheckArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        #[cfg(feature = "seal")]
+        if let Some(checked) = self.seal.run(globals, out) {
+            return checked;
+        }
         if self.fsck.bytes || self.fsck.repair {
             return self.fsck.run(globals, out);
         }

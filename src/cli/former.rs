@@ -5,13 +5,12 @@ use std::ffi::OsString;
 use super::definition;
 use super::session_words::command_at;
 
-const FORMER: [(&str, &[&str]); 6] = [
+const FORMER: [(&str, &[&str]); 5] = [
     ("commit-notes", &["blame", "--write-notes"]),
     ("fsck", &["check", "--bytes"]),
     ("history", &["log"]),
     ("stat", &["ls", "--stat"]),
     ("tree", &["sessions", "--tree"]),
-    ("verify", &["check"]),
 ];
 
 /// Replaces a command's former name, also after `help`.

@@ -5,13 +5,14 @@ use foldspace::backends::{DoctorReport, Finding, PythonEvaluator};
 use super::Failure;
 
 /// Features that a build may lack, with the commands and options that need each.
-const FEATURES: [(&str, bool, &[&str]); 7] = [
+const FEATURES: [(&str, bool, &[&str]); 8] = [
     ("e2b", cfg!(feature = "e2b"), &["--e2b", "--e2b-remove", "--e2b-debug"]),
     ("inspect", cfg!(feature = "inspect"), &[]),
     ("man", cfg!(feature = "man"), &["man"]),
     ("mcp", cfg!(feature = "mcp"), &["mcp", "serve"]),
     ("nats", cfg!(feature = "nats"), &[]),
     ("replicate", cfg!(feature = "replicate"), &["replicate", "restore", "--replicate-to"]),
+    ("seal", cfg!(feature = "seal"), &["seal", "--checkpoint", "--proof"]),
     ("tui", cfg!(feature = "tui"), &["replay"]),
 ];
 const HOW: &str = "cargo install --locked --path . --features full";

@@ -13,6 +13,8 @@ pub(crate) mod calls;
 mod cancel;
 mod cat;
 mod check;
+#[cfg(feature = "seal")]
+mod check_seal;
 mod command_args;
 mod compare;
 mod completions;
@@ -91,6 +93,8 @@ mod rewind;
 mod rollouts;
 mod run;
 mod runs;
+#[cfg(feature = "seal")]
+mod seal;
 #[cfg(feature = "mcp")]
 mod serve;
 mod service;
@@ -270,6 +274,8 @@ commands! {
         Import(Box<import::Import>),
         Remove(remove::Remove),
         Check(check::CheckArgs),
+        #[cfg(feature = "seal")]
+        Seal(seal::SealArgs),
         Gc(gc::Gc),
         Du(du::Du),
         #[cfg(feature = "replicate")]

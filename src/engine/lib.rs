@@ -50,12 +50,14 @@ pub mod fold {
 
 /// Queries of a history: replay, blame, searches, verification; exports and imports.
 pub mod history {
+    pub use crate::engine::chain::{HistoryChain, chain_at, chain_before_export};
     pub use crate::engine::history::{
         Blame, BlameLine, Cause, HistoryError, HistoryHit, HistorySearch, Matches, PathChange, SessionChange, blame,
         history_through_merges, path_history, search_history,
     };
     pub use crate::engine::portable::{
-        PortableSummary, export_session, export_session_seen, import_session, import_session_if,
+        ExportChain, PortableSummary, chain_of_export, export_session, export_session_seen, import_session,
+        import_session_if,
     };
     pub use crate::engine::replay::Replay;
     pub use crate::engine::verify::{VerifyDifference, VerifyReport};

@@ -19,6 +19,7 @@ pub use debug_by;
 pub mod advice;
 pub mod backward;
 pub mod bus;
+pub mod chain;
 pub mod clock;
 pub(crate) mod collections;
 pub mod commit;

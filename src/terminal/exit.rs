@@ -34,7 +34,7 @@ impl Exit {
         (
             Self::Failed,
             1,
-            "a call failed; check, doctor or materialise found a problem; rerun or what-if found differences; merge or apply conflicted; rewind was refused; undo or revert left changes; grep, bisect, replay or rescue found nothing",
+            "a call failed; check, verify, seal, doctor or materialise found a problem; rerun or what-if found differences; merge or apply conflicted; rewind was refused; undo or revert left changes; grep, bisect, replay or rescue found nothing",
         ),
         (Self::Usage, 2, "usage error: invalid command, script or position"),
         (Self::NotFound, 3, "no such session, path, event or store"),

@@ -4,6 +4,7 @@
 //! describes it.
 
 mod export;
+mod export_chain;
 mod import;
 mod reader;
 
@@ -17,6 +18,7 @@ use super::id::SessionId;
 use super::session::sessions::Sessions;
 
 pub use export::{export_session, export_session_seen};
+pub use export_chain::{ExportChain, chain_of_export};
 pub use import::{import_session, import_session_if};
 
 const MAGIC: &[u8; 8] = b"FOLDOUT\n";

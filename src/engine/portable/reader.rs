@@ -71,12 +71,17 @@ impl<'a> ExportReader<'a> {
         self.commit.clear();
         self.input.append_to(&mut self.commit, length).map_err(ended)?;
         let next = self.events + 1;
-        let view = CommitView::parse(&self.commit).map_err(|_| senseless(next))?;
+        let view = self.view(next)?;
         if view.session != self.session || view.first != next {
             return Err(damaged(format!("event {next} is missing or belongs to another session")));
         }
         self.events = view.last();
         Ok(Record::Commit(next))
+    }
+
+    /// Returns the current commit, which begins at `first`.
+    pub(super) fn view(&self, first: Seq) -> Result<CommitView<'_>, HistoryError> {
+        CommitView::parse(&self.commit).map_err(|_| senseless(first))
     }
 
     pub(super) fn events(&self) -> impl Iterator<Item = EventRef<'_>> {
@@ -86,7 +91,7 @@ impl<'a> ExportReader<'a> {
 
     /// Returns the current commit from position `from` on, checked to be complete and within all limits.
     pub(super) fn commit(&self, from: Seq) -> Result<Commit, HistoryError> {
-        let view = CommitView::parse(&self.commit).map_err(|_| senseless(self.events))?;
+        let view = self.view(self.events)?;
         let commit = Commit::of_view(&view, from).map_err(SessionError::from)?;
         let left_out = from.saturating_sub(view.first);
         let is_whole = u64::from(commit.len()) + left_out == u64::from(view.count);

@@ -224,7 +224,9 @@ impl RolloutBatch {
         let (calls, changed, more) = reading(move || {
             if let Some(score) = score {
                 let (name, score) = ("score".to_owned(), Some(score));
-                Annotate { name, at: None, score, note: None, value: Value::Null, agent: None }.record(&looked)?;
+                let annotation =
+                    Annotate { name, at: None, score, note: None, value: Value::Null, agent: None, call_id: None };
+                annotation.record(&looked)?;
             }
             let (changed, more) = changed_paths(&looked, &calls, false)?;
             Ok((calls, changed, more))

@@ -3,6 +3,7 @@
 mod beside;
 mod borrowed;
 mod bus;
+mod chain;
 #[cfg(feature = "nats")]
 mod cluster;
 pub(crate) mod crash;

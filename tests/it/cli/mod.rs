@@ -41,6 +41,7 @@ mod rerun;
 mod rescue;
 mod rewind;
 mod run;
+mod sealing;
 mod serve;
 mod services;
 mod signals;

@@ -1,0 +1,91 @@
+use std::path::Path;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::Serialize;
+
+use super::compare::{SealProblem, compare};
+use super::leaf_log::{LeafKind, LeafLog, SealLeaf};
+use super::{NoteSigner, NoteVerifier, SealError, merkle};
+use crate::engine::id::{Seq, SessionId};
+use crate::engine::session::sessions::Sessions;
+
+/// New checkpoint of a store.
+#[derive(Debug, Clone, Serialize)]
+pub struct NewSeal {
+    /// Signed checkpoint.
+    pub checkpoint: String,
+    /// Number of leaves that it covers.
+    pub size: u64,
+    /// Number of sessions that were sealed now, because they are new or longer.
+    pub sealed: u64,
+    /// Sessions that were sealed before and are removed: the log records that.
+    pub removed: Vec<SessionId>,
+    /// Sessions that differ from their last seal: the log records that.
+    pub changed: Vec<SealProblem>,
+}
+
+/// Signs a checkpoint of all histories in the store. The directory `data` has the log of seals.
+///
+/// Only new and longer sessions are read. If one differs from its last seal, nothing is signed, unless `accept_changes` is
+/// true. Fails with [`SealError::Differs`], also if the log was changed.
+pub fn seal_store(
+    sessions: &Sessions,
+    data: &Path,
+    signer: &NoteSigner,
+    accept_changes: bool,
+) -> Result<NewSeal, SealError> {
+    let mut log = LeafLog::append_to(data)?;
+    log.last_checkpoint(signer.verifier())?;
+    let mut known = log.sessions(log.leaves.len());
+    let (mut leaves, mut changed, mut removed, mut sealed) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    for entry in sessions.store().entries()? {
+        let (session, seq) = (entry.id, entry.head);
+        let seals = known.remove(&session).unwrap_or_default();
+        let last = seals.seals.last().copied();
+        if last.is_some_and(|(last, ..)| last == seq) {
+            continue;
+        }
+        let (chain, problem) = compare(sessions.store().as_ref(), session, seq, &seals)?;
+        if let (Some(problem), Some((seq, chain, _))) = (problem, last) {
+            changed.push(problem);
+            leaves.push(SealLeaf { kind: LeafKind::Changed, session, seq, chain });
+        }
+        if let Some(chain) = chain {
+            leaves.push(SealLeaf { kind: LeafKind::Session, session, seq, chain });
+            sealed += 1;
+        }
+    }
+    for (session, seals) in known {
+        if let Some((seq, chain, _)) = seals.seals.last().copied() {
+            leaves.push(SealLeaf { kind: LeafKind::Removed, session, seq, chain });
+            removed.push(session);
+        }
+    }
+    if let Some(problem) = changed.first().filter(|_| !accept_changes) {
+        return Err(SealError::Differs(format!(
+            "sessions that differ from their last seal: {}; {problem}",
+            changed.len()
+        )));
+    }
+    log.append(&leaves)?;
+    let checkpoint = log.checkpoint(signer.verifier().name());
+    let size = checkpoint.size;
+    let checkpoint = signer.sign(&checkpoint.to_string());
+    log.put_checkpoint(&checkpoint)?;
+    Ok(NewSeal { checkpoint, size, sealed, removed, changed })
+}
+
+/// Returns the body of the request that asks a witness to cosign the last checkpoint (C2SP tlog-witness). `old` is the
+/// size of the checkpoint that it cosigned last; 0 for none.
+pub fn witness_request(data: &Path, key: &NoteVerifier, old: Seq) -> Result<String, SealError> {
+    let log = LeafLog::read(data)?;
+    let (note, leaves) = log.last_checkpoint(key)?.ok_or_else(|| SealError::Unsigned(key.name().to_owned()))?;
+    let proof = match usize::try_from(old).ok().filter(|old| *old <= leaves.len()) {
+        None => return Err(SealError::Invalid(format!("size {old}: the last checkpoint has {} leaves", leaves.len()))),
+        Some(0) => Vec::new(),
+        Some(old) => merkle::consistency(old, leaves),
+    };
+    let lines: String = proof.iter().map(|hash| format!("{}\n", BASE64_STANDARD.encode(hash))).collect();
+    Ok(format!("old {old}\n{lines}\n{note}"))
+}
