@@ -17,7 +17,6 @@ mod containers;
 #[doc(hidden)]
 pub mod disk;
 mod doctor;
-mod durations;
 mod error;
 #[doc(hidden)]
 pub mod git;
@@ -57,7 +56,7 @@ pub use container_network::ContainerNetwork;
 pub use containers::{EngineKind, Leftover, Leftovers, OverlayUse, PodmanOptions};
 pub use disk::{IgnoredLimits, is_secret_name};
 pub use doctor::{DoctorReport, Finding, diagnose};
-pub use durations::Durations;
+pub use crate::engine::durations::Durations;
 pub use error::{BackendError, UnusableDirectory};
 #[doc(hidden)]
 pub use git::{GitPlace, commit_in, write_commit};

@@ -326,6 +326,7 @@ impl HttpClient {
     }
 
     pub(super) async fn answered(&self, request: Builder, body: Vec<u8>) -> Result<Response<Body>, ClientError> {
+        request.uri_ref().map_or(Ok(()), |uri| check_names(uri.path()))?;
         let request = request.header(header::HOST, "localhost").header(VERSION_HEADER, VERSION);
         let request = request.header(header::CONTENT_TYPE, "application/json").body(Full::new(Bytes::from(body)));
         let response = self.exchange(request.map_err(|error| ClientError::Odd(error.to_string()))?).await?;
@@ -393,7 +394,18 @@ async fn whole(response: Response<Body>) -> Result<Bytes, ClientError> {
     Ok(body.map_err(|error| ClientError::Broken(error.to_string()))?.to_bytes())
 }
 
-pub(super) fn encoded(part: &str) -> impl std::fmt::Display {
+/// Returns the problem of a path with an empty name, which would be the path of another route.
+fn check_names(path: &str) -> Result<(), ClientError> {
+    let what = match path.strip_prefix("/v1/sessions/") {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => "the session's name is empty",
+        _ if path.len() > 1 && path.split('/').skip(1).any(str::is_empty) => "a name in the request is empty",
+        _ => return Ok(()),
+    };
+    Err(ClientError::Refused(Box::new(HttpProblem::new(ProblemKind::Unusable, what))))
+}
+
+/// Encodes a name as one part of a request's path.
+pub fn encoded(part: &str) -> impl std::fmt::Display {
     utf8_percent_encode(part, NON_ALPHANUMERIC)
 }
 

@@ -17,6 +17,7 @@ mod forward;
 mod frames;
 mod guard;
 mod health;
+mod machine_figures;
 mod metrics;
 mod move_session;
 mod openapi;
@@ -72,6 +73,7 @@ use crate::tools::{ASK_THE_PERSON, MAX_COMMAND_CHARS, ShellRules};
 
 use elsewhere::ThroughApi;
 use guard::Guard;
+use machine_figures::DiskGauge;
 use metrics::Metrics;
 use owner::Attending;
 use peers::HostAnswers;
@@ -80,7 +82,7 @@ use sign_in::Pages;
 use visit::OpenPages;
 
 pub use calls::CallRequest;
-pub use client::{Attended, CallEvent, CallStream, ClientError, HttpClient, exchange};
+pub use client::{Attended, CallEvent, CallStream, ClientError, HttpClient, encoded, exchange};
 #[cfg(feature = "e2b")]
 pub use e2b::{E2bApi, E2bOptions};
 pub use move_session::MovedSession;
@@ -138,6 +140,7 @@ struct AppState {
     /// True if the hub opens sessions with exactly these rules.
     are_hubs_rules: bool,
     metrics: Metrics,
+    disk: DiskGauge,
     /// A cache of sessions, by their whole names.
     known: Mutex<BTreeMap<String, SessionId>>,
     ending: CancellationToken,
@@ -179,6 +182,7 @@ impl HttpFace {
         let shared = AppState {
             are_hubs_rules,
             metrics: Metrics::default(),
+            disk: DiskGauge::default(),
             known: Mutex::default(),
             ending: CancellationToken::new(),
             outdated: CancellationToken::new(),
@@ -207,6 +211,13 @@ impl HttpFace {
     /// Returns the API and other routes, behind the same guard.
     pub fn router_with(&self, options: HttpOptions, others: Router) -> Router {
         self.routed(options, others, false)
+    }
+
+    /// Returns only `/metrics`, `/healthz` and `/readyz`, for a listener that monitoring uses without a token. They name
+    /// no session.
+    pub fn figures_router(&self) -> Router {
+        let figures = routes::figures().fallback(health::no_route).method_not_allowed_fallback(health::wrong_method);
+        figures.with_state(self.clone()).layer(axum::middleware::from_fn(guard::run))
     }
 
     fn routed(&self, options: HttpOptions, others: Router, is_page: bool) -> Router {
@@ -238,7 +249,7 @@ impl HttpFace {
         self.shared.outdated.cancel();
         let detail = format!("the store is in use by foldspace {VERSION}, a different version");
         Err(HttpProblem::new(ProblemKind::OtherVersion, detail)
-            .with_hint("it exits when idle; `foldspace stop` ends it now"))
+            .with_hint("`foldspace stop` ends it; a server in the background also exits when idle"))
     }
 
     /// Waits until a client of another version has connected.

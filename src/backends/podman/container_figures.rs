@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::backends::durations::Durations;
+use crate::engine::durations::Durations;
 use crate::engine::lock::lock;
 
 /// Upper bounds of the buckets, in microseconds.

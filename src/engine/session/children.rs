@@ -146,7 +146,7 @@ impl Sessions {
         let mut commit = Commit::new(id, self.clock().now()).as_agent(parent.agent()).expecting(expected);
         commit.push(started)?;
         policy.map_or(Ok(()), |policy| commit.push(policy))?;
-        let begun = self.store().submit(commit)?;
+        let begun = self.shared.submit(commit)?;
         if begun.known().is_none() {
             // Another process may still refuse it.
             self.store().sync()?;
