@@ -117,11 +117,7 @@ fn acting<T>(
     super::block_on(async {
         let owner = OwnerClient::of_existing(globals).await?;
         let id = open::reading(globals)?.find(session)?.session.id();
-        let done = work(
-            &owner,
-            format!("/v1/sessions/{id}/reducers/{}", encoded(slice)),
-        )
-        .await;
+        let done = work(&owner, format!("/v1/sessions/{id}/reducers/{}", encoded(slice))).await;
         owner.end().await;
         Ok::<_, Failure>(done?)
     })?

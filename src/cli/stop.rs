@@ -61,8 +61,9 @@ fn is_background(owner: &StoreOwner) -> bool {
 pub(super) async fn make_way(directory: &Path) -> Result<(), Failure> {
     if let Some(owner) = StoreOwner::of(directory)?.filter(|owner| !is_background(owner)) {
         let what = "stop it, or wait until it ends, and run this again";
-        return Err(Failure::new(Exit::Busy, format!("{owner} has the store, and this command needs it alone"))
-            .with_hint(what));
+        return Err(
+            Failure::new(Exit::Busy, format!("{owner} has the store, and this command needs it alone")).with_hint(what)
+        );
     }
     if let Some(process) = end_unused(directory).await? {
         output::note(&format!("ended the idle owner, process {process}; `foldspace ui` opens its page again"));

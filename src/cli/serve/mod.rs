@@ -236,7 +236,11 @@ impl Serve {
             end = self.unused(&face, &socket, (opened, store)) => end,
         };
         Notify::from_environment().tell("STOPPING=1");
-        tracing::info!(why = end.as_ref().copied().unwrap_or("a failure"), calls = face.hub().calls_in_flight(), "the server ends");
+        tracing::info!(
+            why = end.as_ref().copied().unwrap_or("a failure"),
+            calls = face.hub().calls_in_flight(),
+            "the server ends"
+        );
         self.end(&face, (&server, &mcp_ends), &mut signals).await;
         alive.abort();
         Ok((replicating, end))

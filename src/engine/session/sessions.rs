@@ -9,7 +9,9 @@ use super::name_index::{NameIndex, check_name, name_of};
 use super::snapshot::SnapshotPolicy;
 use crate::engine::event::{ChildLimits, SessionStarted};
 use crate::engine::nearest::nearest;
-use crate::engine::store::{CommitFigures, CommitMeter, EventStore, LocalStore, LocalStoreOptions, Pending, SessionEntry, StoreError};
+use crate::engine::store::{
+    CommitFigures, CommitMeter, EventStore, LocalStore, LocalStoreOptions, Pending, SessionEntry, StoreError,
+};
 use crate::engine::{Clock, Commit, CommitView, Expected, Registry, SessionId, SystemClock, lock};
 
 /// Sessions of a store.

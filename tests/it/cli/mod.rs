@@ -26,6 +26,7 @@ mod live;
 mod long_commands;
 mod look;
 mod merge;
+mod operating;
 mod own_directory;
 mod owner;
 mod places;
