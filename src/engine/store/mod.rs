@@ -43,7 +43,7 @@ pub(crate) use content::chunks_of;
 pub(crate) use error::Result;
 pub use error::StoreError;
 pub use git_command::git_command;
-pub use hosts::{SessionClaim, SessionHosts, StoreHost};
+pub use hosts::{HostFigures, SessionClaim, SessionHosts, StoreHost};
 #[doc(hidden)]
 pub use journal::disk;
 pub use journal::{FsckReport, Gap, JournalProblem};
