@@ -89,7 +89,7 @@ pub mod store {
     pub use crate::engine::store::{
         Committed, Durability, EventBatch, EventStore, FsckReport, Gap, GcReport, HostFigures, JournalProblem,
         LocalStore, LocalStoreOptions, Loss, LostEvents, MemoryStore, Pending, RemoteStore, SessionClaim, SessionEntry,
-        SessionHosts, Snapshot, StoreError, StoreHost, StoreOwner, StoreServer, Visitor,
+        SessionHosts, SessionQuery, SessionTotals, Snapshot, StoreError, StoreHost, StoreOwner, StoreServer, Visitor,
     };
 }
 

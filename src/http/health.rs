@@ -5,13 +5,11 @@ use axum::response::{AppendHeaders, IntoResponse, Response};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
+use super::HttpFace;
 use super::peers::ANSWER;
 use super::problem::{HttpProblem, ProblemKind};
 use super::request::RequestHead;
 use super::verb::{HttpVerb, Media};
-use super::{HttpFace, blocking};
-use crate::engine::event::{Isolation, SessionStarted};
-use crate::engine::store::SessionEntry;
 use crate::hub::operations::OperationRoute;
 
 /// The health of the server.
@@ -102,20 +100,10 @@ impl HttpVerb for ServerFigures {
     const GIVES: Media = &[("text/plain", None)];
 
     async fn answer(self, face: HttpFace, _: RequestHead) -> Result<Response, HttpProblem> {
-        let asked = face.clone();
-        let entries = blocking(move || asked.hub().sessions().list()).await??;
-        let events = entries.iter().map(own_events).sum();
         let disk = face.shared.disk.read(&face.hub().options().home).await;
-        let text = face.figures((entries.len(), events), disk);
+        let text = face.figures(disk)?;
         Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
     }
-}
-
-/// Counts events without the parent's events.
-fn own_events(entry: &SessionEntry) -> u64 {
-    let started = entry.origin.typed::<SessionStarted>().and_then(Result::ok);
-    let fork = started.and_then(|started| started.event.origin).filter(|origin| origin.isolation == Isolation::Fork);
-    entry.head.saturating_sub(fork.map_or(0, |origin| origin.at))
 }
 
 pub(super) async fn no_route(uri: Uri) -> HttpProblem {

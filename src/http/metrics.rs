@@ -9,13 +9,14 @@ use axum::http::StatusCode;
 
 use crate::backends::{ContainerFigures, Durations, container_figures};
 use crate::engine::lock::lock;
-use crate::engine::store::CommitFigures;
+use crate::engine::store::{CommitFigures, HostFigures, SessionTotals};
 use crate::hub::{CallFigures, Hub};
 use crate::tools::policy_refusals;
 
 use super::HttpFace;
 use super::machine_figures::{DiskFigures, ProcessFigures};
 use super::owner::ReplicationStatus;
+use super::problem::HttpProblem;
 
 #[derive(Default)]
 pub(super) struct Metrics {
@@ -35,7 +36,7 @@ impl Metrics {
         self.events_sent.fetch_add(events, Ordering::Relaxed);
     }
 
-    pub(super) fn text(&self, hub: &Hub, sessions: usize, events: u64) -> String {
+    fn text(&self, hub: &Hub, SessionTotals { sessions, events }: SessionTotals) -> String {
         let mut text = String::new();
         let mut one = |name: &str, kind: &str, help: &str, value: &dyn Display| put(&mut text, name, kind, help, value);
         one("foldspace_sessions", "gauge", "Sessions in the store.", &sessions);
@@ -60,9 +61,9 @@ impl Metrics {
 }
 
 impl HttpFace {
-    /// Returns all metrics, given the numbers of sessions and events. Reads neither the store nor the cluster.
-    pub(super) fn figures(&self, (sessions, events): (usize, u64), disk: Option<DiskFigures>) -> String {
-        let mut text = self.metrics().text(self.hub(), sessions, events);
+    /// Returns all metrics, from memory alone.
+    pub(super) fn figures(&self, disk: Option<DiskFigures>) -> Result<String, HttpProblem> {
+        let mut text = self.metrics().text(self.hub(), self.hub().sessions().totals()?);
         let mut one = |name: &str, kind: &str, help: &str, value: &dyn Display| put(&mut text, name, kind, help, value);
         let store = self.hub().sessions().store();
         one("foldspace_ready", "gauge", "1 if /readyz answers 200.", &u8::from(self.check_ready().is_ok()));
@@ -78,17 +79,25 @@ impl HttpFace {
         if let Some(disk) = disk {
             one("foldspace_disk_free_bytes", "gauge", "Free bytes on the disk with the data.", &disk.free_bytes);
         }
-        if let Some(hosts) = store.hosts() {
-            let waited = hosts.waited().unwrap_or_default().as_secs_f64();
-            let help = "Seconds that this host has waited for the cluster; 0 if it answers.";
-            one("foldspace_cluster_waited_seconds", "gauge", help, &waited);
+        if let Some(figures) = store.hosts().map(|hosts| hosts.figures()) {
+            write_host(&mut one, &figures);
         }
         write_process(&mut one, &ProcessFigures::now());
         write_histogram(&mut text, "foldspace_commit_duration_seconds", "Time until a commit is durable.");
         write_durations(&mut text, "foldspace_commit_duration_seconds", "", &durations);
         self.replication().iter().for_each(|status| write_replication(&mut text, status));
-        text
+        Ok(text)
     }
+}
+
+fn write_host(one: &mut impl FnMut(&str, &str, &str, &dyn Display), figures: &HostFigures) {
+    let waited = figures.waited.unwrap_or_default().as_secs_f64();
+    let help = "Seconds that this host has waited for the cluster; 0 if it answers.";
+    one("foldspace_cluster_waited_seconds", "gauge", help, &waited);
+    one("foldspace_sessions_held", "gauge", "Sessions that this host has claimed.", &figures.held);
+    one("foldspace_takeovers_total", "counter", "Sessions taken over from a dead host.", &figures.takeovers);
+    let help = "Sessions taken by another host, or released because the cluster did not answer.";
+    one("foldspace_sessions_lost_total", "counter", help, &figures.lost);
 }
 
 fn write_process(one: &mut impl FnMut(&str, &str, &str, &dyn Display), process: &ProcessFigures) {

@@ -48,7 +48,8 @@ pub fn import_session_if<R: Read + Seek>(
     let begin = input.stream_position().map_err(reading)?;
     let checked = CheckedFile::of(sessions, input, rename, accept)?;
     let summary = &checked.summary;
-    let has_name = || sessions.names().has_other(sessions.store().as_ref(), &summary.name, summary.session);
+    let has_name =
+        || Ok::<_, HistoryError>(sessions.named(&summary.name)?.is_some_and(|held| held.id != summary.session));
     if checked.here == 0 && has_name()? {
         return Err(SessionError::NameTaken { name: checked.summary.name }.into());
     }
@@ -59,7 +60,6 @@ pub fn import_session_if<R: Read + Seek>(
             recording.take_back();
             return Err(error);
         }
-        sessions.names().add(&summary.name, summary.session);
     }
     Ok(checked.summary)
 }

@@ -121,7 +121,7 @@ impl Sessions {
         let begun = self
             .begin_child(parent, id, (&started, new.policy.as_ref()), &new.agent)
             .and_then(|begun| Ok(begun.wait()?));
-        self.names().settle(&name, id, begun.is_ok());
+        self.names().settle(&name);
         begun?;
         let child = self.session(id)?;
         if new.isolation == Isolation::Fork {

@@ -1,47 +1,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::{MAX_NAME_CHARS, SessionError, SessionResult};
-use crate::engine::event::SessionStarted;
-use crate::engine::id::SessionId;
-use crate::engine::store::{EventStore, SessionEntry};
+use crate::engine::store::{EventStore, SessionEntry, SessionQuery};
 
-/// Session names in use, read from the store on first use, or on every use if another process owns it. Names that are
-/// written to the store directly are not seen.
+/// Names of sessions that are being created, and the last numbers of children's names.
 #[derive(Default)]
 pub struct NameIndex {
-    known: Option<BTreeMap<String, SessionId>>,
     pending: BTreeSet<String>,
     numbers: BTreeMap<String, u64>,
 }
 
 impl NameIndex {
-    fn known(&mut self, store: &dyn EventStore) -> SessionResult<&mut BTreeMap<String, SessionId>> {
-        let known = match self.known.take().filter(|_| store.check_own().is_ok()) {
-            Some(known) => known,
-            None => store.entries()?.iter().map(|entry| (name_of(entry), entry.id)).collect(),
-        };
-        Ok(self.known.insert(known))
-    }
-
     /// Reserves a name for a session that is being created, until it is [settled](Self::settle).
     pub(crate) fn take(&mut self, store: &dyn EventStore, name: &str) -> SessionResult<()> {
-        if self.holder(store, name)?.is_some() || !self.pending.insert(name.to_owned()) {
+        let is_taken = !store.select(SessionQuery::Named(name), 1)?.is_empty();
+        if is_taken || !self.pending.insert(name.to_owned()) {
             return Err(SessionError::NameTaken { name: name.to_owned() });
         }
         Ok(())
-    }
-
-    /// Returns the session of that name.
-    pub fn holder(&mut self, store: &dyn EventStore, name: &str) -> SessionResult<Option<SessionId>> {
-        let Some(holder) = self.known(store)?.get(name).copied() else { return Ok(None) };
-        // The name of a session that was removed directly from the store is free again.
-        let has_name = store.entry(holder)?.is_some_and(|entry| name_of(&entry) == name);
-        Ok(has_name.then_some(holder))
-    }
-
-    /// Returns true if a session other than `id` has the name.
-    pub fn has_other(&mut self, store: &dyn EventStore, name: &str, id: SessionId) -> SessionResult<bool> {
-        Ok(self.holder(store, name)?.is_some_and(|holder| holder != id))
     }
 
     pub(crate) fn take_for_child(&mut self, store: &dyn EventStore, parent: &str) -> SessionResult<String> {
@@ -66,35 +42,14 @@ impl NameIndex {
         }
     }
 
-    pub(crate) fn settle(&mut self, name: &str, id: SessionId, has_begun: bool) {
+    pub(crate) fn settle(&mut self, name: &str) {
         self.pending.remove(name);
-        if let Some(known) = self.known.as_mut().filter(|_| has_begun) {
-            known.insert(name.to_owned(), id);
-        }
-    }
-
-    pub(crate) fn free(&mut self, name: &str, id: SessionId) {
-        if let Some(known) = &mut self.known
-            && known.get(name) == Some(&id)
-        {
-            known.remove(name);
-        }
-    }
-
-    /// Adds the name of a session that an import has created.
-    pub(crate) fn add(&mut self, name: &str, id: SessionId) {
-        if let Some(known) = &mut self.known {
-            known.insert(name.to_owned(), id);
-        }
     }
 }
 
 /// Returns the name of a session; the beginning of its id if its first event can't be read.
 pub fn name_of(entry: &SessionEntry) -> String {
-    match entry.origin.typed::<SessionStarted>() {
-        Some(Ok(started)) => started.event.name,
-        _ => entry.id.short(),
-    }
+    entry.name()
 }
 
 #[doc(hidden)]

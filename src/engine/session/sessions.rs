@@ -5,12 +5,13 @@ use super::Session;
 use super::aside::aside;
 use super::error::{SessionError, SessionResult};
 use super::inner::{Core, SessionsInner, Snapshotter};
-use super::name_index::{NameIndex, check_name, name_of};
+use super::name_index::{NameIndex, check_name};
 use super::snapshot::SnapshotPolicy;
 use crate::engine::event::{ChildLimits, SessionStarted};
 use crate::engine::nearest::nearest;
 use crate::engine::store::{
-    CommitFigures, CommitMeter, EventStore, LocalStore, LocalStoreOptions, Pending, SessionEntry, StoreError,
+    CommitFigures, CommitMeter, EventStore, LocalStore, LocalStoreOptions, Pending, SessionEntry, SessionQuery,
+    SessionTotals, StoreError,
 };
 use crate::engine::{Clock, Commit, CommitView, Expected, Registry, SessionId, SystemClock, lock};
 
@@ -58,6 +59,10 @@ impl NewSession {
     }
 }
 
+/// Maximum sessions that an ambiguous prefix lists.
+const CANDIDATES: usize = 8;
+/// Maximum names to compare for a suggestion.
+const COMPARED_NAMES: usize = 1000;
 /// Maximum sessions that wait for a snapshot; others are requested again later.
 const DUE_MAX: usize = 256;
 
@@ -141,9 +146,9 @@ impl Sessions {
     #[doc(hidden)]
     pub fn check_free(&self, name: &str) -> SessionResult<()> {
         check_name(name)?;
-        match self.shared.store.entries()?.iter().any(|entry| name_of(entry) == name) {
-            true => Err(SessionError::NameTaken { name: name.to_owned() }),
-            false => Ok(()),
+        match self.named(name)? {
+            Some(_) => Err(SessionError::NameTaken { name: name.to_owned() }),
+            None => Ok(()),
         }
     }
 
@@ -165,7 +170,7 @@ impl Sessions {
         let mut commit = Commit::new(id, self.shared.clock.now()).expecting(Expected::NoSession);
         let pushed = commit.push(&started).map_err(SessionError::from);
         let begun = pushed.and_then(|()| Ok(self.shared.submit(commit)?.wait()?));
-        self.names().settle(&name, id, begun.is_ok());
+        self.names().settle(&name);
         begun?;
         self.session(id)
     }
@@ -185,7 +190,7 @@ impl Sessions {
         self.names().take(self.store().as_ref(), &name)?;
         // Until it is visible, only this reserves the name.
         let begun = self.shared.submit(commit).and_then(Pending::wait);
-        self.names().settle(&name, id, begun.is_ok());
+        self.names().settle(&name);
         Ok(Pending::done(begun?))
     }
 
@@ -212,28 +217,53 @@ impl Sessions {
         Ok(Session::new(core))
     }
 
-    /// Finds a session by its whole name, or by an unambiguous prefix of its id. Fails with
+    /// Finds a session by its id, by its whole name, or by an unambiguous prefix of its id. Fails with
     /// [`SessionError::NotFound`] and [`SessionError::Ambiguous`].
     pub fn find(&self, wanted: &str) -> SessionResult<SessionEntry> {
-        let mut entries = self.shared.store.entries()?;
-        if let Some(at) = entries.iter().position(|entry| name_of(entry) == wanted) {
-            return Ok(entries.swap_remove(at));
+        let store = self.store();
+        let by_id = wanted.parse().map_or(Ok(None), |id| store.entry(id))?;
+        if let Some(entry) = by_id.map_or_else(|| self.named(wanted), |entry| Ok(Some(entry)))? {
+            return Ok(entry);
         }
-        let begins = |entry: &SessionEntry| !wanted.is_empty() && entry.id.to_string().starts_with(wanted);
-        if !entries.iter().any(begins) {
-            let names: Vec<String> = entries.iter().map(name_of).collect();
-            let nearest = nearest(wanted, names.iter().map(String::as_str)).map(str::to_owned);
-            return Err(SessionError::NotFound { wanted: wanted.to_owned(), nearest });
-        }
-        entries.retain(begins);
-        match entries.len() {
-            1 => Ok(entries.swap_remove(0)),
+        let mut found = match wanted {
+            "" => Vec::new(),
+            _ => store.select(SessionQuery::IdPrefix(wanted), CANDIDATES)?,
+        };
+        match found.len() {
+            0 => {
+                let near = store.select(SessionQuery::NamedNear(wanted), COMPARED_NAMES)?;
+                let names: Vec<String> = near.iter().map(SessionEntry::name).collect();
+                let nearest = nearest(wanted, names.iter().map(String::as_str)).map(str::to_owned);
+                Err(SessionError::NotFound { wanted: wanted.to_owned(), nearest })
+            }
+            1 => Ok(found.swap_remove(0)),
             _ => {
-                let shown = |entry: &SessionEntry| format!("{} ({})", name_of(entry), entry.id.short());
-                let candidates = entries.iter().take(8).map(shown).collect();
+                let shown = |entry: &SessionEntry| format!("{} ({})", entry.name(), entry.id.short());
+                let candidates = found.iter().map(shown).collect();
                 Err(SessionError::Ambiguous { wanted: wanted.to_owned(), candidates })
             }
         }
+    }
+
+    /// Finds a session by its whole name; the oldest of several.
+    pub fn named(&self, name: &str) -> SessionResult<Option<SessionEntry>> {
+        Ok(self.store().select(SessionQuery::Named(name), 1)?.pop())
+    }
+
+    /// Returns the first `limit` sessions after `after`, oldest first. Fails with [`StoreError::NoSession`] if `after`
+    /// was removed.
+    pub fn page(&self, after: Option<SessionId>, limit: usize) -> SessionResult<Vec<SessionEntry>> {
+        Ok(self.store().select(SessionQuery::After(after), limit)?)
+    }
+
+    /// Returns the children of a session, oldest first.
+    pub fn children(&self, parent: SessionId) -> SessionResult<Vec<SessionEntry>> {
+        Ok(self.store().select(SessionQuery::ChildrenOf(parent), usize::MAX)?)
+    }
+
+    /// Counts the sessions and their events, without reading them.
+    pub fn totals(&self) -> SessionResult<SessionTotals> {
+        Ok(self.store().totals()?)
     }
 
     /// Returns all sessions, oldest first.
@@ -243,10 +273,8 @@ impl Sessions {
 
     /// Removes a session. The next collection frees its space. Fails with [`StoreError::NoSession`].
     pub fn remove(&self, id: SessionId) -> SessionResult<()> {
-        let name = self.shared.store.entry(id)?.map(|entry| name_of(&entry));
         self.shared.store.remove(id)?;
         lock(&self.shared.open).remove(&id);
-        name.iter().for_each(|name| self.names().free(name, id));
         Ok(())
     }
 }

@@ -5,7 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
-use super::{Committed, EventBatch, EventStore, Pending, Result, SessionEntry, Snapshot, StoreError, check_expected};
+use super::session_index::SessionIndex;
+use super::{
+    Committed, EventBatch, EventStore, Pending, Result, SessionEntry, SessionQuery, Snapshot, StoreError,
+    check_expected,
+};
 use crate::engine::bus::Bus;
 use crate::engine::{Commit, CommitId, CommitView, Digest, Expected, ForkPoint, Recorded, Seq, SessionId, lock};
 
@@ -25,8 +29,7 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct StoredSession {
     sessions: BTreeMap<SessionId, Vec<Recorded>>,
-    /// Creation order of the sessions.
-    begun: BTreeMap<SessionId, u64>,
+    index: SessionIndex,
     last_begun: u64,
     named: BTreeMap<(SessionId, CommitId), Committed>,
     contents: BTreeMap<Digest, Bytes>,
@@ -92,13 +95,15 @@ impl EventStore for MemoryStore {
         let time = last.map_or(commit.time, |last| last.max(commit.time));
         let mut encoded = Vec::new();
         commit.encode(actual + past.len() as u64 + 1, time, &mut encoded);
-        if actual == 0 {
-            held.last_begun += 1;
-            let begun = held.last_begun;
-            held.begun.insert(session, begun);
-        }
         let view = CommitView::parse(&encoded).map_err(|e| StoreError::Index(e.to_string()))?;
         let added: Vec<Recorded> = view.events().map_while(Result::ok).map(|event| event.to_recorded()).collect();
+        if actual == 0
+            && let Some(origin) = added.first()
+        {
+            held.last_begun += 1;
+            let begun = held.last_begun;
+            held.index.add(session, origin, begun);
+        }
         let committed = Committed { first: view.first, last: view.last(), repeated: false };
         let id = commit.id;
         held.keep(commit);
@@ -123,10 +128,13 @@ impl EventStore for MemoryStore {
     }
 
     fn entries(&self) -> Result<Vec<SessionEntry>> {
+        self.select(SessionQuery::After(None), usize::MAX)
+    }
+
+    fn select(&self, query: SessionQuery<'_>, limit: usize) -> Result<Vec<SessionEntry>> {
         let held = lock(&self.held);
-        let mut entries: Vec<_> = held.sessions.values().filter_map(|events| held.entry(events)).collect();
-        entries.sort_by_key(|entry| (entry.origin.time, held.begun.get(&entry.id)));
-        Ok(entries)
+        let ids = held.index.select(query, limit, &|_| true)?;
+        Ok(ids.iter().filter_map(|id| held.entry(held.sessions.get(id)?)).collect())
     }
 
     fn read(&self, session: SessionId, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch> {
@@ -184,7 +192,7 @@ impl EventStore for MemoryStore {
         let events = held.sessions.remove(&session).ok_or(StoreError::NoSession(session))?;
         held.named.retain(|(of, _), _| *of != session);
         held.buried.insert(session, events);
-        held.begun.remove(&session);
+        held.index.remove(session);
         let mut next = Some(session);
         while let Some(session) = next.filter(|session| !held.has_children(*session)) {
             held.buried.remove(&session);

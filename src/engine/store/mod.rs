@@ -20,6 +20,7 @@ pub(crate) mod pending;
 mod remote;
 #[cfg(feature = "replicate")]
 pub mod replication;
+mod session_index;
 mod weight;
 
 use std::borrow::Cow;
@@ -56,6 +57,7 @@ pub use nats::{AddressError, NatsAddress, NatsStore, NatsStoreOptions, StreamPro
 pub use owner::StoreOwner;
 pub use pending::{Committed, Pending};
 pub use remote::{RemoteStore, StoreServer};
+pub use session_index::{SessionQuery, SessionTotals};
 
 /// A store of session histories and of the contents that their events refer to.
 ///
@@ -80,6 +82,16 @@ pub trait EventStore: Send + Sync + 'static {
 
     /// Returns all sessions in order of creation.
     fn entries(&self) -> Result<Vec<SessionEntry>>;
+
+    /// Returns the first `limit` sessions that a query selects. A store with an index reads no others.
+    fn select(&self, query: SessionQuery<'_>, limit: usize) -> Result<Vec<SessionEntry>> {
+        session_index::select_among(&self.entries()?, query, limit)
+    }
+
+    /// Counts the sessions and their events. A store with an index reads no sessions.
+    fn totals(&self) -> Result<SessionTotals> {
+        Ok(SessionTotals::of(&self.entries()?))
+    }
 
     /// Reads visible events, from the commit that contains `from` to the commit that contains `until`: about `bytes` at
     /// most, but at least one commit. Empty if the history ends before `from`.

@@ -160,6 +160,7 @@ fn server_is_not_ready_while_it_ends() {
 #[test]
 fn server_on_a_full_disk_is_not_ready_and_ends_with_a_status() {
     let program = Program::new();
+    std::fs::create_dir_all(program.data()).unwrap();
     let Some(disk) = Disk::over(&program.data(), 24) else { return };
     let serving = server(&program, &["-v"]);
     let filler = disk.root().join("filler");

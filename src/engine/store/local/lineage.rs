@@ -69,6 +69,11 @@ impl Slots {
         Ok((owner, until))
     }
 
+    /// Adds a commit found in the journal. Returns false if it does not follow its session's head.
+    pub(super) fn found(&self, commit: &CommitView<'_>, place: FramePosition) -> bool {
+        self.scanned(&self.get_or_add(commit.session), |slot| slot.found(commit, place))
+    }
+
     /// Adds a fork found in the journal. Returns false if its past is missing.
     pub(super) fn found_fork(&self, base: ForkPoint, commit: &CommitView<'_>, place: FramePosition) -> bool {
         let Some(parent) = self.get(base.session).filter(|parent| parent.id != commit.session) else { return false };
@@ -82,7 +87,7 @@ impl Slots {
         slot.fork_at(base);
         let calls = parent.lock().calls_at(base.seq);
         slot.lock().inherit(calls);
-        let follows = slot.found(commit, place);
+        let follows = self.scanned(&slot, |slot| slot.found(commit, place));
         parent.lock().children += usize::from(follows);
         follows
     }
@@ -93,9 +98,13 @@ impl Slots {
             return;
         };
         let mut inner = slot.lock();
-        inner.removed = Some(place);
+        let is_first = inner.removed.replace(place).is_none();
         let has_children = inner.children > 0;
         drop(inner);
+        if is_first {
+            self.unlist(session);
+            self.uncount(&slot);
+        }
         if has_children { self.note(&slot) } else { self.dissolve(&slot, place) }
     }
 

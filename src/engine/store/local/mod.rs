@@ -23,7 +23,6 @@ mod testing;
 pub(in crate::engine::store) mod withheld;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, RwLock};
 
 use bytes::Bytes;
@@ -31,15 +30,16 @@ use bytes::Bytes;
 use super::content::{self, ContentFrame, Contents};
 use super::index::SledIndex;
 use super::journal::frame::{self, FrameKind};
-use super::journal::{FramePosition, Group, Segments, StagedFrame, StagingBuffer, Writer};
+use super::journal::{FramePosition, Segments, StagedFrame, StagingBuffer, Writer};
 use super::lock::StoreLock;
 use super::pending::{GroupWait, Ticket};
-use super::{Committed, EventBatch, EventStore, Pending, Result, SessionEntry, Snapshot, StorageUse, StoreError};
+use super::{
+    Committed, EventBatch, EventStore, Pending, Result, SessionEntry, SessionQuery, SessionTotals, Snapshot,
+    StorageUse, StoreError,
+};
 use crate::engine::bus::Bus;
 use crate::engine::commit::CallLink;
-use crate::engine::{
-    Commit, CommitId, CommitView, Digest, Expected, ForkPoint, Recorded, Seq, SessionId, Timestamp, read_lock,
-};
+use crate::engine::{Commit, CommitId, CommitView, Digest, Expected, ForkPoint, Seq, SessionId, Timestamp, read_lock};
 
 use borrowed::BorrowedContents;
 use catalogue_file::ScannedPositions;
@@ -228,13 +228,20 @@ impl LocalInner {
             inner.inherit(parent.inner.calls_at(point.seq));
         }
         let bytes_staged = stage.staged();
+        let bytes = Bytes::from(payload).slice(kind.commit_at().unwrap_or(0)..);
+        // Before it can be written: whoever sees the session finds it.
+        if inner.origin.is_none()
+            && let Ok(view) = CommitView::parse(&bytes)
+        {
+            inner.begin(&view, staged.place);
+            self.slots.list(slot.id, &inner);
+        }
         drop(stage);
         self.pressed(staged);
-        let bytes = Bytes::from(payload).slice(kind.commit_at().unwrap_or(0)..);
         let begins_call = matches!(commit.call, CallLink::Opens) || commit.call == CallLink::Of(first);
         inner.add(TailCommit { first, last, bytes }, (time, begins_call), staged.place, slot.written());
         if self.durability == Durability::Buffered {
-            slot.show(last);
+            self.slots.show(&slot, last);
         }
         if let Some(id) = commit.id {
             inner.name(id, first, last);
@@ -311,32 +318,6 @@ impl LocalInner {
     }
 }
 
-/// Makes a durable group visible and announces it on the bus.
-fn told(slots: &Slots, contents: &Contents, bus: &Bus, group: &Group<'_, SessionHead>) {
-    contents.written(group.end);
-    let mut dirty = slots.dirty();
-    dirty.end = group.end;
-    dirty.group = group.number;
-    for note in &group.notes {
-        note.subject.wrote(note.last);
-        note.subject.show(note.last);
-        // The flag and the list change only under the lock of `dirty`.
-        if !note.subject.dirty.load(Ordering::Relaxed) {
-            note.subject.dirty.store(true, Ordering::Relaxed);
-            dirty.sessions.push(Arc::clone(&note.subject));
-        }
-    }
-    drop(dirty);
-    bus.moved(group.notes.iter().map(|note| note.subject.id));
-    if group.notes.iter().any(|note| bus.wanted(note.subject.id)) {
-        let commits = group.commits().filter_map(|payload| CommitView::parse(payload).ok());
-        for commit in commits.filter(|commit| bus.wanted(commit.session)) {
-            let events: Vec<Recorded> = commit.events().map_while(Result::ok).map(|e| e.to_recorded()).collect();
-            bus.publish(commit.session, Arc::from(events));
-        }
-    }
-}
-
 impl EventStore for LocalStore {
     fn submit(&self, commit: Commit) -> Result<Pending> {
         self.shared.healing(|| self.shared.submit(&commit))
@@ -354,12 +335,25 @@ impl EventStore for LocalStore {
     }
 
     fn entries(&self) -> Result<Vec<SessionEntry>> {
+        self.select(SessionQuery::After(None), usize::MAX)
+    }
+
+    fn select(&self, query: SessionQuery<'_>, limit: usize) -> Result<Vec<SessionEntry>> {
         self.shared.refresh()?;
-        let slots = self.shared.slots.all();
-        let mut entries: Vec<_> =
-            slots.iter().filter_map(|slot| Some((self.shared.entry(slot)?, slot.begun()))).collect();
-        entries.sort_by_key(|(entry, begun)| (entry.origin.time, *begun));
-        Ok(entries.into_iter().map(|(entry, _)| entry).collect())
+        loop {
+            let ids = self.shared.slots.select(query, limit)?;
+            let slots = ids.iter().filter_map(|id| self.shared.slots.get(*id));
+            let entries: Vec<_> = slots.filter_map(|slot| self.shared.entry(&slot)).collect();
+            // If all were just removed, others may follow them.
+            if !entries.is_empty() || ids.is_empty() {
+                return Ok(entries);
+            }
+        }
+    }
+
+    fn totals(&self) -> Result<SessionTotals> {
+        self.shared.refresh()?;
+        Ok(self.shared.slots.totals())
     }
 
     fn read(&self, session: SessionId, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch> {
@@ -455,8 +449,11 @@ impl EventStore for LocalStore {
         }
         drop(stage);
         inner.removed = Some(staged.place);
+        self.shared.slots.unlist(session);
         drop(inner);
         writer.wait(staged.number)?;
+        // All its events are visible by now.
+        self.shared.slots.uncount(&slot);
         if !is_shared {
             self.shared.slots.dissolve(&slot, staged.place);
         }

@@ -9,14 +9,14 @@ use super::catalogue_file::{self, CatalogueFile};
 use super::maintain::Maintenance;
 use super::proof::{self, JournalEnd};
 use super::recover::{Recovered, RecoveryScan};
-use super::session_heads::{Dirty, Slots};
-use super::{LocalInner, LocalStore, LocalStoreOptions, told};
+use super::session_heads::{Dirty, Slots, told};
+use super::{LocalInner, LocalStore, LocalStoreOptions};
 use crate::engine::bus::Bus;
 use crate::engine::store::content::Contents;
 use crate::engine::store::index::{self, IndexedUpTo, SledIndex};
 use crate::engine::store::journal::disk::{JournalDisk, OsDisk};
 use crate::engine::store::journal::segment::{self, FIRST};
-use crate::engine::store::journal::{FramePosition, Segments, Writer, scan};
+use crate::engine::store::journal::{FramePosition, Group, Segments, Writer, scan};
 use crate::engine::store::lock::StoreLock;
 use crate::engine::store::{Result, StoreError};
 use crate::engine::{SystemClock, lock};
@@ -133,7 +133,7 @@ impl LocalStore {
         }
         let heard = (Arc::clone(&slots), Arc::clone(&contents), Arc::clone(&bus));
         let capacity = options.segment_bytes;
-        let told = Box::new(move |group: super::Group<'_, _>| told(&heard.0, &heard.1, &heard.2, &group));
+        let told = Box::new(move |group: Group<'_, _>| told(&heard.0, &heard.1, &heard.2, &group));
         let writer = Writer::new(Arc::clone(&segments), journal, next, group, capacity, options.write_in_place, told);
         let shared = Arc::new(LocalInner {
             durability: options.durability,

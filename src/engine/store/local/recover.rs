@@ -144,10 +144,10 @@ impl RecoveryScan<'_> {
         let body = frame.body().map_err(damaged)?;
         if let (Some(hole), FrameBody::Commit(fork, commit)) = (self.hole.get(), &body) {
             let (session, last) = fork.map_or((commit.session, commit.first - 1), |point| (point.session, point.seq));
-            self.slots.get_or_add(session).lose(last, hole);
+            self.slots.scanned(&self.slots.get_or_add(session), |slot| slot.lose(last, hole));
         }
         match body {
-            FrameBody::Commit(None, commit) if !self.slots.get_or_add(commit.session).found(&commit, place) => {
+            FrameBody::Commit(None, commit) if !self.slots.found(&commit, place) => {
                 Err(damaged("the commit does not follow its session's last commit"))
             }
             FrameBody::Commit(Some(point), commit) if !self.slots.found_fork(point, &commit, place) => {

@@ -134,8 +134,15 @@ impl SessionHead {
         self.visible.load(Ordering::Acquire)
     }
 
-    pub(super) fn show(&self, last: Seq) {
-        self.visible.fetch_max(last, Ordering::AcqRel);
+    /// Makes events up to `last` visible; returns the number of own events that were not.
+    pub(super) fn show(&self, last: Seq) -> u64 {
+        let before = self.visible.fetch_max(last, Ordering::AcqRel);
+        last.saturating_sub(before.max(self.own_from() - 1))
+    }
+
+    /// Counts the visible events without a fork's past.
+    pub(super) fn own_events(&self) -> u64 {
+        self.visible().saturating_sub(self.own_from() - 1)
     }
 
     pub(super) fn written(&self) -> Seq {
@@ -158,10 +165,6 @@ impl SessionHead {
 
     pub(super) fn starts_before(&self, end: FramePosition) -> Vec<(Seq, FramePosition)> {
         self.lock().starts.iter().copied().take_while(|(_, place)| *place < end).collect()
-    }
-
-    pub(super) fn begun(&self) -> FramePosition {
-        self.lock().begun
     }
 
     /// Adds a commit found in the journal. Returns false if it does not follow the head.
@@ -230,11 +233,6 @@ impl SlotInner {
         written: Seq,
     ) {
         self.take(commit.first, commit.last, (time, begins_call), place);
-        if self.origin.is_none()
-            && let Ok(view) = CommitView::parse(&commit.bytes)
-        {
-            self.begin(&view, place);
-        }
         self.keep(commit, written);
     }
 
@@ -273,7 +271,7 @@ impl SlotInner {
         self.calls(self.times.get(at)?.2)
     }
 
-    fn begin(&mut self, commit: &CommitView<'_>, place: FramePosition) {
+    pub(super) fn begin(&mut self, commit: &CommitView<'_>, place: FramePosition) {
         self.begun = place;
         self.origin = commit.events().next().and_then(Result::ok).map(|event| event.to_recorded());
     }

@@ -11,19 +11,26 @@ use super::cluster::{Cluster, subject_of};
 use crate::engine::SessionId;
 use crate::engine::lock::lock;
 use crate::engine::store::index::CatalogueRow;
-use crate::engine::store::{EventStore, LocalStore, Result, SessionEntry};
+use crate::engine::store::session_index::SessionIndex;
+use crate::engine::store::{EventStore, LocalStore, Result, SessionEntry, SessionQuery, SessionTotals};
 
 /// The list of sessions, in a bucket of the cluster. The heads in it lag.
 pub(super) struct Catalogue {
     cluster: Cluster,
     bucket: kv::Store,
-    known: SessionList,
+    known: Mutex<SessionList>,
     /// The last position read from the bucket.
     read_to: tokio::sync::Mutex<u64>,
     moved: Mutex<MovedSessions>,
 }
 
-type SessionList = Mutex<BTreeMap<SessionId, KnownSession>>;
+#[derive(Default)]
+struct SessionList {
+    sessions: BTreeMap<SessionId, KnownSession>,
+    index: SessionIndex,
+    /// Number of events in them.
+    events: u64,
+}
 
 /// A session's state in the bucket.
 struct KnownSession {
@@ -67,7 +74,7 @@ impl Catalogue {
             *read_to = batch.last().ok_or("a replica is behind")?.0;
             for (at, message) in &batch {
                 if let Some(key) = subject_of(message).and_then(|subject| subject.strip_prefix(&self.bucket.prefix)) {
-                    note(&self.known, key, *at, &message.payload);
+                    lock(&self.known).note(key, *at, &message.payload);
                 }
             }
         }
@@ -79,7 +86,7 @@ impl Catalogue {
         let Some(entry) = local.entry(session)? else { return Ok(()) };
         let put = self.bucket.put(session.to_string(), encoded(begun, &entry)?).await;
         let revision = put.map_err(|error| self.failed(&error))?;
-        set(&self.known, session, KnownSession { revision, there: Some((begun, entry)) });
+        lock(&self.known).set(session, KnownSession { revision, there: Some((begun, entry)) });
         Ok(())
     }
 
@@ -87,7 +94,7 @@ impl Catalogue {
         lock(&self.moved).sessions.remove(&session);
         let put = self.bucket.put(session.to_string(), Bytes::new()).await;
         let revision = put.map_err(|error| self.failed(&error))?;
-        set(&self.known, session, KnownSession { revision, there: None });
+        lock(&self.known).set(session, KnownSession { revision, there: None });
         Ok(())
     }
 
@@ -120,8 +127,10 @@ impl Catalogue {
     }
 
     async fn tell(&self, local: &LocalStore, session: SessionId) -> Result<()> {
-        let known =
-            lock(&self.known).get(&session).map(|known| (known.revision, known.there.as_ref().map(|(at, _)| *at)));
+        let known = {
+            let known = lock(&self.known);
+            known.sessions.get(&session).map(|known| (known.revision, known.there.as_ref().map(|(at, _)| *at)))
+        };
         let (revision, begun) = match known {
             Some((revision, Some(begun))) => (revision, begun),
             Some((_, None)) => return Ok(()),
@@ -132,15 +141,22 @@ impl Catalogue {
         let value = encoded(begun, &entry)?;
         // If another host was faster, its newer entry stands.
         if let Ok(revision) = self.bucket.update(session.to_string(), value, revision).await {
-            set(&self.known, session, KnownSession { revision, there: Some((begun, entry)) });
+            lock(&self.known).set(session, KnownSession { revision, there: Some((begun, entry)) });
         }
         Ok(())
     }
 
-    /// Returns the known entries, with the stream positions of the sessions' first messages.
-    pub(super) fn entries(&self) -> BTreeMap<SessionId, (u64, SessionEntry)> {
+    /// Returns the known sessions that a query selects.
+    pub(super) fn select(&self, query: SessionQuery<'_>, limit: usize) -> Result<Vec<SessionEntry>> {
         let known = lock(&self.known);
-        known.iter().filter_map(|(session, known)| Some((*session, known.there.clone()?))).collect()
+        let ids = known.index.select(query, limit, &|_| true)?;
+        let entry = |id| Some(known.sessions.get(id)?.there.as_ref()?.1.clone());
+        Ok(ids.iter().filter_map(entry).collect())
+    }
+
+    pub(super) fn totals(&self) -> SessionTotals {
+        let known = lock(&self.known);
+        SessionTotals { sessions: known.index.len(), events: known.events }
     }
 }
 
@@ -150,24 +166,36 @@ fn encoded(begun: u64, entry: &SessionEntry) -> Result<Bytes> {
     Ok(value.into())
 }
 
-fn set(known: &SessionList, session: SessionId, new: KnownSession) {
-    let mut known = lock(known);
-    if known.get(&session).is_none_or(|known| known.revision < new.revision) {
-        known.insert(session, new);
+impl SessionList {
+    fn set(&mut self, session: SessionId, new: KnownSession) {
+        let old = self.sessions.get(&session);
+        if old.is_some_and(|old| old.revision >= new.revision) {
+            return;
+        }
+        let old = old.and_then(|old| old.there.as_ref());
+        self.events -= old.map_or(0, |(_, entry)| entry.own_events());
+        self.events += new.there.as_ref().map_or(0, |(_, entry)| entry.own_events());
+        match &new.there {
+            None => self.index.remove(session),
+            // Only its head has moved.
+            Some((begun, entry)) if old.is_some_and(|old| (old.0, &old.1.origin) == (*begun, &entry.origin)) => {}
+            Some((begun, entry)) => self.index.add(session, &entry.origin, *begun),
+        }
+        self.sessions.insert(session, new);
     }
-}
 
-fn note(known: &SessionList, key: &str, revision: u64, value: &[u8]) {
-    let Ok(session) = key.parse() else { return };
-    let read = || {
-        let (begun, row) = value.split_first_chunk()?;
-        Some((u64::from_le_bytes(*begun), CatalogueRow::decode(row)?.entry))
-    };
-    let there = read();
-    if there.is_none() && !value.is_empty() {
-        // The writer's next entry will replace it.
-        tracing::warn!(%session, revision, "skipping an invalid entry of the list of sessions");
-        return;
+    fn note(&mut self, key: &str, revision: u64, value: &[u8]) {
+        let Ok(session) = key.parse() else { return };
+        let read = || {
+            let (begun, row) = value.split_first_chunk()?;
+            Some((u64::from_le_bytes(*begun), CatalogueRow::decode(row)?.entry))
+        };
+        let there = read();
+        if there.is_none() && !value.is_empty() {
+            // The writer's next entry will replace it.
+            tracing::warn!(%session, revision, "skipping an invalid entry of the list of sessions");
+            return;
+        }
+        self.set(session, KnownSession { revision, there });
     }
-    set(known, session, KnownSession { revision, there });
 }

@@ -36,7 +36,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use super::{
     Durability, EventBatch, EventStore, LocalStore, LocalStoreOptions, Pending, Result, SessionEntry, SessionHosts,
-    Snapshot, StorageUse, StoreError, StoreHost,
+    SessionQuery, SessionTotals, Snapshot, StorageUse, StoreError, StoreHost,
 };
 use crate::engine::bus::Bus;
 use crate::engine::commit::Commit;
@@ -266,19 +266,30 @@ impl EventStore for NatsStore {
     }
 
     fn entries(&self) -> Result<Vec<SessionEntry>> {
+        self.select(SessionQuery::After(None), usize::MAX)
+    }
+
+    fn select(&self, query: SessionQuery<'_>, limit: usize) -> Result<Vec<SessionEntry>> {
+        // A known name needs no new list, as long as its session exists.
+        if let SessionQuery::Named(_) = query
+            && let [known] = &self.inner.catalogue.select(query, limit)?[..]
+            && let Some(entry) = self.entry(known.id)?
+        {
+            return Ok(vec![entry]);
+        }
         let inner = Arc::clone(&self.inner);
         self.wait_for(async move { inner.look().await })?;
-        let mut entries = self.inner.catalogue.entries();
-        for entry in self.inner.local.entries()? {
-            if let Some((_, known)) = entries.get_mut(&entry.id)
-                && entry.head >= known.head
-            {
+        let mut entries = self.inner.catalogue.select(query, limit)?;
+        for known in &mut entries {
+            if let Some(entry) = self.inner.local.entry(known.id)?.filter(|entry| entry.head >= known.head) {
                 *known = entry;
             }
         }
-        let mut entries: Vec<_> = entries.into_values().collect();
-        entries.sort_by_key(|(begun, entry)| (entry.origin.time, *begun));
-        Ok(entries.into_iter().map(|(_, entry)| entry).collect())
+        Ok(entries)
+    }
+
+    fn totals(&self) -> Result<SessionTotals> {
+        Ok(self.inner.catalogue.totals())
     }
 
     fn read(&self, session: SessionId, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch> {

@@ -17,7 +17,9 @@ use super::hosts::COPY_FILE;
 use super::index::CatalogueRow;
 use super::local::withheld;
 use super::lock::StoreLock;
-use super::{EventBatch, EventStore, LocalStore, Pending, Result, SessionEntry, Snapshot, StorageUse, StoreError};
+use super::{
+    EventBatch, EventStore, LocalStore, Pending, Result, SessionEntry, SessionQuery, Snapshot, StorageUse, StoreError,
+};
 use crate::engine::advice::Advice;
 use crate::engine::bus::Bus;
 use crate::engine::commit::Commit;
@@ -26,7 +28,7 @@ use crate::engine::lock::lock;
 use connection::{AskError, OwnerConnections};
 pub use server::StoreServer;
 use submissions::Submissions;
-use wire::{Message, StoreReply, StoreRequest};
+use wire::{Message, StoreReply, StoreRequest, WireQuery};
 
 /// A client of a store's owner process, which [serves](StoreServer) the store on a unix socket in its directory, for
 /// processes of the same user.
@@ -140,6 +142,11 @@ impl EventStore for RemoteStore {
 
     fn entries(&self) -> Result<Vec<SessionEntry>> {
         self.ask(&StoreRequest::Entries, entries, LocalStore::entries)
+    }
+
+    fn select(&self, query: SessionQuery<'_>, limit: usize) -> Result<Vec<SessionEntry>> {
+        let request = StoreRequest::Select { query: WireQuery::of(query), limit: limit as u64 };
+        self.ask(&request, entries, |files| files.select(query, limit))
     }
 
     fn read(&self, session: SessionId, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch> {

@@ -244,6 +244,10 @@ impl ServerInner {
             StoreRequest::Head(id) => StoreReply::Number(store.head(session(id))?),
             StoreRequest::Entry(id) => StoreReply::Entries(rows(store.entry(session(id))?.as_slice())?),
             StoreRequest::Entries => StoreReply::Entries(rows(&store.entries()?)?),
+            StoreRequest::Select { query, limit } => {
+                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+                StoreReply::Entries(rows(&store.select(query.query(), limit)?)?)
+            }
             StoreRequest::Read { session: id, from, until, bytes: limit } => {
                 let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(READ_MAX);
                 let mut encoded = Vec::new();

@@ -219,7 +219,7 @@ fn server_survives_stale_socket_and_strangers() {
     let sessions = Sessions::open(directory.path(), Registry::standard()).unwrap();
     let server = StoreServer::start(&sessions, directory.path()).unwrap();
     sessions.store().submit(commit(1, "one")).unwrap().wait().unwrap();
-    for nonsense in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 64], b"foldspace store4\xff\xff\xff\xff\xff\xff\xff\xff"] {
+    for nonsense in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 64], b"foldspace store5\xff\xff\xff\xff\xff\xff\xff\xff"] {
         let mut stream = UnixStream::connect(socket::path_in(directory.path())).unwrap();
         stream.write_all(nonsense).unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();

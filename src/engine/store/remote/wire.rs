@@ -12,10 +12,10 @@ use crate::engine::commit::{CallLink, ChunkList, Commit, CommitView, Content, Ex
 use crate::engine::error::Diagnostic;
 use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::slice::EncodedSlice;
-use crate::engine::store::{Snapshot, StoreError};
+use crate::engine::store::{SessionQuery, Snapshot, StoreError};
 
 /// The greeting of both sides, with the protocol version.
-pub(super) const HELLO: [u8; 16] = *b"foldspace store4";
+pub(super) const HELLO: [u8; 16] = *b"foldspace store5";
 const HEAD_MAX: u64 = 256 << 20;
 const TAIL_MAX: u64 = 4 << 30;
 /// Placeholder position of a commit without one, far beyond real positions.
@@ -30,6 +30,10 @@ pub(super) enum StoreRequest {
     Head([u8; 16]),
     Entry([u8; 16]),
     Entries,
+    Select {
+        query: WireQuery,
+        limit: u64,
+    },
     Read {
         session: [u8; 16],
         from: u64,
@@ -47,6 +51,15 @@ pub(super) enum StoreRequest {
     Usage,
     /// Switches to a stream of notifications of sessions that move.
     Watch,
+}
+
+#[derive(Debug, Archive, Serialize, Deserialize)]
+pub(super) enum WireQuery {
+    Named(String),
+    IdPrefix(String),
+    After(Option<[u8; 16]>),
+    ChildrenOf([u8; 16]),
+    NamedNear(String),
 }
 
 #[derive(Debug, Archive, Serialize, Deserialize)]
@@ -233,6 +246,28 @@ fn raw(digests: &[Digest]) -> Vec<[u8; 32]> {
 fn cut(bytes: &mut Bytes, length: u64) -> Option<Bytes> {
     let length = usize::try_from(length).ok().filter(|length| *length <= bytes.len())?;
     Some(bytes.split_to(length))
+}
+
+impl WireQuery {
+    pub(super) fn of(query: SessionQuery<'_>) -> Self {
+        match query {
+            SessionQuery::Named(name) => Self::Named(name.to_owned()),
+            SessionQuery::IdPrefix(digits) => Self::IdPrefix(digits.to_owned()),
+            SessionQuery::After(after) => Self::After(after.map(|after| *after.as_bytes())),
+            SessionQuery::ChildrenOf(parent) => Self::ChildrenOf(*parent.as_bytes()),
+            SessionQuery::NamedNear(name) => Self::NamedNear(name.to_owned()),
+        }
+    }
+
+    pub(super) fn query(&self) -> SessionQuery<'_> {
+        match self {
+            Self::Named(name) => SessionQuery::Named(name),
+            Self::IdPrefix(digits) => SessionQuery::IdPrefix(digits),
+            Self::After(after) => SessionQuery::After(after.map(SessionId::from_bytes)),
+            Self::ChildrenOf(parent) => SessionQuery::ChildrenOf(SessionId::from_bytes(*parent)),
+            Self::NamedNear(name) => SessionQuery::NamedNear(name),
+        }
+    }
 }
 
 impl WireSnapshot {
