@@ -70,9 +70,9 @@ fn children(opened: &OpenedStore, parent: SessionId) -> Result<Vec<RemovedChild>
     let child = |entry: &SessionEntry| {
         let origin = entry.origin.typed::<SessionStarted>()?.ok()?.event.origin?;
         let isolation = origin.isolation;
-        (origin.parent == parent).then(|| RemovedChild { session: entry.id, name: name_of(entry), isolation })
+        Some(RemovedChild { session: entry.id, name: name_of(entry), isolation })
     };
-    Ok(opened.sessions.list()?.iter().filter_map(child).collect())
+    Ok(opened.sessions.children(parent)?.iter().filter_map(child).collect())
 }
 
 const NAMED: usize = 10;

@@ -49,7 +49,6 @@ mod verb;
 mod visit;
 mod watch;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -63,10 +62,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backends::{HostCaller, ProgressWatch};
 use crate::engine::id::SessionId;
-use crate::engine::lock::lock;
 use crate::engine::session::Session;
-use crate::engine::session::error::SessionError;
-use crate::engine::store::StoreError;
 use crate::hub::operations::{Caller, OperationError};
 use crate::hub::{Hub, HubError, OpenSession, blocking};
 use crate::tools::{ASK_THE_PERSON, MAX_COMMAND_CHARS, ShellRules};
@@ -118,7 +114,7 @@ impl Default for HttpOptions {
     }
 }
 
-/// The state that all HTTP listeners of a hub share: rules, metrics, session names.
+/// The state that all HTTP listeners of a hub share: rules, metrics.
 ///
 /// ```
 /// # use foldspace_http as foldspace;
@@ -141,8 +137,6 @@ struct AppState {
     are_hubs_rules: bool,
     metrics: Metrics,
     disk: DiskGauge,
-    /// A cache of sessions, by their whole names.
-    known: Mutex<BTreeMap<String, SessionId>>,
     ending: CancellationToken,
     outdated: CancellationToken,
     stopping: CancellationToken,
@@ -157,9 +151,6 @@ struct AppState {
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const ROOTS: &str = "only clients on the unix socket may name allowed directories";
-
-/// The most names in the cache.
-const KNOWN_MAX: usize = 4096;
 
 impl HttpFace {
     /// A face over a hub, with its rules.
@@ -182,8 +173,7 @@ impl HttpFace {
         let shared = AppState {
             are_hubs_rules,
             metrics: Metrics::default(),
-            disk: DiskGauge::default(),
-            known: Mutex::default(),
+    disk: DiskGauge,
             ending: CancellationToken::new(),
             outdated: CancellationToken::new(),
             stopping: CancellationToken::new(),
@@ -277,44 +267,20 @@ impl HttpFace {
     }
 
     async fn session(&self, wanted: &str) -> Result<Session, HubError> {
-        let (face, wanted) = (self.clone(), wanted.to_owned());
-        Ok(blocking(move || face.find(&wanted)).await??)
+        let (sessions, id) = (self.hub().sessions().clone(), self.find(wanted).await?);
+        Ok(blocking(move || sessions.session(id)).await??)
     }
 
-    /// Opens a session. If it is open already, this costs two lookups.
     async fn open(&self, wanted: &str) -> Result<OpenSession, HubError> {
-        let known = lock(&self.shared.known).get(wanted).copied();
-        if let Some(id) = known {
-            match self.hub().open(id).await {
-                Err(HubError::Session(SessionError::Store(StoreError::NoSession(_)))) => {}
-                other => return other,
-            }
-        }
-        self.hub().open(self.session(wanted).await?.id()).await
+        self.hub().open(self.find(wanted).await?).await
     }
 
-    /// Finds a session, in the cache first.
-    fn find(&self, wanted: &str) -> Result<Session, SessionError> {
-        let sessions = self.hub().sessions();
-        let known = lock(&self.shared.known).get(wanted).copied();
-        // A handle may outlive its session, and another session may have taken the name: only the store knows.
-        if let Some(id) = known
-            && sessions.store().entry(id)?.is_some()
-        {
-            return sessions.session(id);
-        }
-        let session = sessions.session(sessions.find(wanted)?.id)?;
-        let mut known = lock(&self.shared.known);
-        if known.len() >= KNOWN_MAX {
-            known.clear();
-        }
-        // A prefix of an id may become ambiguous later.
-        match wanted == session.name() || wanted.len() == 2 * session.id().as_bytes().len() {
-            true => known.insert(wanted.to_owned(), session.id()),
-            false => known.remove(wanted),
-        };
-        drop(known);
-        Ok(session)
+    async fn find(&self, wanted: &str) -> Result<SessionId, HubError> {
+        let (sessions, wanted) = (self.hub().sessions().clone(), wanted.to_owned());
+        let may_wait = sessions.store().may_wait();
+        let find = move || sessions.find(&wanted).map(|entry| entry.id);
+        // Without a network it is a lookup in memory, cheaper than another thread.
+        Ok(if may_wait { blocking(find).await?? } else { find()? })
     }
 }
 

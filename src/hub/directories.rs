@@ -80,11 +80,7 @@ impl Hub {
         let mut name = name.map(|name| format!("{name}{HOME}")).filter(|name| check_name(name).is_ok());
         if let Some(wanted) = name.clone() {
             let (sessions, spec) = (self.sessions().clone(), spec.clone());
-            let named = move || match sessions.find(&wanted) {
-                Ok(entry) => Ok(Some(sessions.session(entry.id)?).filter(|session| session.name() == wanted)),
-                Err(SessionError::NotFound { .. }) => Ok(None),
-                Err(error) => Err(error),
-            };
+            let named = move || sessions.named(&wanted)?.map(|entry| sessions.session(entry.id)).transpose();
             match blocking(named).await?? {
                 // Left by an earlier copy, which may have been removed.
                 Some(session) if works_in(&session, &spec) => return Ok((self.open(session.id()).await?, false)),
@@ -110,16 +106,13 @@ impl Hub {
         let spec = files_of(to);
         let (sessions, id, wanted) = (self.sessions().clone(), session.id(), spec.clone());
         let known = move || {
-            let mut all = sessions.list()?.into_iter();
-            let is_it = |started: &SessionStarted| {
-                started.origin.as_ref().is_some_and(|origin| origin.parent == id)
-                    && WorkspaceSpec::of_session(started).is_ok_and(|spec| spec == wanted)
-            };
+            let mut children = sessions.children(id)?.into_iter();
+            let is_it = |started: &SessionStarted| WorkspaceSpec::of_session(started).is_ok_and(|spec| spec == wanted);
             let typed = |entry: &SessionEntry| {
                 let started = entry.origin.typed::<SessionStarted>().and_then(Result::ok);
                 started.is_some_and(|started| is_it(&started.event))
             };
-            Ok::<_, SessionError>(all.find(typed).map(|entry| entry.id))
+            Ok::<_, SessionError>(children.find(typed).map(|entry| entry.id))
         };
         if let Some(known) = blocking(known).await?? {
             return hub.open(known).await;

@@ -172,10 +172,22 @@ impl McpClient {
     }
 
     async fn begin_own(&self, client: &str) -> Result<OpenSession, OperationError> {
-        let taken: Vec<String> = self.read(Sessions::list)?.iter().map(name_of).collect();
         let wanted = names::for_session(client);
-        for name in names::numbered(&wanted).filter(|name| !taken.contains(name)) {
-            match self.create(name).await {
+        let is_taken = |number| {
+            let named = self.read(|sessions| sessions.named(&names::with_number(&wanted, number)));
+            named.map(|found| found.is_some())
+        };
+        // Doubles, then halves: thousands of clients may have the same name.
+        let (mut taken, mut free) = (0, 1);
+        while is_taken(free)? {
+            (taken, free) = (free, free * 2);
+        }
+        while free - taken > 1 {
+            let middle = u64::midpoint(taken, free);
+            if is_taken(middle)? { taken = middle } else { free = middle }
+        }
+        for number in free.. {
+            match self.create(names::with_number(&wanted, number)).await {
                 // Another client took the name first.
                 Err(HubError::Session(SessionError::NameTaken { .. })) => {}
                 other => return self.with_policy(other?),

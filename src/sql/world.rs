@@ -34,8 +34,11 @@ impl World {
         time: Duration,
         is_cancelled: Box<dyn Fn() -> bool + Send + Sync>,
     ) -> Result<Self, SqlError> {
-        let entries = sessions.list()?.into_iter().filter(|entry| only.is_none_or(|only| entry.id == only));
-        let entries = entries.map(|entry| (name_of(&entry), entry)).collect();
+        let entries = match only {
+            Some(only) => sessions.store().entry(only).map_err(SessionError::from)?.into_iter().collect(),
+            None => sessions.list()?,
+        };
+        let entries = entries.into_iter().map(|entry| (name_of(&entry), entry)).collect();
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let end_micros = sessions.clock().monotonic_micros().saturating_add(micros);
         Ok(Self { sessions: sessions.clone(), entries, time, end_micros, is_cancelled, failure: OnceLock::new() })

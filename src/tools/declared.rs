@@ -111,9 +111,9 @@ pub fn declare_slice(session: &Session, declaration: SliceDeclaration) -> Result
 /// # Errors
 /// Errors of the store, and of [`declare_slice`].
 pub fn declare_defaults(sessions: &Sessions, session: &Session) -> Result<(), WorkspaceError> {
-    let defaults = sessions.names().holder(sessions.store().as_ref(), DEFAULT_SLICES)?;
-    if let Some(defaults) = defaults.filter(|defaults| *defaults != session.id()) {
-        for slice in declared_in(&sessions.session(defaults)?.state()?).iter() {
+    let defaults = sessions.named(DEFAULT_SLICES)?;
+    if let Some(defaults) = defaults.filter(|defaults| defaults.id != session.id()) {
+        for slice in declared_in(&sessions.session(defaults.id)?.state()?).iter() {
             declare_slice(session, slice.declaration().clone())?;
         }
     }

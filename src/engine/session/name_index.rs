@@ -5,7 +5,7 @@ use crate::engine::store::{EventStore, SessionEntry, SessionQuery};
 
 /// Names of sessions that are being created, and the last numbers of children's names.
 #[derive(Default)]
-pub struct NameIndex {
+pub(crate) struct NameIndex {
     pending: BTreeSet<String>,
     numbers: BTreeMap<String, u64>,
 }

@@ -194,8 +194,7 @@ impl Sessions {
         Ok(Pending::done(begun?))
     }
 
-    #[doc(hidden)]
-    pub fn names(&self) -> MutexGuard<'_, NameIndex> {
+    pub(super) fn names(&self) -> MutexGuard<'_, NameIndex> {
         lock(&self.shared.naming)
     }
 

@@ -159,11 +159,12 @@ pub fn compared(
 /// Returns the sessions in the order in which they are named, each once.
 fn chosen(sessions: &Sessions, wanted: &[&str]) -> Result<Vec<SessionId>, OperationError> {
     let (mut ids, mut seen) = (Vec::new(), BTreeSet::new());
-    let known: Vec<(String, SessionId)> = sessions.list()?.iter().map(|entry| (name_of(entry), entry.id)).collect();
-    let by_name: BTreeMap<&str, SessionId> = known.iter().map(|(name, id)| (name.as_str(), *id)).collect();
+    let is_glob = |name: &&str| name.contains(['*', '?', '[']);
+    let listed = if wanted.iter().any(is_glob) { sessions.list()? } else { Vec::new() };
+    let known: Vec<(String, SessionId)> = listed.iter().map(|entry| (name_of(entry), entry.id)).collect();
     for name in wanted {
-        if !name.contains(['*', '?', '[']) {
-            ids.push(by_name.get(name).copied().map_or_else(|| sessions.find(name).map(|entry| entry.id), Ok)?);
+        if !is_glob(name) {
+            ids.push(sessions.find(name)?.id);
             continue;
         }
         let glob = PathGlob::new(name)

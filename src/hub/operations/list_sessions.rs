@@ -8,7 +8,7 @@ use crate::engine::clock::Timestamp;
 use crate::engine::event::SessionStarted;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::name_index::name_of;
-use crate::engine::store::{SessionEntry, StoreError};
+use crate::engine::store::SessionEntry;
 
 /// Limit for the sessions of a page.
 const LIMIT: usize = 1000;
@@ -37,19 +37,7 @@ impl Operation for ListSessions {
             return Err(OperationError::invalid(format!("limit is {limit}; it must be from 1 to {LIMIT}")));
         }
         let sessions = context.hub.sessions().clone();
-        reading(move || {
-            let entries = sessions.list()?;
-            let from = match self.after {
-                None => 0,
-                // A removed session is not in the list.
-                Some(after) => match entries.iter().position(|entry| entry.id == after) {
-                    Some(at) => at + 1,
-                    None => return Err(StoreError::NoSession(after).into()),
-                },
-            };
-            Ok(entries[from..].iter().take(limit).map(listed).collect())
-        })
-        .await
+        reading(move || Ok(sessions.page(self.after, limit)?.iter().map(listed).collect())).await
     }
 }
 

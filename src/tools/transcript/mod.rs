@@ -245,6 +245,6 @@ pub fn import_transcripts(
 /// Returns the name of a run, with a suffix if another session has that name.
 fn free_name(sessions: &Sessions, run: &SourceRun) -> Result<String, TranscriptError> {
     let (id, name) = (run.session(), run.name());
-    let is_taken = sessions.names().has_other(sessions.store().as_ref(), &name, id)?;
+    let is_taken = sessions.named(&name)?.is_some_and(|holder| holder.id != id);
     Ok(if is_taken { format!("{name}-{}", id.short()) } else { name })
 }
