@@ -173,7 +173,7 @@ impl HttpFace {
         let shared = AppState {
             are_hubs_rules,
             metrics: Metrics::default(),
-    disk: DiskGauge,
+            disk: DiskGauge::default(),
             ending: CancellationToken::new(),
             outdated: CancellationToken::new(),
             stopping: CancellationToken::new(),
