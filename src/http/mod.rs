@@ -23,6 +23,7 @@ mod move_session;
 mod openapi;
 mod owner;
 mod page;
+mod path_names;
 mod peers;
 mod port_links;
 mod ports;
@@ -78,12 +79,13 @@ use sign_in::Pages;
 use visit::OpenPages;
 
 pub use calls::CallRequest;
-pub use client::{Attended, CallEvent, CallStream, ClientError, HttpClient, encoded, exchange};
+pub use client::{Attended, CallEvent, CallStream, ClientError, HttpClient, exchange};
 #[cfg(feature = "e2b")]
 pub use e2b::{E2bApi, E2bOptions};
 pub use move_session::MovedSession;
 pub use owner::{CallInFlight, ClientStatus, HostStatus, ReplicationStatus, ServerStatus, WorkspaceStatus};
 pub use page::page_files;
+pub use path_names::encoded;
 pub use problem::{HttpProblem, ProblemDetails, RewindRefusal};
 pub use process_client::ProcessEvents;
 pub use remote_tools::{RegisteredTools, RemoteCommand, RemoteContext, RemoteEntry, RemoteRun, RemoteTools};

@@ -201,7 +201,7 @@ pub(crate) struct SessionsInner {
 
 impl SessionsInner {
     pub(super) fn submit(&self, commit: Commit) -> Result<Pending, StoreError> {
-        self.commits.measured(|| self.store.submit(commit))
+        Pending::measured(&self.commits, || self.store.submit(commit))
     }
 }
 

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::{Pending, Result};
 use crate::engine::durations::Durations;
 use crate::engine::{Clock, lock};
 
@@ -40,13 +39,10 @@ impl CommitMeter {
         Arc::new(Self { clock, accepted, durations })
     }
 
-    /// Submits a commit, and measures the time until it is durable.
-    pub(crate) fn measured(self: &Arc<Self>, submit: impl FnOnce() -> Result<Pending>) -> Result<Pending> {
+    /// Begins to measure a commit.
+    pub(super) fn begin(self: &Arc<Self>) -> CommitTiming {
         let begun = self.clock.monotonic_micros();
-        let pending = submit()?;
-        self.accepted.fetch_add(1, Ordering::Relaxed);
-        let timing = CommitTiming { meter: Arc::clone(self), begun, is_counted: AtomicBool::new(false) };
-        Ok(Pending { timing: Some(timing), ..pending })
+        CommitTiming { meter: Arc::clone(self), begun, is_counted: AtomicBool::new(false) }
     }
 
     pub(crate) fn figures(&self) -> CommitFigures {
@@ -55,6 +51,12 @@ impl CommitMeter {
 }
 
 impl CommitTiming {
+    /// Counts the commit as accepted.
+    pub(super) fn accept(self) -> Self {
+        self.meter.accepted.fetch_add(1, Ordering::Relaxed);
+        self
+    }
+
     /// Counts the commit as durable, once.
     pub(super) fn end(&self) {
         if !self.is_counted.swap(true, Ordering::Relaxed) {

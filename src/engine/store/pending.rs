@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use rustix::thread::futex;
 
-use super::commit_meter::CommitTiming;
+use super::commit_meter::{CommitMeter, CommitTiming};
 use super::{Result, StoreError};
 use crate::engine::id::Seq;
 use crate::engine::lock::lock;
@@ -60,6 +60,13 @@ impl Pending {
 
     pub(super) fn of(ticket: Ticket) -> Self {
         Self { ticket, timing: None }
+    }
+
+    /// Submits a commit, and measures the time until it is durable.
+    pub(crate) fn measured(meter: &Arc<CommitMeter>, submit: impl FnOnce() -> Result<Self>) -> Result<Self> {
+        let timing = meter.begin();
+        let pending = submit()?;
+        Ok(Self { timing: Some(timing.accept()), ..pending })
     }
 
     fn timed(&self, committed: Committed) -> Committed {

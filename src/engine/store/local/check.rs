@@ -19,7 +19,7 @@ use crate::engine::store::lock::StoreLock;
 use crate::engine::store::{EventStore, Loss, LostEvents, Result, StoreError};
 use crate::engine::{Clock, Commit, CommitId, Expected, SessionId, SystemClock};
 
-/// Longer than a write to the journal takes.
+/// The time after which a write to the journal is no longer in flight.
 const WRITE_IN_FLIGHT: Duration = Duration::from_millis(200);
 
 impl LocalStore {
