@@ -20,7 +20,7 @@ from yarl import URL
 
 from foldspace import _owner
 from foldspace._progress import Progress
-from foldspace.errors import ClientClosedError, ConnectionLostError, FoldspaceError, of_problem
+from foldspace.errors import ClientClosedError, ConnectionLostError, FoldspaceError, UnusableError, of_problem
 
 T = TypeVar("T", default=Any)
 
@@ -224,7 +224,9 @@ def _cancel(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
 
 
 def filled(template: str, path: Mapping[str, str | int]) -> str:
-    """Fills in a path template of the API's description."""
+    """Fills in a path template of the API's description. Empty names and dots would make the path of another route."""
+    if bad := next((name for name, value in path.items() if name != "path" and str(value) in ("", ".", "..")), None):
+        raise UnusableError(f"{bad} is {str(path[bad])!r}")
     return template.format_map({name: quote(str(value), safe="/" if name == "path" else "") for name, value in path.items()})
 
 

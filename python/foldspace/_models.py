@@ -1610,6 +1610,15 @@ class RanCommand(TypedDict):
     """The signal that ended it, else null."""
 
 
+class Readiness(TypedDict):
+    """The readiness of the server."""
+
+    status: str
+    """`ready`."""
+    version: str
+    """The program's version."""
+
+
 class RecordedFrames(TypedDict):
     """Frames of a terminal's recording."""
 

@@ -17,7 +17,6 @@ mod containers;
 #[doc(hidden)]
 pub mod disk;
 mod doctor;
-mod durations;
 mod error;
 #[doc(hidden)]
 pub mod git;
@@ -39,6 +38,7 @@ mod shell;
 mod throwaway;
 pub(crate) mod workspace;
 
+pub use crate::engine::durations::Durations;
 pub use crate::network::{HostPattern, HttpAnswers, HttpMessage, HttpReport, NetworkRules};
 pub use agent_process::agent_process;
 pub use asciicast::TerminalRecording;
@@ -57,7 +57,6 @@ pub use container_network::ContainerNetwork;
 pub use containers::{EngineKind, Leftover, Leftovers, OverlayUse, PodmanOptions};
 pub use disk::{IgnoredLimits, is_secret_name};
 pub use doctor::{DoctorReport, Finding, diagnose};
-pub use durations::Durations;
 pub use error::{BackendError, UnusableDirectory};
 #[doc(hidden)]
 pub use git::{GitPlace, commit_in, write_commit};

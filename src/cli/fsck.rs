@@ -1,9 +1,11 @@
+use std::path::Path;
+
 use foldspace::store::{FsckReport, JournalProblem};
-use foldspace::{LocalStore, SessionId};
+use foldspace::{LocalStore, SessionId, StoreError};
 use serde_json::json;
 
 use super::stop::make_way;
-use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, open, shared_store, text};
+use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, open, output, shared_store, text};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct FsckArgs {
@@ -24,7 +26,9 @@ pub(super) struct FsckArgs {
 impl FsckArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let directory = open::existing(globals)?;
-        super::block_on(make_way(&directory))??;
+        if self.repair {
+            super::block_on(make_way(&directory))??;
+        }
         let dropped = match self.drop.is_empty() {
             true => Vec::new(),
             false => self.dropped(&LocalStore::fsck(&directory, false)?)?,
@@ -35,7 +39,7 @@ impl FsckArgs {
             _ if !directory.join("journal").is_dir() => FsckReport::default(),
             (true, _) => LocalStore::accept_loss(&directory)?,
             (false, true) => LocalStore::repair(&directory, &dropped)?,
-            (false, false) => LocalStore::fsck(&directory, false)?,
+            (false, false) => checked(&directory)?,
         };
         // Only another check shows whether the repair worked.
         let left = match report.repaired.is_empty() {
@@ -65,6 +69,17 @@ impl FsckArgs {
             found.map(|(id, _)| *id).ok_or_else(|| Failure::new(Exit::NotFound, missing()))
         };
         self.drop.iter().map(find).collect()
+    }
+}
+
+/// Checks a journal, also while another process writes it.
+fn checked(directory: &Path) -> Result<FsckReport, Failure> {
+    match LocalStore::fsck(directory, false) {
+        Err(StoreError::Locked { owner, .. }) => {
+            output::note(&format!("{owner} has the store: its index is not checked"));
+            Ok(LocalStore::fsck_beside(directory)?)
+        }
+        checked => Ok(checked?),
     }
 }
 

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use foldspace::Session;
+use foldspace::http::encoded;
 use foldspace::hub::operations::DeclaredSliceDocument;
 use serde_json::Value;
 
@@ -116,14 +117,7 @@ fn acting<T>(
     super::block_on(async {
         let owner = OwnerClient::of_existing(globals).await?;
         let id = open::reading(globals)?.find(session)?.session.id();
-        let done = work(
-            &owner,
-            format!(
-                "/v1/sessions/{id}/reducers/{}",
-                percent_encoding::utf8_percent_encode(slice, percent_encoding::NON_ALPHANUMERIC)
-            ),
-        )
-        .await;
+        let done = work(&owner, format!("/v1/sessions/{id}/reducers/{}", encoded(slice))).await;
         owner.end().await;
         Ok::<_, Failure>(done?)
     })?

@@ -1,7 +1,7 @@
 use std::num::NonZeroU16;
 
 use foldspace::SessionId;
-use foldspace::http::CallEvent;
+use foldspace::http::{CallEvent, encoded};
 use foldspace::hub::operations::ServiceDocument;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -221,7 +221,7 @@ impl ServiceLogs {
 impl ServiceStop {
     async fn run(&self, owner: &OwnerClient, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let session = id_of(globals, &self.session)?;
-        owner.client.delete(&format!("/v1/sessions/{session}/services/{}", self.name)).await?;
+        owner.client.delete(&format!("/v1/sessions/{session}/services/{}", encoded(&self.name))).await?;
         out.show(&json!({ "name": self.name }), |out| out.line(format!("stopped {}", self.name)))
     }
 }

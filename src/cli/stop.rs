@@ -56,8 +56,15 @@ fn is_background(owner: &StoreOwner) -> bool {
     owner.command.split(' ').any(|word| word == "--background")
 }
 
-/// Ends the running owner if it is unused, so that this process can open the store, and says so.
+/// Ends an unused owner in the background, so that this process can open the store, and says so. A server that a person
+/// or a service manager started is never ended: its end would be an outage.
 pub(super) async fn make_way(directory: &Path) -> Result<(), Failure> {
+    if let Some(owner) = StoreOwner::of(directory)?.filter(|owner| !is_background(owner)) {
+        let what = "stop it, or wait until it ends, and run this again";
+        return Err(
+            Failure::new(Exit::Busy, format!("{owner} has the store, and this command needs it alone")).with_hint(what)
+        );
+    }
     if let Some(process) = end_unused(directory).await? {
         output::note(&format!("ended the idle owner, process {process}; `foldspace ui` opens its page again"));
     }

@@ -89,8 +89,8 @@ pub mod store {
     #[cfg(feature = "nats")]
     pub use crate::engine::store::{AddressError, NatsAddress, NatsStore, NatsStoreOptions, StreamProblem};
     pub use crate::engine::store::{
-        Committed, Durability, EventBatch, EventStore, FsckReport, Gap, GcReport, JournalProblem, LocalStore,
-        LocalStoreOptions, Loss, LostEvents, MemoryStore, Pending, RemoteStore, SessionClaim, SessionEntry,
+        Committed, Durability, EventBatch, EventStore, FsckReport, Gap, GcReport, HostFigures, JournalProblem,
+        LocalStore, LocalStoreOptions, Loss, LostEvents, MemoryStore, Pending, RemoteStore, SessionClaim, SessionEntry,
         SessionHosts, SessionQuery, SessionTotals, Snapshot, StoreError, StoreHost, StoreOwner, StoreServer, Visitor,
     };
 }

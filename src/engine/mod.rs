@@ -25,6 +25,8 @@ pub(crate) mod collections;
 pub mod commit;
 pub mod content_ref;
 pub mod counted;
+#[doc(hidden)]
+pub mod durations;
 pub mod error;
 pub mod event;
 pub(crate) mod fold;

@@ -15,7 +15,6 @@ use hyper::service::Service;
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,6 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::frames::EVENTS;
 use super::guard::VERSION_HEADER;
+use super::path_names::{check_names, encoded};
 use super::problem::ProblemKind;
 use super::server::{HttpServer, connect_unix};
 use super::upgrade::{ATTEND, UpgradedStream};
@@ -326,6 +326,7 @@ impl HttpClient {
     }
 
     pub(super) async fn answered(&self, request: Builder, body: Vec<u8>) -> Result<Response<Body>, ClientError> {
+        request.uri_ref().map_or(Ok(()), |uri| check_names(uri.path())).map_err(Box::new)?;
         let request = request.header(header::HOST, "localhost").header(VERSION_HEADER, VERSION);
         let request = request.header(header::CONTENT_TYPE, "application/json").body(Full::new(Bytes::from(body)));
         let response = self.exchange(request.map_err(|error| ClientError::Odd(error.to_string()))?).await?;
@@ -391,10 +392,6 @@ async fn document<T: DeserializeOwned>(response: Response<Body>) -> Result<T, Cl
 async fn whole(response: Response<Body>) -> Result<Bytes, ClientError> {
     let body = Limited::new(response.into_body(), ANSWER_MAX).collect().await;
     Ok(body.map_err(|error| ClientError::Broken(error.to_string()))?.to_bytes())
-}
-
-pub(super) fn encoded(part: &str) -> impl std::fmt::Display {
-    utf8_percent_encode(part, NON_ALPHANUMERIC)
 }
 
 pub(super) struct ResponseStream {

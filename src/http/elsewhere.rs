@@ -4,7 +4,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use super::client::{CallEvent, ClientError, HttpClient, encoded};
+use super::client::{CallEvent, ClientError, HttpClient};
+use super::path_names::encoded;
 use super::{CallRequest, HttpFace, HttpOptions};
 use crate::engine::error::Diagnostic;
 use crate::hub::Hub;

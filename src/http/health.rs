@@ -5,14 +5,11 @@ use axum::response::{AppendHeaders, IntoResponse, Response};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use super::metrics::write_replication;
+use super::HttpFace;
 use super::peers::ANSWER;
 use super::problem::{HttpProblem, ProblemKind};
 use super::request::RequestHead;
 use super::verb::{HttpVerb, Media};
-use super::{HttpFace, blocking};
-use crate::engine::event::{Isolation, SessionStarted};
-use crate::engine::store::SessionEntry;
 use crate::hub::operations::OperationRoute;
 
 /// The health of the server.
@@ -43,6 +40,55 @@ impl HttpVerb for Healthz {
     }
 }
 
+/// The readiness of the server.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "Readiness")]
+pub(super) struct ReadinessBody {
+    /// `ready`.
+    status: &'static str,
+    /// The program's version.
+    version: &'static str,
+}
+
+/// Reports that the server can work. If not, it answers 503 with the problem `ending`, `store_failed` or `cluster_lost`.
+/// It needs no token.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Readyz {}
+
+impl HttpVerb for Readyz {
+    const NAME: &'static str = "readyz";
+    const ROUTE: OperationRoute = OperationRoute::at("GET", "server", "/readyz", 200);
+    const GIVES: Media = &[("application/json", Some(SchemaGenerator::subschema_for::<ReadinessBody>))];
+
+    async fn answer(self, face: HttpFace, _: RequestHead) -> Result<Response, HttpProblem> {
+        face.check_ready()?;
+        Ok(axum::Json(ReadinessBody { status: "ready", version: env!("CARGO_PKG_VERSION") }).into_response())
+    }
+}
+
+impl HttpFace {
+    /// Checks that the server can record something, from memory alone.
+    pub(super) fn check_ready(&self) -> Result<(), HttpProblem> {
+        let store = self.hub().sessions().store();
+        if let Err(error) = store.check_own() {
+            return Err(HttpProblem::new(ProblemKind::StoreFailed, error.to_string()));
+        }
+        if self.shared.ending.is_cancelled() {
+            return Err(HttpProblem::new(ProblemKind::Ending, "foldspace is shutting down"));
+        }
+        let waits = store.hosts().and_then(|hosts| Some((hosts.waited()?, hosts.lease())));
+        match waits.filter(|(waited, lease)| waited >= lease) {
+            Some((waited, lease)) => {
+                let (waited, lease) = (waited.as_secs_f64(), lease.as_secs_f64());
+                let detail = format!("this host has waited {waited:.1} s for the cluster; its lease is {lease} s");
+                Err(HttpProblem::new(ProblemKind::ClusterLost, detail))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
 /// Returns the server's metrics in the Prometheus text format.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -54,20 +100,10 @@ impl HttpVerb for ServerFigures {
     const GIVES: Media = &[("text/plain", None)];
 
     async fn answer(self, face: HttpFace, _: RequestHead) -> Result<Response, HttpProblem> {
-        let asked = face.clone();
-        let entries = blocking(move || asked.hub().sessions().list()).await??;
-        let events = entries.iter().map(own_events).sum();
-        let mut text = face.metrics().text(face.hub(), entries.len(), events);
-        face.replication().iter().for_each(|status| write_replication(&mut text, status));
+        let disk = face.shared.disk.read(&face.hub().options().home).await;
+        let text = face.figures(disk)?;
         Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
     }
-}
-
-/// Counts events without the parent's events.
-fn own_events(entry: &SessionEntry) -> u64 {
-    let started = entry.origin.typed::<SessionStarted>().and_then(Result::ok);
-    let fork = started.and_then(|started| started.event.origin).filter(|origin| origin.isolation == Isolation::Fork);
-    entry.head.saturating_sub(fork.map_or(0, |origin| origin.at))
 }
 
 pub(super) async fn no_route(uri: Uri) -> HttpProblem {

@@ -9,9 +9,14 @@ use axum::http::StatusCode;
 
 use crate::backends::{ContainerFigures, Durations, container_figures};
 use crate::engine::lock::lock;
+use crate::engine::store::{CommitFigures, HostFigures, SessionTotals};
 use crate::hub::{CallFigures, Hub};
+use crate::tools::policy_refusals;
 
+use super::HttpFace;
+use super::machine_figures::{DiskFigures, ProcessFigures};
 use super::owner::ReplicationStatus;
+use super::problem::HttpProblem;
 
 #[derive(Default)]
 pub(super) struct Metrics {
@@ -31,7 +36,7 @@ impl Metrics {
         self.events_sent.fetch_add(events, Ordering::Relaxed);
     }
 
-    pub(super) fn text(&self, hub: &Hub, sessions: usize, events: u64) -> String {
+    fn text(&self, hub: &Hub, SessionTotals { sessions, events }: SessionTotals) -> String {
         let mut text = String::new();
         let mut one = |name: &str, kind: &str, help: &str, value: &dyn Display| put(&mut text, name, kind, help, value);
         one("foldspace_sessions", "gauge", "Sessions in the store.", &sessions);
@@ -55,12 +60,72 @@ impl Metrics {
     }
 }
 
+impl HttpFace {
+    /// Returns all metrics, from memory alone.
+    pub(super) fn figures(&self, disk: Option<DiskFigures>) -> Result<String, HttpProblem> {
+        let mut text = self.metrics().text(self.hub(), self.hub().sessions().totals()?);
+        let mut one = |name: &str, kind: &str, help: &str, value: &dyn Display| put(&mut text, name, kind, help, value);
+        let store = self.hub().sessions().store();
+        one("foldspace_ready", "gauge", "1 if /readyz answers 200.", &u8::from(self.check_ready().is_ok()));
+        let failed = u8::from(store.check_own().is_err());
+        one("foldspace_store_failed", "gauge", "1 if a write failed, so that the store records nothing more.", &failed);
+        let refusals = policy_refusals();
+        one("foldspace_policy_refusals_total", "counter", "Refusals by a policy or an approver.", &refusals);
+        let CommitFigures { accepted, durations } = self.hub().sessions().commit_figures();
+        one("foldspace_commits_total", "counter", "Commits that the store accepted.", &accepted);
+        if let Some(bytes) = disk.and_then(|disk| disk.journal_bytes) {
+            one("foldspace_journal_bytes", "gauge", "Bytes of the journal's segments.", &bytes);
+        }
+        if let Some(disk) = disk {
+            one("foldspace_disk_free_bytes", "gauge", "Free bytes on the disk with the data.", &disk.free_bytes);
+        }
+        if let Some(figures) = store.hosts().map(|hosts| hosts.figures()) {
+            write_host(&mut one, &figures);
+        }
+        write_process(&mut one, &ProcessFigures::now());
+        write_histogram(&mut text, "foldspace_commit_duration_seconds", "Time until a commit is durable.");
+        write_durations(&mut text, "foldspace_commit_duration_seconds", "", &durations);
+        self.replication().iter().for_each(|status| write_replication(&mut text, status));
+        Ok(text)
+    }
+}
+
+fn write_host(one: &mut impl FnMut(&str, &str, &str, &dyn Display), figures: &HostFigures) {
+    let waited = figures.waited.unwrap_or_default().as_secs_f64();
+    let help = "Seconds that this host has waited for the cluster; 0 if it answers.";
+    one("foldspace_cluster_waited_seconds", "gauge", help, &waited);
+    one("foldspace_sessions_held", "gauge", "Sessions that this host has claimed.", &figures.held);
+    one("foldspace_takeovers_total", "counter", "Sessions taken over from a dead host.", &figures.takeovers);
+    let help = "Sessions taken by another host, or released because the cluster did not answer.";
+    one("foldspace_sessions_lost_total", "counter", help, &figures.lost);
+}
+
+fn write_process(one: &mut impl FnMut(&str, &str, &str, &dyn Display), process: &ProcessFigures) {
+    one("process_cpu_seconds_total", "counter", "Processor time of the process in seconds.", &process.cpu_seconds);
+    if let Some(bytes) = process.resident_bytes {
+        one("process_resident_memory_bytes", "gauge", "Memory of the process in bytes.", &bytes);
+    }
+    if let Some(files) = process.open_files {
+        one("process_open_fds", "gauge", "Open file descriptors.", &files);
+    }
+    if let Some(files) = process.max_files {
+        one("process_max_fds", "gauge", "The limit of open file descriptors.", &files);
+    }
+    if let Some(started) = process.started {
+        one("process_start_time_seconds", "gauge", "Start of the process, in seconds since 1970.", &started);
+    }
+}
+
+fn write_histogram(text: &mut String, name: &str, help: &str) {
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} histogram");
+}
+
 fn put(text: &mut String, name: &str, kind: &str, help: &str, value: &dyn Display) {
     // Writing to a string does not fail.
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
 }
 
-pub(super) fn write_replication(text: &mut String, status: &ReplicationStatus) {
+fn write_replication(text: &mut String, status: &ReplicationStatus) {
     let mut one = |name: &str, help: &str, value: &dyn Display| {
         put(text, &format!("foldspace_replication_{name}"), "gauge", help, value);
     };
@@ -75,7 +140,7 @@ pub(super) fn write_replication(text: &mut String, status: &ReplicationStatus) {
 
 fn write_calls(text: &mut String, calls: &[CallFigures]) {
     const NAME: &str = "foldspace_tool_call_duration_seconds";
-    let _ = writeln!(text, "# HELP {NAME} Tool calls and how long they took.\n# TYPE {NAME} histogram");
+    write_histogram(text, NAME, "Tool calls and how long they took.");
     for CallFigures { tool, status, durations } in calls {
         write_durations(text, NAME, &format!("tool=\"{tool}\",status=\"{}\"", status.word()), durations);
     }
@@ -93,17 +158,18 @@ fn write_containers(text: &mut String, figures: &ContainerFigures) {
     for (reason, count) in &figures.stops {
         let _ = writeln!(text, "{stops}{{reason=\"{reason}\"}} {count}");
     }
-    let _ = writeln!(text, "# HELP {NAME} Time until a container could run commands.\n# TYPE {NAME} histogram");
+    write_histogram(text, NAME, "Time until a container could run commands.");
     for (start, ready) in &figures.ready {
         write_durations(text, NAME, &format!("start=\"{start}\""), ready);
     }
 }
 
 fn write_durations(text: &mut String, name: &str, labels: &str, Durations { count, micros, within }: &Durations) {
+    let comma = if labels.is_empty() { "" } else { "," };
     for (end, below) in within {
-        let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{}\"}} {below}", *end as f64 / 1e6);
+        let _ = writeln!(text, "{name}_bucket{{{labels}{comma}le=\"{}\"}} {below}", *end as f64 / 1e6);
     }
-    let _ = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
-    let _ = writeln!(text, "{name}_sum{{{labels}}} {}", *micros as f64 / 1e6);
-    let _ = writeln!(text, "{name}_count{{{labels}}} {count}");
+    let _ = writeln!(text, "{name}_bucket{{{labels}{comma}le=\"+Inf\"}} {count}");
+    let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+    let _ = writeln!(text, "{name}_sum{labels} {}\n{name}_count{labels} {count}", *micros as f64 / 1e6);
 }

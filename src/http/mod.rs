@@ -17,11 +17,13 @@ mod forward;
 mod frames;
 mod guard;
 mod health;
+mod machine_figures;
 mod metrics;
 mod move_session;
 mod openapi;
 mod owner;
 mod page;
+mod path_names;
 mod peers;
 mod port_links;
 mod ports;
@@ -68,6 +70,7 @@ use crate::tools::{ASK_THE_PERSON, MAX_COMMAND_CHARS, ShellRules};
 
 use elsewhere::ThroughApi;
 use guard::Guard;
+use machine_figures::DiskGauge;
 use metrics::Metrics;
 use owner::Attending;
 use peers::HostAnswers;
@@ -82,6 +85,7 @@ pub use e2b::{E2bApi, E2bOptions};
 pub use move_session::MovedSession;
 pub use owner::{CallInFlight, ClientStatus, HostStatus, ReplicationStatus, ServerStatus, WorkspaceStatus};
 pub use page::page_files;
+pub use path_names::encoded;
 pub use problem::{HttpProblem, ProblemDetails, RewindRefusal};
 pub use process_client::ProcessEvents;
 pub use remote_tools::{RegisteredTools, RemoteCommand, RemoteContext, RemoteEntry, RemoteRun, RemoteTools};
@@ -134,6 +138,7 @@ struct AppState {
     /// True if the hub opens sessions with exactly these rules.
     are_hubs_rules: bool,
     metrics: Metrics,
+    disk: DiskGauge,
     ending: CancellationToken,
     outdated: CancellationToken,
     stopping: CancellationToken,
@@ -170,6 +175,7 @@ impl HttpFace {
         let shared = AppState {
             are_hubs_rules,
             metrics: Metrics::default(),
+            disk: DiskGauge::default(),
             ending: CancellationToken::new(),
             outdated: CancellationToken::new(),
             stopping: CancellationToken::new(),
@@ -197,6 +203,13 @@ impl HttpFace {
     /// Returns the API and other routes, behind the same guard.
     pub fn router_with(&self, options: HttpOptions, others: Router) -> Router {
         self.routed(options, others, false)
+    }
+
+    /// Returns only `/metrics`, `/healthz` and `/readyz`, for a listener that monitoring uses without a token. They name
+    /// no session.
+    pub fn figures_router(&self) -> Router {
+        let figures = routes::figures().fallback(health::no_route).method_not_allowed_fallback(health::wrong_method);
+        figures.with_state(self.clone()).layer(axum::middleware::from_fn(guard::run))
     }
 
     fn routed(&self, options: HttpOptions, others: Router, is_page: bool) -> Router {
@@ -228,7 +241,7 @@ impl HttpFace {
         self.shared.outdated.cancel();
         let detail = format!("the store is in use by foldspace {VERSION}, a different version");
         Err(HttpProblem::new(ProblemKind::OtherVersion, detail)
-            .with_hint("it exits when idle; `foldspace stop` ends it now"))
+            .with_hint("`foldspace stop` ends it; a server in the background also exits when idle"))
     }
 
     /// Waits until a client of another version has connected.

@@ -64,7 +64,10 @@ impl Description {
             false => given(route.gives.iter().map(schema_of).collect::<Vec<_>>()),
         };
         operation["responses"] = json!({ route.place.status.to_string(): answer, "4XX": problem() });
-        if route.name == "healthz" {
+        if route.name == "readyz" {
+            operation["responses"]["503"] = problem();
+        }
+        if matches!(&*route.name, "healthz" | "readyz") {
             operation["security"] = json!([{}]);
             operation["responses"].as_object_mut().map(|responses| responses.remove("4XX"));
         }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::machine_figures::resident_bytes;
 use super::problem::{HttpProblem, ProblemKind};
 use super::request::RequestHead;
 use super::stream::shown;
@@ -253,7 +254,7 @@ impl HttpFace {
             process: std::process::id(),
             version: VERSION.to_owned(),
             seconds: self.shared.since.elapsed().as_secs(),
-            memory_bytes: memory(),
+            memory_bytes: resident_bytes(),
             clients: clients
                 .into_iter()
                 .map(|(process, command, since)| ClientStatus { process, command, seconds: since.elapsed().as_secs() })
@@ -294,11 +295,4 @@ fn command_of(process: u32) -> String {
     let words = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
     let words = String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " ");
     words.chars().take(COMMAND_CHARS).collect()
-}
-
-#[expect(clippy::disallowed_methods, reason = "the kernel reports processes in files")]
-fn memory() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.split_whitespace().next()?;
-    Some(kib.parse::<u64>().ok()? << 10)
 }

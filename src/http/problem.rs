@@ -147,6 +147,8 @@ problems! {
     Full "full" INSUFFICIENT_STORAGE "The disk is full";
     OtherHost "other_host" SERVICE_UNAVAILABLE "The session is on another host";
     Ending "ending" SERVICE_UNAVAILABLE "The server is shutting down";
+    StoreFailed "store_failed" SERVICE_UNAVAILABLE "The store records nothing more";
+    ClusterLost "cluster_lost" SERVICE_UNAVAILABLE "The cluster does not answer";
 }
 
 impl From<ErrorKind> for ProblemKind {
@@ -180,7 +182,7 @@ impl From<ProblemKind> for ErrorKind {
             ProblemKind::Backend => Self::Backend,
             ProblemKind::Broken => Self::Io,
             ProblemKind::Full => Self::Full,
-            ProblemKind::Ending => Self::Unavailable,
+            ProblemKind::Ending | ProblemKind::StoreFailed | ProblemKind::ClusterLost => Self::Unavailable,
             _ => Self::Refused,
         }
     }
@@ -210,7 +212,11 @@ impl HttpProblem {
 impl IntoResponse for HttpProblem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        if status.is_server_error() {
+        use ProblemKind::{ClusterLost, Ending, StoreFailed};
+        if matches!(ProblemKind::of(&self.kind), Ending | StoreFailed | ClusterLost) {
+            // Answers to probes, and part of each normal end.
+            tracing::info!(kind = %self.kind, detail = %self.detail, "a request was refused");
+        } else if status.is_server_error() {
             tracing::error!(kind = %self.kind, detail = %self.detail, "a request failed");
         }
         // Strings and numbers always serialize.

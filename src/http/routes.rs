@@ -25,6 +25,7 @@ fn routes() -> &'static [HttpRoute] {
     static ROUTES: LazyLock<Vec<HttpRoute>> = LazyLock::new(|| {
         let own = [
             own::<health::Healthz>(),
+            own::<health::Readyz>(),
             own::<health::ServerFigures>(),
             own::<ShowApi>(),
             own::<owner::ShowServer>(),
@@ -56,7 +57,16 @@ fn routes() -> &'static [HttpRoute] {
 }
 
 pub(super) fn router() -> Router<HttpFace> {
-    routes().iter().fold(Router::new(), |router, route| {
+    routed(|_| true)
+}
+
+/// Returns the routes that reveal no session.
+pub(super) fn figures() -> Router<HttpFace> {
+    routed(|route| matches!(route.place.path, "/healthz" | "/readyz" | "/metrics"))
+}
+
+fn routed(is_wanted: impl Fn(&HttpRoute) -> bool) -> Router<HttpFace> {
+    routes().iter().filter(|route| is_wanted(route)).fold(Router::new(), |router, route| {
         let filter = match route.place.method {
             "POST" => MethodFilter::POST,
             "DELETE" => MethodFilter::DELETE,

@@ -12,7 +12,8 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
-use super::client::{CallEvent, CallStream, ClientError, HttpClient, SentEvent, call_event, encoded};
+use super::client::{CallEvent, CallStream, ClientError, HttpClient, SentEvent, call_event};
+use super::path_names::encoded;
 use super::terminal::{Socket, TerminalOrder, TerminalRequest, accept_key};
 use crate::backends::{OutputStream, WindowSize};
 

@@ -49,6 +49,7 @@ pub use call::approval::ASK_THE_PERSON;
 pub use call::approval::Decided;
 #[doc(hidden)]
 pub use call::approval::nobody as nobody_to_ask;
+pub use call::approval::policy_refusals;
 pub use call::approver::{ApprovalAnswer, Asker, Asking, CommandQuestion};
 pub use call::content_params::{lift, lower};
 pub use call::context::ToolContext;

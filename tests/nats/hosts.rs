@@ -12,6 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::checker;
+use crate::proofs::send;
 use crate::rig::{Cluster, free_port};
 use crate::stopped::{resume, stop};
 use crate::testing::eventually;
@@ -177,6 +178,14 @@ async fn host_in_a_minority_loses_its_session_to_the_majority() {
     eventually("the host says what it waits for", || one.waited().is_some_and(|waited| waited > 0.5));
     let told = String::from_utf8(one.run(&["status"]).stdout).unwrap();
     assert!(told.contains("s for the store's cluster to answer"), "{told}");
+    let get = |host: &Host, path: &str| send(&host.place, &format!("GET {path} HTTP/1.1\r\n"));
+    eventually("a host without its cluster is not ready", || get(&one, "/readyz").0 == 503);
+    assert!(get(&one, "/readyz").1.contains("\"kind\":\"cluster_lost\""));
+    assert_eq!((get(&one, "/healthz").0, get(&other, "/readyz").0), (200, 200));
+    let figures = format!("GET /metrics HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\n");
+    let (status, figures) = send(&one.place, &figures);
+    assert!(status == 200 && figures.contains("\nfoldspace_ready 0\n"), "{figures}");
+    assert!(!figures.contains("\nfoldspace_cluster_waited_seconds 0\n"), "{figures}");
     other.write("taken");
     assert_eq!(other.waited(), None);
     eventually("the command in the minority is stopped", || !running.exists());
@@ -188,6 +197,7 @@ async fn host_in_a_minority_loses_its_session_to_the_majority() {
     one.write("sent-on");
     assert_eq!(other.events("SessionTaken").len(), 1, "the former owner has not taken it back");
     eventually("it waits no more", || one.waited().is_none());
+    eventually("it is ready again", || get(&one, "/readyz").0 == 200);
     check(&cluster, &one, &other).await;
 }
 

@@ -34,7 +34,7 @@ impl Step<'_> {
 }
 
 /// Sends a request to an address; returns the status and the whole answer.
-fn send(place: &str, head: &str) -> (u16, String) {
+pub(crate) fn send(place: &str, head: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(place).unwrap();
     write!(stream, "{head}Host: {place}\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();

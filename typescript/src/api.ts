@@ -55,6 +55,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/readyz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Reports that the server can work. If not, it answers 503 with the problem `ending`, `store_failed` or `cluster_lost`. It needs no token. */
+        get: operations["readyz"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/attached": {
         parameters: {
             query?: never;
@@ -3559,6 +3576,13 @@ export interface components {
              */
             signal: number | null;
         };
+        /** @description The readiness of the server. */
+        Readiness: {
+            /** @description `ready`. */
+            status: string;
+            /** @description The program's version. */
+            version: string;
+        };
         /** @description Frames of a terminal's recording. */
         RecordedFrames: {
             /** @description The frames. Frame 0 has the size and every line that is not blank. */
@@ -4851,6 +4875,33 @@ export interface operations {
                 };
             };
             "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readyz: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Readiness"];
+                };
+            };
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };

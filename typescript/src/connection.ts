@@ -242,6 +242,12 @@ async function* eventsOf(response: IncomingMessage): AsyncGenerator<StreamEvent>
   }
 }
 
+/** Encodes a name as one part of a URL's path. Empty names and dots would make the path of another route. */
+export function part(name: string): string {
+  if (["", ".", ".."].includes(name)) throw new FoldspaceError("unusable", `the name is "${name}"`);
+  return encodeURIComponent(name);
+}
+
 /** Encodes a path for a URL, except for its slashes. */
 export function encoded(path: string): string {
   return path.replace(/^\/+/, "").split("/").map(encodeURIComponent).join("/");

@@ -39,7 +39,7 @@ export class FoldspaceError extends Error {
   }
 }
 
-const INFRASTRUCTURE = new Set(["failed", "abandoned", "backend", "broken", "full", "ending", "other_host", "too_slow", "start", "connection"]);
+const INFRASTRUCTURE = new Set(["failed", "abandoned", "backend", "broken", "full", "ending", "store_failed", "cluster_lost", "other_host", "too_slow", "start", "connection"]);
 
 /** The error of a failed command, if the caller set `check`. */
 export class CommandFailedError extends FoldspaceError {

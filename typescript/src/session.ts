@@ -2,7 +2,7 @@
 
 import { randomUUID } from "node:crypto";
 import { resolve } from "node:path";
-import type { Cancel, Connection } from "./connection.js";
+import { part, type Cancel, type Connection } from "./connection.js";
 import { CommandFailedError, FoldspaceError, ofProblem, succeeded, type CallOutcome } from "./errors.js";
 import type { Command, Limits, RunOptions, Rules, ServiceOptions } from "./options.js";
 import { Files, ReadFiles, type Position } from "./files.js";
@@ -199,7 +199,7 @@ export class Session extends SessionPast implements AsyncDisposable {
 
   /** Stops a service for good: SIGTERM, and SIGKILL after 10 seconds. */
   async stopService(name: string): Promise<void> {
-    await this.connection.document("DELETE", `${this.path}/services/${encodeURIComponent(name)}`);
+    await this.connection.document("DELETE", `${this.path}/services/${part(name)}`);
   }
 
   /**
@@ -438,7 +438,7 @@ export class Session extends SessionPast implements AsyncDisposable {
   /** Declares a slice of your own, and folds the past into it; `state(name)` then returns its value. */
   declare(name: string, declaration: Omit<Schemas["DeclareSlice"], "agent">): Promise<Schemas["DeclaredSlice"]> {
     const body = { ...declaration, agent: this.rules.agent };
-    return this.connection.document("PUT", `${this.path}/reducers/${encodeURIComponent(name)}`, { body });
+    return this.connection.document("PUT", `${this.path}/reducers/${part(name)}`, { body });
   }
 
   /** Returns a slice of your own whose items a schema checks, such as one of zod. It is declared on first use. */
@@ -453,7 +453,7 @@ export class Session extends SessionPast implements AsyncDisposable {
 
   /** Removes a declared slice; earlier positions keep it. */
   async undeclare(name: string): Promise<void> {
-    await this.connection.document("DELETE", `${this.path}/reducers/${encodeURIComponent(name)}`);
+    await this.connection.document("DELETE", `${this.path}/reducers/${part(name)}`);
   }
 
   /** Sets its policy for tools: which tools may run, on which paths, in which order and how often. */
@@ -506,7 +506,7 @@ export class Session extends SessionPast implements AsyncDisposable {
 
   /** Removes a name of a position. */
   async untag(name: string): Promise<void> {
-    await this.connection.document("DELETE", `${this.path}/tags/${encodeURIComponent(name)}`);
+    await this.connection.document("DELETE", `${this.path}/tags/${part(name)}`);
   }
 
   /** Copies a directory of this machine into the workspace, if that is still empty; `exclude` has globs to leave out. */
@@ -563,6 +563,6 @@ export async function create(connection: Connection, wishes: NewSession, dispose
 
 /** Opens an existing session. */
 export async function open(connection: Connection, session: string, rules: Rules, disposes: boolean): Promise<Session> {
-  const status = await connection.document<SessionStatus>("GET", `/v1/sessions/${encodeURIComponent(session)}`);
+  const status = await connection.document<SessionStatus>("GET", `/v1/sessions/${part(session)}`);
   return new Session(connection, status, rules, disposes);
 }

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use super::warm;
-use crate::backends::durations::Durations;
+use crate::engine::durations::Durations;
 use crate::engine::lock::lock;
 
 /// Upper bounds of the buckets, in microseconds.

@@ -39,7 +39,8 @@ pub(in crate::cli) fn owner_command(data: &Path) -> io::Result<Command> {
     command.env_remove(AUTO_CONFIRM_VARIABLE).env_remove(MAX_TIMEOUT_VARIABLE);
     // Returns freed memory after a millisecond: an attach of 100,000 files then takes at most 120 MB instead of 160.
     command.env("MIMALLOC_PURGE_DELAY", "1");
-    command.arg("--data").arg(data).args(["serve", "--background"]).current_dir("/");
+    // The lock has only the first words of the command, and other processes look for this one.
+    command.args(["serve", "--background", "--data"]).arg(data).current_dir("/");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     Ok(command)
 }

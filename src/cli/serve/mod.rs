@@ -50,6 +50,9 @@ type Starting = Option<Starter>;
 /// The server's copying of the journal, stopped on drop.
 type Replicating = Option<Box<dyn Send>>;
 
+/// The reason for a server's end: a wish, or a failure after which a service manager should start it again.
+type ServeEnd = Result<&'static str, Failure>;
+
 /// Serves sessions to other programs over HTTP, and MCP at /mcp
 ///
 /// It listens on a unix socket in the data directory and, with --http, on TCP, with MCP. It ends on Ctrl-C or SIGTERM:
@@ -78,6 +81,9 @@ pub(super) struct Serve {
     /// Accepts requests to this host name, besides localhost and the machine's addresses; may be given several times
     #[arg(long, value_name = "NAME", requires = "tcp")]
     host_name: Vec<String>,
+    /// Serves only /metrics, /healthz and /readyz on this address, without a token; the figures name no session
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
     /// Reads the token from the first line of FILE
     #[arg(long, value_name = "FILE", requires = "tcp")]
     token_file: Option<PathBuf>,
@@ -179,8 +185,8 @@ impl Serve {
         drop(store);
         drop(opened);
         // Stops copying last, so that the copy has the store's last writes.
-        served.map(drop)?;
-        Ok(Exit::Ok)
+        let (_replicating, end) = served?;
+        end.map(|_| Exit::Ok)
     }
 
     fn check_address(&self) -> Result<(), Failure> {
@@ -199,7 +205,7 @@ impl Serve {
         roots: AllowedRoots,
         starter: &mut Starting,
         out: &mut Out,
-    ) -> Result<Replicating, Failure> {
+    ) -> Result<(Replicating, ServeEnd), Failure> {
         let offer = self.offer.options(Vec::new())?;
         let mut rules = ShellRules { advice: Some(foldspace::tools::ASK_THE_PERSON.into()), ..offer.rules.clone() };
         // The option limits only models, which call through /mcp.
@@ -230,16 +236,20 @@ impl Serve {
         let notify = Notify::from_environment();
         notify.tell("READY=1");
         let alive = tokio::spawn(async move { keep_alive(&notify).await });
-        tokio::select! {
-            _ = signals.next() => {}
-            () = face.stopped() => {}
-            why = self.unused(&face, &socket, (opened, store)) => tracing::info!("{why}"),
-        }
+        let end = tokio::select! {
+            _ = signals.next() => Ok("a signal has ended it"),
+            () = face.stopped() => Ok("a client has ended it"),
+            end = self.unused(&face, &socket, (opened, store)) => end,
+        };
         Notify::from_environment().tell("STOPPING=1");
-        tracing::info!(calls = face.hub().calls_in_flight(), "the server ends");
+        tracing::info!(
+            why = end.as_ref().copied().unwrap_or("a failure"),
+            calls = face.hub().calls_in_flight(),
+            "the server ends"
+        );
         self.end(&face, (&server, &mcp_ends), &mut signals).await;
         alive.abort();
-        Ok(replicating)
+        Ok((replicating, end))
     }
 
     #[cfg(feature = "replicate")]
@@ -253,13 +263,13 @@ impl Serve {
         Ok(None)
     }
 
-    /// Closes unused workspaces until the server has a reason to end, and returns the reason.
+    /// Closes unused workspaces until the server has a reason to end.
     async fn unused(
         &self,
         face: &HttpFace,
         socket: &ServerSocket,
         (opened, store): (&OpenedStore, &StoreServer),
-    ) -> &'static str {
+    ) -> ServeEnd {
         let idle = self.idle.map(Duration::from_secs).or_else(|| usual_idle().ok().filter(|_| self.background));
         let keep = self.keep.map_or_else(|| idle.map_or(KEEP, |idle| idle.min(KEEP)), Duration::from_secs);
         let look = if idle == Some(Duration::ZERO) { QUICK_LOOK } else { LOOK };
@@ -275,12 +285,13 @@ impl Serve {
                 }
             }
             if !socket.is_there() || !opened.is_in_place() {
-                return "the data directory, its lock or the socket is gone";
+                return Err(Failure::new(Exit::Io, "the data directory, its lock or the socket is gone"));
             }
             if opened.has_failed() {
-                return "a write to the store has failed";
+                opened.sessions.store().check_own()?;
             }
-            let is_outdated = face.outdated().now_or_never().is_some();
+            // A person's server stays until the person replaces it.
+            let is_outdated = self.background && face.outdated().now_or_never().is_some();
             // Readers of a shared store need its owner: the local files are only a copy.
             let is_read = opened.sessions.store().hosts().is_some() && store.has_clients();
             if !face.is_idle() || store.has_writers() || is_read || (face.hub().open_count() > 0 && !is_outdated) {
@@ -289,11 +300,11 @@ impl Serve {
             }
             let first = if face.was_attended() { Duration::ZERO } else { FIRST };
             if is_outdated {
-                return "another version takes over";
+                return Ok("another version takes over");
             }
             let is_due = idle.is_some_and(|idle| used.elapsed() >= idle && begun.elapsed() >= first);
             if is_due && face.end_if_idle() {
-                return "the server is unused";
+                return Ok("the server is unused");
             }
         }
     }
@@ -306,6 +317,12 @@ impl Serve {
         directory: &Path,
         out: &mut Out,
     ) -> Result<(), Failure> {
+        if let Some(address) = self.metrics {
+            let (listener, place) = bound(address).await?;
+            out.line(format!("serving metrics on http://{place}/metrics"))?;
+            let (server, router) = (server.clone(), face.figures_router());
+            tokio::spawn(async move { server.serve_tcp(listener, router).await });
+        }
         if self.http.is_none() && !self.e2b.is_given() {
             if let Some(given) = token::given(self.token_file.as_deref())? {
                 face.hub().share_with_hosts(&given.text);

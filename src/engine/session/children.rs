@@ -181,7 +181,7 @@ impl Sessions {
             started.name.clone_from(name);
             commit.push(&started)?;
             new.policy.as_ref().map_or(Ok(()), |policy| commit.push(policy))?;
-            begun.push(self.store().submit(commit)?);
+            begun.push(self.shared.submit(commit)?);
             Ok(())
         };
         let mut tried = named.iter().try_for_each(&mut begin);

@@ -11,8 +11,8 @@ use super::name_index::{NameIndex, name_of};
 use super::snapshot::{Keep, RecentStates, SnapshotPace, SnapshotPolicy, snapshot_of, state_of};
 use crate::engine::event::SessionStarted;
 use crate::engine::fold::Fold;
-use crate::engine::store::{EventBatch, EventStore, Pending, READ_MAX, SessionEntry};
-use crate::engine::{Clock, Registry, Seq, SessionId, State, lock};
+use crate::engine::store::{CommitMeter, EventBatch, EventStore, Pending, READ_MAX, SessionEntry, StoreError};
+use crate::engine::{Clock, Commit, Registry, Seq, SessionId, State, lock};
 
 const EVENT_BYTES: usize = 256;
 
@@ -216,9 +216,16 @@ pub(crate) struct SessionsInner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) policy: SnapshotPolicy,
     pub(super) fork_points: Mutex<ForkPoints>,
+    pub(super) commits: Arc<CommitMeter>,
     pub(super) open: Mutex<BTreeMap<SessionId, Weak<Core>>>,
     pub(super) naming: Mutex<NameIndex>,
     pub(super) snapshots: Mutex<Option<Snapshotter>>,
+}
+
+impl SessionsInner {
+    pub(super) fn submit(&self, commit: Commit) -> Result<Pending, StoreError> {
+        Pending::measured(&self.commits, || self.store.submit(commit))
+    }
 }
 
 pub(super) struct Snapshotter {

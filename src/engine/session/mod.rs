@@ -145,7 +145,7 @@ impl Session {
     /// Submits a commit without waiting; [`Pending`] reports its positions, and when it is durable.
     pub fn submit(&self, commit: Commit) -> SessionResult<Pending> {
         let events = commit.len();
-        let pending = self.core.shared.store.submit(commit)?;
+        let pending = self.core.shared.submit(commit)?;
         self.core.snapshot_after(&pending, events);
         Ok(pending)
     }

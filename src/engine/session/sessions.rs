@@ -10,7 +10,8 @@ use super::snapshot::SnapshotPolicy;
 use crate::engine::event::{ChildLimits, SessionStarted};
 use crate::engine::nearest::nearest;
 use crate::engine::store::{
-    EventStore, LocalStore, LocalStoreOptions, Pending, SessionEntry, SessionQuery, SessionTotals, StoreError,
+    CommitFigures, CommitMeter, EventStore, LocalStore, LocalStoreOptions, Pending, SessionEntry, SessionQuery,
+    SessionTotals, StoreError,
 };
 use crate::engine::{Clock, Commit, CommitView, Expected, Registry, SessionId, SystemClock, lock};
 
@@ -92,6 +93,7 @@ impl Sessions {
         let shared = SessionsInner {
             store,
             registry: registry.into(),
+            commits: CommitMeter::new(Arc::clone(&clock)),
             clock,
             policy,
             fork_points: Mutex::default(),
@@ -111,6 +113,12 @@ impl Sessions {
             // Its panic, if any, was printed; a missing snapshot loses nothing.
             drop(thread.join());
         }
+    }
+
+    /// Counts this process's commits.
+    #[doc(hidden)]
+    pub fn commit_figures(&self) -> CommitFigures {
+        self.shared.commits.figures()
     }
 
     /// Returns the store.
@@ -162,7 +170,7 @@ impl Sessions {
         };
         let mut commit = Commit::new(id, self.shared.clock.now()).expecting(Expected::NoSession);
         let pushed = commit.push(&started).map_err(SessionError::from);
-        let begun = pushed.and_then(|()| Ok(self.shared.store.submit(commit)?.wait()?));
+        let begun = pushed.and_then(|()| Ok(self.shared.submit(commit)?.wait()?));
         self.names().settle(&name);
         begun?;
         self.session(id)
@@ -173,7 +181,7 @@ impl Sessions {
         let id = commit.session;
         let Some(name) = name_begun(&commit) else {
             let events = commit.len();
-            let pending = self.store().submit(commit)?;
+            let pending = self.shared.submit(commit)?;
             let open = lock(&self.shared.open).get(&id).and_then(Weak::upgrade);
             if let Some(core) = open {
                 core.snapshot_after(&pending, events);
@@ -182,7 +190,7 @@ impl Sessions {
         };
         self.names().take(self.store().as_ref(), &name)?;
         // Until it is visible, only this reserves the name.
-        let begun = self.store().submit(commit).and_then(Pending::wait);
+        let begun = self.shared.submit(commit).and_then(Pending::wait);
         self.names().settle(&name);
         Ok(Pending::done(begun?))
     }

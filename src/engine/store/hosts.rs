@@ -26,6 +26,19 @@ pub enum SessionClaim {
     Taken,
 }
 
+/// Figures of a host since it joined. Reading them needs no answer of the store.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HostFigures {
+    /// How long the host has been waiting for the store. `None` if it is not waiting.
+    pub waited: Option<Duration>,
+    /// Number of sessions that it holds.
+    pub held: u64,
+    /// Number of sessions that it took over from hosts that had not released them.
+    pub takeovers: u64,
+    /// Number of sessions that it lost: to another host, or because the store did not answer.
+    pub lost: u64,
+}
+
 /// The hosts of a store, from the point of view of one host.
 ///
 /// At most one host works in a session: the host that claimed it, while it sends heartbeats. A host that lost its claim
@@ -57,7 +70,12 @@ pub trait SessionHosts: Send + Sync {
     fn lease(&self) -> Duration;
 
     /// Returns how long this host has been waiting for the store. `None` if it is not waiting.
-    fn waited(&self) -> Option<Duration>;
+    fn waited(&self) -> Option<Duration> {
+        self.figures().waited
+    }
+
+    /// Returns this host's figures.
+    fn figures(&self) -> HostFigures;
 
     /// Sets the callback for the loss of a session. It must not block.
     fn on_loss(&self, tell: Box<dyn Fn(SessionId) + Send + Sync>);

@@ -1,6 +1,7 @@
 //! Stores of session histories.
 
 mod batch;
+mod commit_meter;
 mod content;
 mod decompress;
 mod error;
@@ -36,11 +37,14 @@ use super::slice::EncodedSlice;
 use super::{Commit, Digest, EventRef, Expected, Recorded, Seq, SessionId, Timestamp};
 
 pub use batch::EventBatch;
+#[doc(hidden)]
+pub use commit_meter::CommitFigures;
+pub(crate) use commit_meter::CommitMeter;
 pub(crate) use content::chunks_of;
 pub(crate) use error::Result;
 pub use error::StoreError;
 pub use git_command::git_command;
-pub use hosts::{SessionClaim, SessionHosts, StoreHost};
+pub use hosts::{HostFigures, SessionClaim, SessionHosts, StoreHost};
 #[doc(hidden)]
 pub use journal::disk;
 pub use journal::{FsckReport, Gap, JournalProblem};

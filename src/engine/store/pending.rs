@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use rustix::thread::futex;
 
+use super::commit_meter::{CommitMeter, CommitTiming};
 use super::{Result, StoreError};
 use crate::engine::id::Seq;
 use crate::engine::lock::lock;
@@ -26,6 +27,7 @@ pub struct Committed {
 #[must_use = "the commit is not durable before `wait` or `durable` returns"]
 pub struct Pending {
     pub(super) ticket: Ticket,
+    pub(super) timing: Option<CommitTiming>,
 }
 
 pub(super) enum Ticket {
@@ -53,7 +55,23 @@ pub(super) trait GroupWait: Send + Sync {
 impl Pending {
     /// Creates a `Pending` for a commit that is already settled.
     pub fn done(committed: Committed) -> Self {
-        Self { ticket: Ticket::Done(committed) }
+        Self::of(Ticket::Done(committed))
+    }
+
+    pub(super) fn of(ticket: Ticket) -> Self {
+        Self { ticket, timing: None }
+    }
+
+    /// Submits a commit, and measures the time until it is durable.
+    pub(crate) fn measured(meter: &Arc<CommitMeter>, submit: impl FnOnce() -> Result<Self>) -> Result<Self> {
+        let timing = meter.begin();
+        let pending = submit()?;
+        Ok(Self { timing: Some(timing.accept()), ..pending })
+    }
+
+    fn timed(&self, committed: Committed) -> Committed {
+        self.timing.iter().for_each(CommitTiming::end);
+        committed
     }
 
     /// Returns its positions. `None` if the commit was refused, or goes through another process and is not durable yet.
@@ -85,11 +103,12 @@ impl Pending {
 
     /// Blocks until the commit is durable. Fails with [`StoreError::Poisoned`] if it could not be written.
     pub fn wait(self) -> Result<Committed> {
-        match &self.ticket {
-            Ticket::Done(committed) => Ok(*committed),
-            Ticket::Group { committed, number, writer } => writer.wait(*number).map(|()| *committed),
-            Ticket::Answered(answer) => answer.wait(),
-        }
+        let committed = match &self.ticket {
+            Ticket::Done(committed) => *committed,
+            Ticket::Group { committed, number, writer } => writer.wait(*number).map(|()| *committed)?,
+            Ticket::Answered(answer) => answer.wait()?,
+        };
+        Ok(self.timed(committed))
     }
 
     /// Waits until the commit is durable, without blocking the thread. Fails with [`StoreError::Poisoned`].
@@ -100,17 +119,18 @@ impl Pending {
     /// Waits like [`durable`](Pending::durable), but can be dropped and called again.
     #[doc(hidden)]
     pub async fn settled(&self) -> Result<Committed> {
-        match &self.ticket {
-            Ticket::Done(committed) => Ok(*committed),
+        let committed = match &self.ticket {
+            Ticket::Done(committed) => *committed,
             Ticket::Group { committed, number, writer } => {
                 if !writer.write_in_place(*number)? {
                     writer.nudge();
                     writer.progress().reached(*number).await?;
                 }
-                Ok(*committed)
+                *committed
             }
-            Ticket::Answered(answer) => answer.told().await,
-        }
+            Ticket::Answered(answer) => answer.told().await?,
+        };
+        Ok(self.timed(committed))
     }
 }
 

@@ -54,6 +54,7 @@ const HARMLESS: &[&str] = &[
     "healthz",
     "metrics",
     "openapi",
+    "readyz",
     "show_server",
     "sign_in",
     "stop_server",

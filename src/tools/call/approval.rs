@@ -1,10 +1,24 @@
 //! Decisions about commands: by the policy, or by an approver if the policy asks.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::approver::{ApprovalAnswer, CommandQuestion};
 use crate::engine::event::{DecidedBy, PolicyDecision};
 use crate::tools::policy::rules::ShellRules;
 use crate::tools::policy::{AllowedBy, Decision};
 use crate::tools::words;
+
+static REFUSALS: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the number of commands and calls that a policy or an approver has refused in this process.
+#[doc(hidden)]
+pub fn policy_refusals() -> u64 {
+    REFUSALS.load(Ordering::Relaxed)
+}
+
+pub(super) fn note_refusal() {
+    REFUSALS.fetch_add(1, Ordering::Relaxed);
+}
 
 #[doc(hidden)]
 pub struct Decided {
@@ -19,6 +33,9 @@ pub struct Decided {
 
 impl Decided {
     fn new(decision: PolicyDecision, by: DecidedBy, reason: String) -> Self {
+        if decision == PolicyDecision::Deny {
+            note_refusal();
+        }
         Self { decision, by, reason, programs: Vec::new(), everything: false }
     }
 

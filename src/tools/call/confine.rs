@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use super::approval::note_refusal;
 use super::context::ToolContext;
 use super::error::ToolError;
 use super::filesystem::Filesystem;
@@ -27,7 +28,9 @@ pub(super) struct OutsideChanges {
 }
 
 fn refused(refusal: Option<String>) -> Result<(), ToolError> {
-    refusal.map_or(Ok(()), |refusal| Err(ToolError::new(refusal)))
+    let Some(refusal) = refusal else { return Ok(()) };
+    note_refusal();
+    Err(ToolError::new(refusal))
 }
 
 impl ToolContext {

@@ -27,6 +27,7 @@ mod long_commands;
 mod look;
 mod merge;
 mod once;
+mod operating;
 mod own_directory;
 mod owner;
 mod places;

@@ -48,16 +48,27 @@ impl ServeProcess {
         rustix::process::kill_process(self.pid(), signal).unwrap();
     }
 
-    /// Tells it to end, and gives its exit code and what it said on the error stream.
-    pub(super) fn end(mut self) -> (Option<i32>, String) {
-        self.signal(rustix::process::Signal::TERM);
+    /// Waits for its end, and gives its exit code and what it said on the error stream.
+    pub(super) fn ended(mut self) -> (Option<i32>, String) {
         let mut said = String::new();
         self.child.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         (self.child.0.wait().unwrap().code(), said)
     }
+
+    /// Tells it to end, and gives its exit code and what it said on the error stream.
+    pub(super) fn end(self) -> (Option<i32>, String) {
+        self.signal(rustix::process::Signal::TERM);
+        self.ended()
+    }
 }
 
-fn asked(mut stream: impl Read + Write, method: &str, path: &str, body: Option<&Value>, headers: &str) -> (u16, Value) {
+pub(super) fn asked(
+    mut stream: impl Read + Write,
+    method: &str,
+    path: &str,
+    body: Option<&Value>,
+    headers: &str,
+) -> (u16, Value) {
     let body = body.map(Value::to_string).unwrap_or_default();
     let length = body.len();
     let head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}");

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::catalogue_file::{self, CatalogueFile};
 use super::open::Opening;
@@ -18,6 +19,9 @@ use crate::engine::store::lock::StoreLock;
 use crate::engine::store::{EventStore, Loss, LostEvents, Result, StoreError};
 use crate::engine::{Clock, Commit, CommitId, Expected, SessionId, SystemClock};
 
+/// The time after which a write to the journal is no longer in flight.
+const WRITE_IN_FLIGHT: Duration = Duration::from_millis(200);
+
 impl LocalStore {
     /// Reads every byte of the journal in `directory`. With `repair`, moves damage into files next to the journal, and
     /// replaces each event in it by an [`EventsLost`]; everything intact stays. Repairs nothing after a loss, until the
@@ -32,6 +36,28 @@ impl LocalStore {
         Self::fsck_on(Arc::new(OsDisk), directory.as_ref(), Some(drop))
     }
 
+    /// Reads every byte of the journal while another process owns the store; repairs nothing, and leaves the index out.
+    /// A write in flight looks like damage, so a problem counts only if a second pass finds it, too.
+    pub fn fsck_beside(directory: impl AsRef<Path>) -> Result<FsckReport> {
+        let directory = directory.as_ref();
+        let pass = || {
+            let segments = Segments::new(&directory.join("journal"), false);
+            segments.numbers()?;
+            Ok::<_, StoreError>(look(directory, &segments, None)?.0.report)
+        };
+        let first = pass()?;
+        if first.problems.is_empty() {
+            return Ok(first);
+        }
+        std::thread::sleep(WRITE_IN_FLIGHT);
+        let mut report = pass()?;
+        report.problems.retain(|problem| first.problems.contains(problem));
+        report.gaps.retain(|gap| first.gaps.contains(gap));
+        report.contradictions.retain(|session| first.contradictions.contains(session));
+        report.loss = report.loss.filter(|loss| first.loss.as_ref() == Some(loss));
+        Ok(report)
+    }
+
     pub(super) fn fsck_on(
         disk: Arc<dyn JournalDisk>,
         directory: &Path,
@@ -41,7 +67,7 @@ impl LocalStore {
         segments.numbers()?;
         let _lock =
             if repair.is_some() { Some(StoreLock::take(directory)?) } else { StoreLock::take_to_look(directory)? };
-        let (mut checked, found) = look(directory, &segments)?;
+        let (mut checked, found) = look(directory, &segments, index_in(directory))?;
         if let Some(drop) = repair.filter(|drop| found.is_none() && checked.is_repairable(drop)) {
             if !checked.report.gaps.is_empty() {
                 refuse_copy(directory)?;
@@ -66,7 +92,7 @@ impl LocalStore {
         let segments = Segments::on(Arc::clone(&disk), &directory.join("journal"), true);
         segments.numbers()?;
         let lock = StoreLock::take(directory)?;
-        let (mut checked, found) = look(directory, &segments)?;
+        let (mut checked, found) = look(directory, &segments, index_in(directory))?;
         let Some(found) = found else {
             drop(lock);
             return Self::fsck_on(disk, directory, Some(&[]));
@@ -94,10 +120,18 @@ impl LocalStore {
     }
 }
 
-fn look(directory: &Path, segments: &Segments) -> Result<(CheckedJournal, Option<ProvenLoss>)> {
+/// Opens the index of a store whose lock this process has. `None` if it is missing or unusable.
+fn index_in(directory: &Path) -> Option<SledIndex> {
     let place = directory.join("index");
     let is_usable = place.is_dir() && !SystemClock::default().is_before_1970();
-    let index = is_usable.then(|| SledIndex::open(&place).ok()).flatten();
+    is_usable.then(|| SledIndex::open(&place).ok()).flatten()
+}
+
+fn look(
+    directory: &Path,
+    segments: &Segments,
+    index: Option<SledIndex>,
+) -> Result<(CheckedJournal, Option<ProvenLoss>)> {
     let mut checked = journal::check(segments, known(directory, segments, index.as_ref()))?;
     let is_whole = checked.report.problems.is_empty();
     let ending = JournalEnd { place: checked.end, is_followed: checked.is_followed, is_whole };

@@ -306,7 +306,7 @@ impl LocalInner {
             Durability::Synced => Ticket::Group { committed, number, writer: writer.clone() },
             Durability::Buffered => Ticket::Done(committed),
         };
-        Pending { ticket }
+        Pending::of(ticket)
     }
 
     fn repeated(&self, slot: &Arc<SessionHead>, inner: &mut SlotInner, id: CommitId) -> Result<Option<Committed>> {

@@ -1,7 +1,7 @@
 //! This host's membership in the cluster: heartbeats and session claims.
 
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::engine::event::{Event, SessionTaken};
 use crate::engine::lock::lock;
 use crate::engine::store::hosts::COPY_FILE;
 use crate::engine::store::journal::disk::{JournalDisk, OsDisk};
-use crate::engine::store::{LocalStore, Result, SessionClaim, SessionHosts, StoreError, StoreHost};
+use crate::engine::store::{HostFigures, LocalStore, Result, SessionClaim, SessionHosts, StoreError, StoreHost};
 use crate::engine::{Clock, CommitId, SessionId};
 
 /// Heartbeats per lease.
@@ -64,6 +64,8 @@ pub(super) struct Hosts {
     /// The revision of this host's last heartbeat.
     revision: tokio::sync::Mutex<u64>,
     on_loss: Mutex<Option<TellLoss>>,
+    takeovers: AtomicU64,
+    lost: AtomicU64,
 }
 
 fn now() -> Moment {
@@ -81,7 +83,9 @@ impl Hosts {
         let me = HostRun { host: own.name.clone(), run };
         let leases = Mutex::new(Leases::of(lease, now()));
         let (revision, on_loss) = (tokio::sync::Mutex::default(), Mutex::default());
-        let hosts = Self { at: own.at.clone(), me, lease, words, owners, leases, revision, on_loss };
+        let (takeovers, lost) = (AtomicU64::new(0), AtomicU64::new(0));
+        let at = own.at.clone();
+        let hosts = Self { at, me, lease, words, owners, leases, revision, on_loss, takeovers, lost };
         let (begun, mut first) = (now(), None);
         loop {
             let (revision, said) = cluster.value_of::<HostWords>(&hosts.words, &hosts.me.host).await?;
@@ -156,6 +160,7 @@ impl Hosts {
     }
 
     fn tell_loss(&self, session: SessionId) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
         if let Some(tell) = &*lock(&self.on_loss) {
             tell(session);
         }
@@ -246,6 +251,9 @@ impl NatsInner {
                 continue;
             }
             lane.hold(epoch);
+            if before.is_some_and(|before| !before.is_released && !hosts.is_of_copy(&before.owner.run)) {
+                hosts.takeovers.fetch_add(1, Ordering::Relaxed);
+            }
             if !is_taken {
                 return Ok(SessionClaim::Kept);
             }
@@ -445,9 +453,15 @@ impl SessionHosts for NatsHosts {
         self.inner.hosts.as_ref().map_or(Duration::ZERO, |hosts| hosts.lease)
     }
 
-    fn waited(&self) -> Option<Duration> {
-        let silence = self.inner.hosts.as_ref().and_then(|hosts| lock(&hosts.leases).silence(now()));
-        self.inner.waiting.waited().max(silence)
+    fn figures(&self) -> HostFigures {
+        let Some(hosts) = &self.inner.hosts else { return HostFigures::default() };
+        let silence = lock(&hosts.leases).silence(now());
+        HostFigures {
+            waited: self.inner.waiting.waited().max(silence),
+            held: self.inner.lanes().iter().filter(|lane| lane.is_held()).count() as u64,
+            takeovers: hosts.takeovers.load(Ordering::Relaxed),
+            lost: hosts.lost.load(Ordering::Relaxed),
+        }
     }
 
     fn on_loss(&self, tell: TellLoss) {

@@ -67,7 +67,7 @@ impl Lane {
         let answer = self.answers.expect().ok_or(StoreError::Unsettled)?;
         queue.commits.push_back(commit);
         let begins = !std::mem::replace(&mut queue.is_running, true);
-        Ok((Pending { ticket: Ticket::Answered(answer) }, begins))
+        Ok((Pending::of(Ticket::Answered(answer)), begins))
     }
 
     /// Takes the next commit to send. `None` ends the sending.

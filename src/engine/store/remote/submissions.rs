@@ -63,7 +63,7 @@ impl Submissions {
             // Ends the reading thread, which fails the outstanding answers.
             drop(self.stream.shutdown(Shutdown::Both));
         }
-        Ok(Pending { ticket: Ticket::Answered(answer) })
+        Ok(Pending::of(Ticket::Answered(answer)))
     }
 
     /// Waits until all submitted commits are answered.
