@@ -14,6 +14,7 @@ mod copy;
 mod cursors;
 mod fsck;
 mod hosts;
+mod identity;
 mod lane;
 mod lease;
 #[cfg(test)]
@@ -34,6 +35,7 @@ use async_nats::jetstream::object_store::ObjectStore;
 use bytes::Bytes;
 use tokio::runtime::{Builder, Handle, Runtime};
 
+use super::journal::disk::{JournalDisk, OsDisk};
 use super::{
     Durability, EventBatch, EventStore, LocalStore, LocalStoreOptions, Pending, Result, SessionEntry, SessionHosts,
     Snapshot, StorageUse, StoreError, StoreHost,
@@ -174,16 +176,23 @@ fn wait_for<T: Send + 'static>(runtime: &Handle, work: impl Future<Output = Resu
     receiver.recv().unwrap_or(Err(StoreError::Unsettled))
 }
 
+/// Replaces a file of the copy.
+fn replace(directory: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+    let new = directory.join(format!("{name}.new"));
+    OsDisk.create(&new)?.write_all_at(bytes, 0)?;
+    OsDisk.rename(&new, &directory.join(name))
+}
+
 impl NatsInner {
     async fn open(address: &NatsAddress, local: LocalStore, options: &NatsStoreOptions) -> Result<Self> {
         let cluster = Cluster::connect(address, options.host.as_ref().map_or("", |host| &host.name)).await?;
+        let waiting = Waiting::for_cluster(cluster.clone(), options.patience);
         let catalogue = Catalogue::open(&cluster).await?;
         let snapshots = cluster.objects("snapshots", "Foldspace snapshots: the latest of each long session").await?;
         let hosts = match &options.host {
-            Some(host) => Some(Hosts::join(&cluster, &local, host, options.lease).await?),
+            Some(host) => Some(Hosts::join(&cluster, &waiting, local.directory(), host, options).await?),
             None => None,
         };
-        let waiting = Waiting::for_cluster(cluster.clone(), options.patience);
         let lanes = cursors::load(&local).into_iter();
         let lanes = lanes.map(|(session, at)| (session, Arc::new(Lane::of(session, Some(at)))));
         let (lanes, clock) = (Mutex::new(lanes.collect()), SystemClock::default());
