@@ -71,6 +71,8 @@ struct Simulation {
     hosts: Vec<SimulatedHost>,
     arriving: BTreeMap<(u64, u64), Arriving>,
     count: u64,
+    /// A copy of a host's data directory, from an earlier moment.
+    image: Option<Directory>,
     taken_over: u64,
     kept: u64,
     lost: u64,
@@ -84,8 +86,17 @@ impl Simulation {
     fn of(seed: u64) -> Self {
         let (arriving, cluster) = (BTreeMap::new(), Cluster::default());
         let numbers = Numbers(seed);
-        let mut simulation =
-            Self { numbers, cluster, hosts: Vec::new(), arriving, count: 0, taken_over: 0, kept: 0, lost: 0 };
+        let mut simulation = Self {
+            numbers,
+            cluster,
+            hosts: Vec::new(),
+            arriving,
+            count: 0,
+            image: None,
+            taken_over: 0,
+            kept: 0,
+            lost: 0,
+        };
         for number in 0..HOSTS {
             let note = simulation.new_note();
             let host = simulation.started(number, Directory { place: note.place.clone(), note, files: 0 }, 0);
@@ -122,7 +133,11 @@ impl Simulation {
         let other = self.numbers.below(HOSTS as u64) as usize;
         let mut directory = self.hosts[host].directory.clone();
         match self.numbers.below(4) {
-            0 => directory = self.hosts[other].directory.clone(),
+            0 => {
+                let image = self.hosts[other].directory.clone();
+                directory = self.image.replace(image).unwrap_or(directory);
+                directory.place = self.new_note().place;
+            }
             1 => {
                 // A clean end.
                 directory.note = directory.note.marked(self.new_note().mark);
@@ -137,8 +152,8 @@ impl Simulation {
             }
             _ => {}
         }
-        if self.numbers.below(3) == 0 || directory.note != self.hosts[host].directory.note {
-            // Another directory, or another boot.
+        if self.numbers.below(3) == 0 {
+            // A reboot, or another machine.
             directory.place = self.new_note().place;
         }
         self.hosts[host] = self.started(host, directory, now);
