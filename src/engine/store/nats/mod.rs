@@ -8,11 +8,13 @@ mod address;
 #[cfg(feature = "replicate")]
 mod bucket;
 mod catalogue;
+mod clocks;
 mod cluster;
 mod contents;
 mod copy;
 mod cursors;
 mod fsck;
+mod health;
 mod hosts;
 mod identity;
 mod lane;
@@ -49,6 +51,7 @@ pub use address::{AddressError, NatsAddress};
 use catalogue::Catalogue;
 use cluster::Cluster;
 pub use fsck::StreamProblem;
+pub use health::{ReplicaHealth, StreamHealth};
 use hosts::{Hosts, NatsHosts};
 use lane::Lane;
 use waiting::Waiting;
@@ -139,6 +142,7 @@ impl NatsStore {
         runtime.spawn(watching::follow(Arc::downgrade(&inner)));
         runtime.spawn(watching::tell_moved(Arc::downgrade(&inner)));
         runtime.spawn(hosts::speak(Arc::downgrade(&inner)));
+        runtime.spawn(clocks::watch(Arc::downgrade(&inner)));
         let threads = runtime.handle().clone();
         let hosts = options.host.map(|own| NatsHosts { inner: Arc::clone(&inner), runtime: threads, own });
         Ok(Self { inner, hosts, runtime: Some(runtime) })
@@ -185,8 +189,12 @@ fn replace(directory: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
 
 impl NatsInner {
     async fn open(address: &NatsAddress, local: LocalStore, options: &NatsStoreOptions) -> Result<Self> {
-        let cluster = Cluster::connect(address, options.host.as_ref().map_or("", |host| &host.name)).await?;
+        let name = options.host.as_ref().map_or("", |host| &host.name);
+        let cluster = Cluster::connect(address, name, options.patience).await?;
         let waiting = Waiting::for_cluster(cluster.clone(), options.patience);
+        if options.host.is_some() {
+            clocks::check(&cluster, &waiting).await?;
+        }
         let catalogue = Catalogue::open(&cluster).await?;
         let snapshots = cluster.objects("snapshots", "Foldspace snapshots: the latest of each long session").await?;
         let hosts = match &options.host {
