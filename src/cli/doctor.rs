@@ -1,6 +1,6 @@
 use foldspace::backends::{DoctorReport, Finding, PodmanOptions, diagnose};
 
-use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, attach, hook_log, left_out, open, text};
+use super::{BAD, Exit, Failure, GOOD, Globals, ODD, Out, attach, hook_log, left_out, open, shared_store, text};
 
 const IMAGES: &str = "`foldspace image build` builds one; --image or FOLDSPACE_IMAGE names another";
 
@@ -24,6 +24,13 @@ impl Doctor {
         if let Ok(data) = open::directory(globals) {
             findings.extend(hook_log::finding(&data));
             findings.extend(attach::silent_hooks(&data));
+            let cluster = shared_store::health(&data)?;
+            if !cluster.is_empty() {
+                let advice = "set `sync_interval: always` in the jetstream section of each server".to_owned();
+                let found = "NATS does not report its sync_interval to clients".to_owned();
+                findings.push(Finding { what: "cluster disks", state: DoctorReport::Limited, found, advice });
+            }
+            findings.extend(cluster);
         }
         out.show(&findings, |out| findings.iter().try_for_each(|finding| show(finding, out)))?;
         let is_missing = findings.iter().any(|finding| finding.state == DoctorReport::Missing);

@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use foldspace::backends::Finding;
+
 use super::{Failure, Globals, text};
 
 const VARIABLE: &str = "FOLDSPACE_STORE";
@@ -97,7 +99,13 @@ fn plain(_: &str) -> Result<String, Failure> {
 }
 
 #[cfg(feature = "nats")]
-pub(super) use shared::fsck;
+pub(super) use shared::{fsck, health};
+
+/// Finds nothing: without the feature a store can't be shared.
+#[cfg(not(feature = "nats"))]
+pub(super) fn health(_: &Path) -> Result<Vec<Finding>, Failure> {
+    Ok(Vec::new())
+}
 
 /// Checks no messages: without the feature a store can't be shared.
 #[cfg(not(feature = "nats"))]
@@ -116,12 +124,63 @@ pub(super) struct StreamFindings {
 
 #[cfg(feature = "nats")]
 mod shared {
+    use std::collections::BTreeMap;
     use std::time::Duration;
 
     use foldspace::StoreError;
-    use foldspace::store::{NatsAddress, NatsStore, NatsStoreOptions, StoreHost, StreamProblem};
+    use foldspace::backends::DoctorReport;
+    use foldspace::store::{NatsAddress, NatsStore, NatsStoreOptions, StoreHost, StreamHealth, StreamProblem};
 
     use super::*;
+
+    /// Returns the state of the cluster of the store that a directory is a copy of. Empty for a local store.
+    pub(in crate::cli) fn health(directory: &Path) -> Result<Vec<Finding>, Failure> {
+        let Some(address) = address(directory)? else { return Ok(Vec::new()) };
+        let address: NatsAddress = address.parse().map_err(|error| Failure::usage(format!("{error}")))?;
+        Ok(match StreamHealth::of_store(&address) {
+            Ok(streams) => findings(&streams),
+            Err(error) => vec![found(DoctorReport::Missing, error.to_string(), "start the servers of NATS")],
+        })
+    }
+
+    fn found(state: DoctorReport, found: String, advice: &str) -> Finding {
+        Finding { what: "cluster", state, found, advice: advice.to_owned() }
+    }
+
+    fn findings(streams: &[StreamHealth]) -> Vec<Finding> {
+        let names = |streams: &[&StreamHealth]| {
+            streams.iter().map(|stream| stream.stream.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let mut findings = Vec::new();
+        let stopped: Vec<_> = streams.iter().filter(|stream| stream.current == 0).collect();
+        if !stopped.is_empty() {
+            let what = format!("no leader answers for {}", names(&stopped));
+            findings.push(found(DoctorReport::Missing, what, "start the servers that are down; commits wait a minute"));
+        }
+        let mut servers: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (stream, replica) in streams.iter().flat_map(|stream| stream.behind.iter().map(move |one| (stream, one))) {
+            servers.entry((&replica.server, replica.offline)).or_default().push(stream);
+        }
+        for ((server, offline), streams) in &servers {
+            let server = text::one_line(server, 100);
+            let state = if *offline { "is offline" } else { "is behind" };
+            let spare = streams.iter().map(|stream| stream.spare()).min().unwrap_or_default();
+            let what = format!(
+                "server {server} {state}, with replicas of {}; {} may fail before sessions stop",
+                names(streams),
+                if spare == 0 { "no other server".to_owned() } else { text::count(spare as u64, "other server") }
+            );
+            let advice = "start it; after its disk was full, it works only after a restart";
+            findings.push(found(DoctorReport::Limited, what, if *offline { advice } else { "" }));
+        }
+        if let (true, [first, ..]) = (findings.is_empty(), streams) {
+            let leader = first.leader.as_deref().map(|leader| format!("; {} leads", text::one_line(leader, 100)));
+            let (count, replicas) = (streams.len(), text::count(first.replicas as u64, "replica"));
+            let what = format!("{count} streams of {replicas}, all current{}", leader.unwrap_or_default());
+            findings.push(found(DoctorReport::Ok, what, ""));
+        }
+        findings
+    }
 
     /// Checks the messages of the store that a directory is a copy of. With `repair`, removes the invalid messages.
     pub(in crate::cli) fn fsck(directory: &Path, repair: bool) -> Result<StreamFindings, Failure> {

@@ -1,9 +1,10 @@
+use foldspace::backends::{DoctorReport, Finding};
 use foldspace::http::{HostStatus, ReplicationStatus, ServerStatus};
 use foldspace::hub::UnrecordedReports;
 use foldspace::store::StoreOwner;
 use serde::Serialize;
 
-use super::{BAD, Cell, DIM, Failure, Globals, ODD, Out, TextTable, hook_log, open, owner, text};
+use super::{BAD, Cell, DIM, Failure, Globals, ODD, Out, TextTable, hook_log, open, owner, shared_store, text};
 
 /// Shows the owner of the data: its clients, calls in flight, open workspaces, and unrecorded hook reports
 ///
@@ -16,7 +17,11 @@ impl StatusArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let directory = open::existing(globals)?;
         let running = super::block_on(owner::running(&directory))??;
-        let status = Status { owner: running.map(|(_, status)| status), reports: UnrecordedReports::of(&directory) };
+        let status = Status {
+            owner: running.map(|(_, status)| status),
+            cluster: shared_store::health(&directory)?,
+            reports: UnrecordedReports::of(&directory),
+        };
         out.show(&status, |out| {
             match &status.owner {
                 Some(owner) => show(owner, out)?,
@@ -25,17 +30,30 @@ impl StatusArgs {
                     None => out.line("no owner is running; the next command that acts starts one")?,
                 },
             }
+            status.cluster.iter().try_for_each(|finding| show_cluster(finding, out))?;
             show_reports(&status.reports, hook_log::last(&directory), out)
         })
     }
 }
 
-/// The owner, if it runs, and unrecorded hook reports.
+/// The owner, if it runs, the state of the store's cluster, and unrecorded hook reports.
 #[derive(Serialize)]
 struct Status {
     #[serde(flatten)]
     owner: Option<ServerStatus>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cluster: Vec<Finding>,
     reports: UnrecordedReports,
+}
+
+fn show_cluster(finding: &Finding, out: &mut Out) -> Result<(), Failure> {
+    let line = format!("cluster: {}", text::one_line(&finding.found, 1000));
+    out.line(match finding.state {
+        DoctorReport::Ok => line,
+        DoctorReport::Limited => out.paint(ODD, line),
+        DoctorReport::Missing => out.paint(BAD, line),
+    })?;
+    if finding.advice.is_empty() { Ok(()) } else { out.line(format!("  {}", finding.advice)) }
 }
 
 fn show_reports(reports: &UnrecordedReports, fault: Option<String>, out: &mut Out) -> Result<(), Failure> {

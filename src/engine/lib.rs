@@ -87,7 +87,9 @@ pub mod store {
     #[cfg(feature = "replicate")]
     pub use crate::engine::store::replication;
     #[cfg(feature = "nats")]
-    pub use crate::engine::store::{AddressError, NatsAddress, NatsStore, NatsStoreOptions, StreamProblem};
+    pub use crate::engine::store::{
+        AddressError, NatsAddress, NatsStore, NatsStoreOptions, ReplicaHealth, StreamHealth, StreamProblem,
+    };
     pub use crate::engine::store::{
         Committed, Durability, EventBatch, EventStore, FsckReport, Gap, GcReport, HostFigures, JournalProblem,
         LocalStore, LocalStoreOptions, Loss, LostEvents, MemoryStore, Pending, RemoteStore, SessionClaim, SessionEntry,

@@ -53,7 +53,7 @@ pub use lock::is_data_directory;
 pub use loss::{Loss, LostEvents};
 pub use memory::MemoryStore;
 #[cfg(feature = "nats")]
-pub use nats::{AddressError, NatsAddress, NatsStore, NatsStoreOptions, StreamProblem};
+pub use nats::{AddressError, NatsAddress, NatsStore, NatsStoreOptions, ReplicaHealth, StreamHealth, StreamProblem};
 pub use owner::StoreOwner;
 pub use pending::{Committed, Pending};
 pub use remote::{RemoteStore, StoreServer};

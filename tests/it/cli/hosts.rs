@@ -212,6 +212,51 @@ fn contents_in_object_storage_are_there_for_other_hosts() {
     assert!(verified.contains("all is as the events say"), "{verified}");
 }
 
+/// Copies the data directory of a host to one that does not run.
+fn copy(from: &Host, to: &mut Host) {
+    drop(to.server.take());
+    std::fs::remove_dir_all(to.program.data()).unwrap();
+    let copied = std::process::Command::new("cp").arg("-a").args([from.program.data(), to.program.data()]).status();
+    assert!(copied.unwrap().success());
+}
+
+#[test]
+fn copied_data_directory_makes_no_second_owner() {
+    let Some((mut one, mut other)) = hosts() else { return };
+    one.printed("echo old > f");
+    for is_clean in [false, true] {
+        if is_clean {
+            assert_eq!(one.server.take().unwrap().end().0, Some(0));
+        }
+        copy(&one, &mut other);
+        if is_clean {
+            one.serve();
+        }
+        one.printed("echo acknowledged >> f");
+        other.serve();
+        other.printed("echo of other >> f");
+        assert!(other.works_in(&one), "one owner at a time");
+        one.program.json(&["move", "shared", "other"]);
+        let there = other.printed("cat f");
+        assert!(there.ends_with("acknowledged\nof other\n"), "its files are those of the history: {there}");
+        assert!(other.works_in(&other) && one.works_in(&other));
+        assert_eq!(one.events("DriftFound").len(), 0);
+        one.program.json(&["move", "shared", "one"]);
+    }
+    let verified = other.program.run(&["verify"]);
+    assert!(verified.contains("all is as the events say"), "{verified}");
+}
+
+#[test]
+fn killed_host_keeps_its_files() {
+    let Some((mut one, _other)) = hosts() else { return };
+    one.printed("echo left > f");
+    kill_process(one.pid(), Signal::KILL).unwrap();
+    drop(one.server.take());
+    one.serve();
+    assert_eq!((one.printed("cat f").as_str(), one.events("SessionTaken").len()), ("left\n", 0));
+}
+
 #[test]
 fn second_host_of_a_name_is_refused() {
     let Some(store) = store() else { return };

@@ -14,15 +14,15 @@ use serde_json::json;
 use super::address::NatsAddress;
 #[cfg(feature = "replicate")]
 use super::bucket::ContentBucket;
+use super::health::StreamInfo;
 use crate::engine::store::{Result, StoreError};
-use crate::engine::{Digest, SessionId};
+use crate::engine::{Digest, SessionId, Timestamp};
 
 /// The oldest server version without a known loss of acknowledged messages.
 const OLDEST: (u64, u64, u64) = (2, 14, 4);
 /// Time limit for the first connection, and for each answer of the cluster.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time limit for the cluster to elect a leader while a store is opened, and the pause between attempts.
-const ELECTION: Duration = Duration::from_secs(15);
+pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Pause between attempts while a store is opened.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Messages per request, and their bytes.
 const BATCH_MESSAGES: u32 = 1000;
@@ -44,20 +44,14 @@ pub(super) struct Cluster {
     address: String,
     replicas: usize,
     payload_max: usize,
+    /// Time limit for the cluster to elect leaders while a store is opened.
+    patience: Duration,
 }
 
 impl Cluster {
-    /// Connects, and creates missing streams.
-    pub(super) async fn connect(address: &NatsAddress, host: &str) -> Result<Self> {
+    /// Connects to a server of a sufficient version.
+    pub(super) async fn client(address: &NatsAddress, host: &str) -> Result<Client> {
         let failed = |what: String| StoreError::Cluster { address: address.to_string(), what };
-        #[cfg(feature = "replicate")]
-        let bucket = address.contents().map(ContentBucket::open).transpose().map_err(|what| {
-            failed(format!("can't use object storage {}: {what}", address.contents().unwrap_or_default()))
-        })?;
-        #[cfg(not(feature = "replicate"))]
-        if address.contents().is_some() {
-            return Err(failed("has contents in object storage, which needs the feature `replicate`".to_owned()));
-        }
         let servers: Vec<ServerAddr> = address
             .servers()
             .iter()
@@ -68,8 +62,7 @@ impl Cluster {
             .connection_timeout(REPLY_TIMEOUT)
             .ping_interval(REPLY_TIMEOUT);
         let client = options.connect(servers).await.map_err(|error| failed(format!("can't be reached: {error}")))?;
-        let info = client.server_info();
-        let (version, payload_max) = (info.version, info.max_payload.saturating_sub(HEADERS));
+        let version = client.server_info().version;
         if number_of(&version) < Some(OLDEST) {
             let (major, minor, patch) = OLDEST;
             return Err(failed(format!(
@@ -77,10 +70,26 @@ impl Cluster {
                  {major}.{minor}.{patch} or later"
             )));
         }
+        Ok(client)
+    }
+
+    /// Connects, and creates missing streams.
+    pub(super) async fn connect(address: &NatsAddress, host: &str, patience: Duration) -> Result<Self> {
+        let failed = |what: String| StoreError::Cluster { address: address.to_string(), what };
+        #[cfg(feature = "replicate")]
+        let bucket = address.contents().map(ContentBucket::open).transpose().map_err(|what| {
+            failed(format!("can't use object storage {}: {what}", address.contents().unwrap_or_default()))
+        })?;
+        #[cfg(not(feature = "replicate"))]
+        if address.contents().is_some() {
+            return Err(failed("has contents in object storage, which needs the feature `replicate`".to_owned()));
+        }
+        let client = Self::client(address, host).await?;
+        let payload_max = client.server_info().max_payload.saturating_sub(HEADERS);
         let context = jetstream::ContextBuilder::new().timeout(REPLY_TIMEOUT).build(client.clone());
         let name = address.stream().to_owned();
         let replicas = address.replicas();
-        let (stream, contents) = Self::streams(&context, &failed, &name, replicas).await?;
+        let (stream, contents) = Self::streams(&context, &failed, (&name, replicas), patience).await?;
         Ok(Self {
             client,
             context,
@@ -92,6 +101,7 @@ impl Cluster {
             address: address.to_string(),
             replicas,
             payload_max,
+            patience,
         })
     }
 
@@ -99,8 +109,8 @@ impl Cluster {
     async fn streams(
         context: &Context,
         failed: &impl Fn(String) -> StoreError,
-        name: &str,
-        replicas: usize,
+        (name, replicas): (&str, usize),
+        patience: Duration,
     ) -> Result<(Stream<()>, Stream<()>)> {
         let events = stream::Config {
             name: name.to_owned(),
@@ -120,21 +130,26 @@ impl Cluster {
             description: Some("File contents by digest".to_owned()),
             ..stream::Config::default()
         };
-        Ok((Self::made(context, failed, events).await?, Self::made(context, failed, contents).await?))
+        let events = Self::made(context, failed, events, patience).await?;
+        Ok((events, Self::made(context, failed, contents, patience).await?))
     }
 
     async fn made(
         context: &Context,
         failed: &impl Fn(String) -> StoreError,
         config: stream::Config,
+        patience: Duration,
     ) -> Result<Stream<()>> {
         let (name, subjects, replicas) = (config.name.clone(), config.subjects.clone(), config.num_replicas);
         let made = patiently(
+            patience,
             || context.get_or_create_stream(config.clone()),
             |error| match error.kind() {
                 CreateStreamErrorKind::TimedOut => true,
                 // The servers have just started, and do not all see each other yet.
-                CreateStreamErrorKind::JetStream(error) => error.error_code() == ErrorCode::CLUSTER_NO_PEERS,
+                CreateStreamErrorKind::JetStream(error) => {
+                    matches!(error.error_code(), ErrorCode::CLUSTER_NO_PEERS | ErrorCode::CLUSTER_NOT_AVAILABLE)
+                }
                 _ => false,
             },
         );
@@ -164,6 +179,7 @@ impl Cluster {
             return Ok(there);
         }
         let made = patiently(
+            self.patience,
             || self.context.create_key_value(config.clone()),
             |error| error.kind() == CreateKeyValueErrorKind::TimedOut,
         );
@@ -183,6 +199,7 @@ impl Cluster {
             return Ok(there);
         }
         let made = patiently(
+            self.patience,
             || self.context.create_object_store(config.clone()),
             |error| error.kind() == CreateKeyValueErrorKind::TimedOut,
         );
@@ -220,6 +237,11 @@ impl Cluster {
     pub(super) async fn reconnect(&self) {
         // It fails only for a closed client.
         drop(self.client.force_reconnect().await);
+    }
+
+    /// Returns the time on the clock of the leader of the sessions' stream. `None` without an answer.
+    pub(super) async fn time(&self) -> Option<Timestamp> {
+        StreamInfo::read(&self.client, &self.name).await?.ts
     }
 
     pub(super) fn failed(&self, what: String) -> StoreError {
@@ -310,13 +332,14 @@ pub(super) fn subject_of(message: &Message) -> Option<&str> {
 
 /// Retries an operation until the cluster has a leader.
 async fn patiently<T, E, F: Future<Output = Result<T, E>>>(
+    patience: Duration,
     attempt: impl Fn() -> F,
     is_late: impl Fn(&E) -> bool,
 ) -> Result<T, E> {
     let begun = tokio::time::Instant::now();
     loop {
         match attempt().await {
-            Err(error) if is_late(&error) && begun.elapsed() < ELECTION => tokio::time::sleep(PAUSE).await,
+            Err(error) if is_late(&error) && begun.elapsed() < patience => tokio::time::sleep(PAUSE).await,
             other => return other,
         }
     }

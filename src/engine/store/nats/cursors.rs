@@ -1,15 +1,12 @@
 //! Last stream position of each session in the local copy, stored for the next process.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use super::NatsInner;
-use crate::engine::store::journal::disk::{JournalDisk, OsDisk};
 use crate::engine::store::{EventStore, LocalStore};
 use crate::engine::{Seq, SessionId};
 
 const FILE: &str = "nats-cursors";
-const NEW: &str = "nats-cursors.new";
 
 /// Reads the positions that an earlier process stored, for sessions that the copy still has.
 #[expect(clippy::disallowed_methods, reason = "the store accesses files directly")]
@@ -31,13 +28,8 @@ pub(super) fn save(inner: &NatsInner) {
             kept.insert(lane.session, (head, at));
         }
     }
-    if let Err(error) = write(inner.local.directory(), &kept) {
+    let written = serde_json::to_vec(&kept).map_err(std::io::Error::from);
+    if let Err(error) = written.and_then(|kept| super::replace(inner.local.directory(), FILE, &kept)) {
         tracing::debug!(%error, "failed to store the cursors");
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the store accesses files directly")]
-fn write(directory: &Path, kept: &BTreeMap<SessionId, (Seq, u64)>) -> std::io::Result<()> {
-    OsDisk.create(&directory.join(NEW))?.write_all_at(&serde_json::to_vec(kept)?, 0)?;
-    std::fs::rename(directory.join(NEW), directory.join(FILE))
 }

@@ -1,7 +1,7 @@
 //! This host's membership in the cluster: heartbeats and session claims.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
 use super::cluster::Cluster;
+use super::identity::{DirectoryLine, fresh};
 use super::lane::Lane;
-use super::lease::{HostRun, Leases, Moment};
-use super::{NatsInner, wait_for};
+use super::lease::{HostRun, Leases, Moment, OwnBeats};
+use super::waiting::Waiting;
+use super::{NatsInner, NatsStoreOptions, wait_for};
 use crate::engine::commit::Commit;
 use crate::engine::event::{Event, SessionTaken};
 use crate::engine::lock::lock;
-use crate::engine::store::hosts::COPY_FILE;
-use crate::engine::store::journal::disk::{JournalDisk, OsDisk};
-use crate::engine::store::{HostFigures, LocalStore, Result, SessionClaim, SessionHosts, StoreError, StoreHost};
-use crate::engine::{Clock, CommitId, SessionId};
+use crate::engine::store::{HostFigures, Result, SessionClaim, SessionHosts, StoreError, StoreHost};
+use crate::engine::{Clock, SessionId};
 
 /// Heartbeats per lease.
 const WORDS: u32 = 3;
@@ -31,11 +31,16 @@ const SILENCES: u32 = 5;
 /// Time limit for sign-offs, which are optional.
 const LAST: Duration = Duration::from_secs(2);
 
+const REPLACED: &str = "has another process with this host's name or identity; restart this host";
+
 /// A host's heartbeat on the cluster.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct HostWords {
     /// Unique for each start of its process.
     run: String,
+    /// Unique for each heartbeat. Empty from an earlier version.
+    #[serde(default)]
+    beat: String,
     at: Option<String>,
 }
 
@@ -58,12 +63,14 @@ pub(super) struct Hosts {
     at: Option<String>,
     me: HostRun,
     lease: Duration,
+    line: DirectoryLine,
     words: kv::Store,
     owners: kv::Store,
     leases: Mutex<Leases>,
-    /// The revision of this host's last heartbeat.
-    revision: tokio::sync::Mutex<u64>,
+    sent: tokio::sync::Mutex<OwnBeats>,
     on_loss: Mutex<Option<TellLoss>>,
+    /// True once another process sends heartbeats as this host.
+    is_replaced: AtomicBool,
     takeovers: AtomicU64,
     lost: AtomicU64,
 }
@@ -75,29 +82,39 @@ fn now() -> Moment {
 
 impl Hosts {
     /// Sends this host's first heartbeat. Waits until an earlier process with its name is gone.
-    pub(super) async fn join(cluster: &Cluster, local: &LocalStore, own: &StoreHost, lease: Duration) -> Result<Self> {
+    pub(super) async fn join(
+        cluster: &Cluster,
+        waiting: &Waiting,
+        directory: &Path,
+        own: &StoreHost,
+        options: &NatsStoreOptions,
+    ) -> Result<Self> {
         let words = cluster.bucket("hosts", "Foldspace hosts: their last heartbeats").await?;
         let owners = cluster.bucket("owners", "Foldspace sessions: the hosts that own them").await?;
-        let copy = copy_of(local.directory()).map_err(StoreError::io("write", &local.directory().join(COPY_FILE)))?;
-        let run = format!("{copy}.{}", fresh());
-        let me = HostRun { host: own.name.clone(), run };
+        let line = DirectoryLine::begin(cluster, waiting, &words, directory).await?;
+        let (me, lease) = (HostRun { host: own.name.clone(), run: line.run() }, options.lease);
         let leases = Mutex::new(Leases::of(lease, now()));
-        let (revision, on_loss) = (tokio::sync::Mutex::default(), Mutex::default());
-        let (takeovers, lost) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (sent, on_loss) = (tokio::sync::Mutex::default(), Mutex::default());
+        let (is_replaced, takeovers, lost) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
         let at = own.at.clone();
-        let hosts = Self { at, me, lease, words, owners, leases, revision, on_loss, takeovers, lost };
+        let hosts = Self { at, me, lease, line, words, owners, leases, sent, on_loss, is_replaced, takeovers, lost };
         let (begun, mut first) = (now(), None);
         loop {
-            let (revision, said) = cluster.value_of::<HostWords>(&hosts.words, &hosts.me.host).await?;
-            let is_other = said.is_some_and(|said| !hosts.is_of_copy(&said.run));
+            let read = || async { Ok(cluster.value_of::<HostWords>(&hosts.words, &hosts.me.host).await.ok()) };
+            let (revision, said) = waiting.until_settled("return the last heartbeat of a host", read).await?;
+            let is_other = said.is_some_and(|said| !hosts.line.has(&said.run));
+            let waited = now() - begun;
             if is_other && *first.get_or_insert(revision) != revision {
                 let host = &hosts.me.host;
                 let what = format!("already has a host {host}, in another process; choose another host name");
                 return Err(cluster.failed(what));
             }
-            *hosts.revision.lock().await = revision;
-            if (!is_other || now() - begun >= lease) && hosts.speak().await {
+            hosts.sent.lock().await.revision = revision;
+            if (!is_other || waited >= lease) && hosts.speak().await {
                 return Ok(hosts);
+            }
+            if waited >= lease + options.patience {
+                return Err(cluster.failed("did not accept this host's first heartbeat".to_owned()));
             }
             tokio::time::sleep(lease / WORDS / 2).await;
         }
@@ -105,14 +122,14 @@ impl Hosts {
 
     /// Sends a heartbeat. Returns false if the cluster did not accept it.
     async fn speak(&self) -> bool {
-        let mut revision = self.revision.lock().await;
+        let mut own = self.sent.lock().await;
         let sent = now();
-        let words = HostWords { run: self.me.run.clone(), at: self.at.clone() };
+        let words = HostWords { run: self.me.run.clone(), beat: own.beat(fresh), at: self.at.clone() };
         let words = serde_json::to_vec(&words).unwrap_or_default();
-        let update = self.words.update(&self.me.host, words.into(), *revision);
+        let update = self.words.update(&self.me.host, words.into(), own.revision);
         match tokio::time::timeout(self.lease / 2, update).await {
-            Ok(Ok(taken)) => {
-                *revision = taken;
+            Ok(Ok(revision)) => {
+                own.accepted(revision);
                 lock(&self.leases).said(sent, now());
                 true
             }
@@ -120,20 +137,24 @@ impl Hosts {
         }
     }
 
-    /// Finds out if an unanswered heartbeat was accepted.
-    async fn look_at_own(&self, cluster: &Cluster) {
+    /// Finds out if an unanswered heartbeat was accepted. Returns false if another process has replaced it.
+    async fn look_at_own(&self, cluster: &Cluster) -> bool {
         let look = cluster.value_of::<HostWords>(&self.words, &self.me.host);
-        if let Ok(Ok((revision, said))) = tokio::time::timeout(self.lease / 2, look).await {
-            match said.filter(|said| said.run != self.me.run) {
-                None => *self.revision.lock().await = revision,
-                Some(_) => tracing::error!(host = self.me.host, "another process uses this host's name on the cluster"),
+        match tokio::time::timeout(self.lease / 2, look).await {
+            Ok(Ok((revision, Some(said)))) => {
+                let is_clone = said.run == self.me.run;
+                let is_own = is_clone && self.sent.lock().await.is_own(revision, &said.beat);
+                if is_clone && !is_own {
+                    self.line.set_cloned();
+                }
+                is_own
             }
+            Ok(Ok((revision, None))) => {
+                self.sent.lock().await.revision = revision;
+                true
+            }
+            _ => true,
         }
-    }
-
-    /// Returns true if a run used this copy's directory, which only one process at a time has open.
-    fn is_of_copy(&self, run: &str) -> bool {
-        run.split_once('.').map(|(copy, _)| copy) == self.me.run.split_once('.').map(|(copy, _)| copy)
     }
 
     fn is_held(&self) -> bool {
@@ -142,7 +163,7 @@ impl Hosts {
 
     /// Checks that the owner of a session is gone. While it may be alive, returns its URL as the inner error.
     async fn gone(&self, cluster: &Cluster, owner: &HostRun) -> Result<Result<(), Option<String>>> {
-        if self.is_of_copy(&owner.run) {
+        if self.line.has(&owner.run) {
             return Ok(Ok(()));
         }
         let (revision, said) = cluster.value_of::<HostWords>(&self.words, &owner.host).await?;
@@ -167,27 +188,13 @@ impl Hosts {
     }
 }
 
-/// Returns the name of the copy in a directory; creates and stores it on first use.
-#[expect(clippy::disallowed_methods, reason = "the store accesses files directly")]
-fn copy_of(directory: &Path) -> std::io::Result<String> {
-    let path = directory.join(COPY_FILE);
-    match std::fs::read_to_string(&path) {
-        Ok(name) if !name.is_empty() => Ok(name),
-        _ => {
-            let name = fresh();
-            OsDisk.create(&path)?.write_all_at(name.as_bytes(), 0)?;
-            Ok(name)
-        }
-    }
-}
-
-fn fresh() -> String {
-    CommitId::from_bytes(crate::engine::SystemClock::default().fresh_id()).to_string()
-}
-
 impl Cluster {
     /// Reads a value of a bucket and its revision from the leader; revision 0 for none.
-    async fn value_of<T: DeserializeOwned>(&self, bucket: &kv::Store, key: &str) -> Result<(u64, Option<T>)> {
+    pub(super) async fn value_of<T: DeserializeOwned>(
+        &self,
+        bucket: &kv::Store,
+        key: &str,
+    ) -> Result<(u64, Option<T>)> {
         let (revision, value) = self.newest(&bucket.stream, &format!("{}{key}", bucket.prefix)).await?;
         Ok((revision, serde_json::from_slice(&value).ok()))
     }
@@ -195,7 +202,11 @@ impl Cluster {
 
 impl NatsInner {
     fn hosts_now(&self) -> Result<&Hosts> {
-        self.hosts.as_ref().ok_or(StoreError::ReadOnly)
+        let hosts = self.hosts.as_ref().ok_or(StoreError::ReadOnly)?;
+        if hosts.is_replaced.load(Ordering::Acquire) {
+            return Err(self.cluster.failed(REPLACED.to_owned()));
+        }
+        Ok(hosts)
     }
 
     async fn owner_of(&self, session: SessionId) -> Result<(u64, Option<Ownership>)> {
@@ -232,7 +243,7 @@ impl NatsInner {
         if lane.is_held() {
             return Ok(SessionClaim::Kept);
         }
-        let lease = || async { Ok(hosts.is_held().then_some(())) };
+        let lease = || async { Ok(self.hosts_now()?.is_held().then_some(())) };
         self.waiting.until_settled("accept this host's heartbeat", lease).await?;
         loop {
             let (revision, before) = self.owner_of(session).await?;
@@ -244,14 +255,14 @@ impl NatsInner {
                 {
                     return Err(StoreError::OtherHost { session, host: before.owner.host.clone(), at });
                 }
-                is_taken = !hosts.is_of_copy(&before.owner.run) || !before.is_ready;
+                is_taken = !hosts.line.has(&before.owner.run) || !before.is_ready;
             }
             let own = Ownership { owner: hosts.me.clone(), epoch, is_released: false, is_ready: !is_taken };
             if !self.own(session, &own, revision).await? {
                 continue;
             }
             lane.hold(epoch);
-            if before.is_some_and(|before| !before.is_released && !hosts.is_of_copy(&before.owner.run)) {
+            if before.is_some_and(|before| !before.is_released && !hosts.line.has(&before.owner.run)) {
                 hosts.takeovers.fetch_add(1, Ordering::Relaxed);
             }
             if !is_taken {
@@ -326,7 +337,7 @@ impl NatsInner {
     async fn find(&self, name: &str) -> Result<Option<StoreHost>> {
         let hosts = self.hosts_now()?;
         let (revision, said) = self.cluster.value_of::<HostWords>(&hosts.words, name).await?;
-        let Some(HostWords { run, at }) = said else { return Ok(None) };
+        let Some(HostWords { run, at, .. }) = said else { return Ok(None) };
         let run = HostRun { host: name.to_owned(), run };
         let is_gone = hosts.is_silent(&run, revision, &run);
         Ok((!is_gone).then(|| StoreHost { name: name.to_owned(), at }))
@@ -346,12 +357,10 @@ impl NatsInner {
         Ok(None)
     }
 
-    /// Releases all sessions of this host, because the cluster has not answered for long.
-    fn give_up(&self, silence: Duration) {
-        let seconds = silence.as_secs();
+    /// Releases all sessions of this host.
+    fn give_up(&self, what: &str) {
         self.is_silent.store(true, Ordering::Release);
-        let why =
-            || self.cluster.failed(format!("has not answered for {seconds} s, so this host released its sessions"));
+        let why = || self.cluster.failed(format!("{what}, so this host released its sessions"));
         for lane in self.lanes() {
             if lane.lose(u64::MAX, why)
                 && let Some(hosts) = &self.hosts
@@ -364,9 +373,13 @@ impl NatsInner {
     /// Signs this host off.
     pub(super) async fn leave(&self) {
         let Some(hosts) = &self.hosts else { return };
-        let revision = hosts.revision.lock().await;
+        let sent = hosts.sent.lock().await;
+        let leave = async {
+            hosts.line.end(&hosts.words).await;
+            hosts.words.update(&hosts.me.host, Bytes::new(), sent.revision).await
+        };
         // If this fails, other hosts wait for the lease to expire.
-        drop(tokio::time::timeout(LAST, hosts.words.update(&hosts.me.host, Bytes::new(), *revision)).await);
+        drop(tokio::time::timeout(LAST, leave).await);
     }
 }
 
@@ -389,11 +402,16 @@ pub(super) async fn speak(store: Weak<NatsInner>) {
                 tokio::spawn(Arc::clone(&inner).look_for_owners());
             }
         } else {
-            hosts.look_at_own(&inner.cluster).await;
+            if !hosts.look_at_own(&inner.cluster).await {
+                tracing::error!(host = hosts.me.host, "the cluster {REPLACED}");
+                hosts.is_replaced.store(true, Ordering::Release);
+                inner.give_up(REPLACED);
+                return;
+            }
             let silence = now().saturating_sub(answered);
             inner.waiting.leave_server(silence).await;
             if silence >= lease * SILENCES {
-                inner.give_up(silence);
+                inner.give_up(&format!("has not answered for {} s", silence.as_secs()));
             }
         }
         drop(inner);

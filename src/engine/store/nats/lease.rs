@@ -86,6 +86,34 @@ impl Leases {
     }
 }
 
+/// The heartbeats of this process. A clone of the process, from a snapshot of its machine's memory, sends others.
+#[derive(Debug, Default)]
+pub(super) struct OwnBeats {
+    /// The revision of the last accepted heartbeat.
+    pub(super) revision: u64,
+    /// The heartbeat without an answer.
+    open: Option<String>,
+}
+
+impl OwnBeats {
+    /// Returns the name of the next heartbeat: a fresh one, or again that of a heartbeat without an answer.
+    pub(super) fn beat(&mut self, fresh: impl FnOnce() -> String) -> String {
+        self.open.get_or_insert_with(fresh).clone()
+    }
+
+    pub(super) fn accepted(&mut self, revision: u64) {
+        (self.revision, self.open) = (revision, None);
+    }
+
+    /// Compares with the stored heartbeat. Returns false if another process has sent it.
+    pub(super) fn is_own(&mut self, revision: u64, beat: &str) -> bool {
+        if self.open.as_deref() == Some(beat) {
+            self.accepted(revision);
+        }
+        self.revision == revision
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,5 +165,18 @@ mod tests {
         leases.heard(&run("a", "2"), 2, at(10));
         assert!(leases.is_gone(&run("a", "1"), at(10)) && !leases.is_gone(&run("a", "2"), at(10)));
         assert!(!leases.is_gone(&run("b", "1"), at(10)), "an unknown host");
+    }
+
+    #[test]
+    fn heartbeat_of_a_cloned_process_is_not_its_own() {
+        let mut own = OwnBeats::default();
+        assert_eq!(own.beat(|| "1".to_owned()), "1");
+        own.accepted(7);
+        assert_eq!(own.beat(|| "2".to_owned()), "2");
+        assert!(own.is_own(7, "1"), "the second one has not arrived");
+        assert_eq!(own.beat(|| "3".to_owned()), "2", "it is sent again");
+        assert!(own.is_own(8, "2"), "it was accepted");
+        assert_eq!(own.beat(|| "4".to_owned()), "4");
+        assert!(!own.is_own(9, "of the clone"));
     }
 }

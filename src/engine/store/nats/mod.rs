@@ -8,12 +8,15 @@ mod address;
 #[cfg(feature = "replicate")]
 mod bucket;
 mod catalogue;
+mod clocks;
 mod cluster;
 mod contents;
 mod copy;
 mod cursors;
 mod fsck;
+mod health;
 mod hosts;
+mod identity;
 mod lane;
 mod lease;
 #[cfg(test)]
@@ -34,6 +37,7 @@ use async_nats::jetstream::object_store::ObjectStore;
 use bytes::Bytes;
 use tokio::runtime::{Builder, Handle, Runtime};
 
+use super::journal::disk::{JournalDisk, OsDisk};
 use super::{
     Durability, EventBatch, EventStore, LocalStore, LocalStoreOptions, Pending, Result, SessionEntry, SessionHosts,
     SessionQuery, SessionTotals, Snapshot, StorageUse, StoreError, StoreHost,
@@ -47,6 +51,7 @@ pub use address::{AddressError, NatsAddress};
 use catalogue::Catalogue;
 use cluster::Cluster;
 pub use fsck::StreamProblem;
+pub use health::{ReplicaHealth, StreamHealth};
 use hosts::{Hosts, NatsHosts};
 use lane::Lane;
 use waiting::Waiting;
@@ -137,6 +142,7 @@ impl NatsStore {
         runtime.spawn(watching::follow(Arc::downgrade(&inner)));
         runtime.spawn(watching::tell_moved(Arc::downgrade(&inner)));
         runtime.spawn(hosts::speak(Arc::downgrade(&inner)));
+        runtime.spawn(clocks::watch(Arc::downgrade(&inner)));
         let threads = runtime.handle().clone();
         let hosts = options.host.map(|own| NatsHosts { inner: Arc::clone(&inner), runtime: threads, own });
         Ok(Self { inner, hosts, runtime: Some(runtime) })
@@ -174,16 +180,27 @@ fn wait_for<T: Send + 'static>(runtime: &Handle, work: impl Future<Output = Resu
     receiver.recv().unwrap_or(Err(StoreError::Unsettled))
 }
 
+/// Replaces a file of the copy.
+fn replace(directory: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+    let new = directory.join(format!("{name}.new"));
+    OsDisk.create(&new)?.write_all_at(bytes, 0)?;
+    OsDisk.rename(&new, &directory.join(name))
+}
+
 impl NatsInner {
     async fn open(address: &NatsAddress, local: LocalStore, options: &NatsStoreOptions) -> Result<Self> {
-        let cluster = Cluster::connect(address, options.host.as_ref().map_or("", |host| &host.name)).await?;
+        let name = options.host.as_ref().map_or("", |host| &host.name);
+        let cluster = Cluster::connect(address, name, options.patience).await?;
+        let waiting = Waiting::for_cluster(cluster.clone(), options.patience);
+        if options.host.is_some() {
+            clocks::check(&cluster, &waiting).await?;
+        }
         let catalogue = Catalogue::open(&cluster).await?;
         let snapshots = cluster.objects("snapshots", "Foldspace snapshots: the latest of each long session").await?;
         let hosts = match &options.host {
-            Some(host) => Some(Hosts::join(&cluster, &local, host, options.lease).await?),
+            Some(host) => Some(Hosts::join(&cluster, &waiting, local.directory(), host, options).await?),
             None => None,
         };
-        let waiting = Waiting::for_cluster(cluster.clone(), options.patience);
         let lanes = cursors::load(&local).into_iter();
         let lanes = lanes.map(|(session, at)| (session, Arc::new(Lane::of(session, Some(at)))));
         let (lanes, clock) = (Mutex::new(lanes.collect()), SystemClock::default());

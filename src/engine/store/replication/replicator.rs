@@ -87,6 +87,11 @@ impl Replicator {
         Ok(Self { journal, borrowed, target, writer, take_over, epoch: 0, open: None, progress, clock, _lock: lock })
     }
 
+    /// Checks that the storage answers and allows access.
+    pub(super) async fn reach(&self) -> CopyResult<()> {
+        self.target.reach().await
+    }
+
     /// Returns the progress, for other threads.
     pub fn progress(&self) -> Arc<ReplicationProgress> {
         Arc::clone(&self.progress)

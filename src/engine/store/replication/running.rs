@@ -17,6 +17,8 @@ use crate::engine::store::StoreError;
 const EVERY: Duration = Duration::from_secs(1);
 /// Maximum time between attempts after failures.
 const SLOWEST: Duration = Duration::from_secs(30);
+/// Time limit for the first answer of the storage.
+const FIRST: Duration = Duration::from_secs(5);
 /// Time limit for the last pass, when the replication ends.
 const LAST: Duration = Duration::from_secs(2);
 
@@ -28,14 +30,22 @@ pub struct Replication {
 
 impl Replication {
     /// Starts copying the journal in `data` to `url`, every second.
+    ///
+    /// # Errors
+    /// The storage's error, if it refuses access or has no such bucket. Other failures are retried.
     pub fn start(data: &Path, url: &str) -> CopyResult<Self> {
         let mut replicator = Replicator::open(data, url, ReplicatorOptions::default())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(StoreError::io("start a thread for", data))?;
         let progress = replicator.progress();
         let (end, mut ended) = oneshot::channel::<()>();
+        let (refuse, refused) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new().name("foldspace-replicate".to_owned()).spawn(move || {
             runtime.block_on(async {
+                match tokio::time::timeout(FIRST, replicator.reach()).await {
+                    Ok(Err(error)) if error.is_decided() => return drop(refuse.send(error)),
+                    _ => drop(refuse),
+                }
                 tokio::select! {
                     _ = &mut ended => {}
                     _ = replicator.run() => return,
@@ -46,7 +56,10 @@ impl Replication {
             runtime.shutdown_background();
         });
         let thread = thread.map_err(StoreError::io("start a thread for", data))?;
-        Ok(Self { progress, thread: Some((end, thread)) })
+        match refused.recv() {
+            Ok(error) => Err(error),
+            Err(_) => Ok(Self { progress, thread: Some((end, thread)) }),
+        }
     }
 
     /// Returns the progress.

@@ -144,6 +144,11 @@ impl CopyTarget {
         Ok(named.collect())
     }
 
+    /// Checks that the address can be listed.
+    pub(super) async fn reach(&self) -> CopyResult<()> {
+        self.store.list(Some(&self.prefix)).try_next().await.map(drop).map_err(self.failed("list", PIECES))
+    }
+
     /// Returns the manifest, and its version for a later swap. `None` if the manifest is missing.
     pub(super) async fn manifest(&self) -> CopyResult<Option<(CopyManifest, UpdateVersion)>> {
         let path = self.manifest_path();
