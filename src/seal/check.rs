@@ -6,7 +6,7 @@ use super::checkpoint::Checkpoint;
 use super::compare::{SealProblem, compare};
 use super::leaf_log::{LeafKind, LeafLog};
 use super::note::SignedNote;
-use super::{NoteVerifier, SealError};
+use super::{IntegrityError, NoteVerifier};
 use crate::engine::id::SessionId;
 use crate::engine::session::sessions::Sessions;
 
@@ -45,17 +45,17 @@ pub(super) fn trusted(
     note: &str,
     key: &NoteVerifier,
     witnesses: &[NoteVerifier],
-) -> Result<(Checkpoint, Vec<Cosignature>), SealError> {
+) -> Result<(Checkpoint, Vec<Cosignature>), IntegrityError> {
     let note = SignedNote::parse(note)?;
     if key.is_witness() || witnesses.iter().any(|witness| !witness.is_witness()) {
-        return Err(SealError::Invalid("key: a log has a key of type 1, a witness one of type 4".to_owned()));
+        return Err(IntegrityError::Invalid("key: a log has a key of type 1, a witness one of type 4".to_owned()));
     }
     let checkpoint = Checkpoint::signed_by(&note, key)?;
     let cosigned = |witness: &NoteVerifier| {
         let (_, time) = note.signed_by(witness)?;
         Ok(Cosignature { witness: witness.name().to_owned(), time })
     };
-    Ok((checkpoint, witnesses.iter().map(cosigned).collect::<Result<_, SealError>>()?))
+    Ok((checkpoint, witnesses.iter().map(cosigned).collect::<Result<_, IntegrityError>>()?))
 }
 
 /// Compares a store with a checkpoint of it, signed by the key and by all witnesses. The directory `data` has the log of
@@ -70,7 +70,7 @@ pub fn check_seal(
     note: &str,
     key: &NoteVerifier,
     witnesses: &[NoteVerifier],
-) -> Result<CheckedSeal, SealError> {
+) -> Result<CheckedSeal, IntegrityError> {
     let (checkpoint, cosignatures) = trusted(note, key, witnesses)?;
     let log = LeafLog::read(data)?;
     let size = log.covered(&checkpoint)?.len();

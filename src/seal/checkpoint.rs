@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::merkle::TreeHash;
 use super::note::SignedNote;
-use super::{NoteVerifier, SealError};
+use super::{IntegrityError, NoteVerifier};
 
 /// Tree of a log at a size.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,9 +19,9 @@ pub(super) struct Checkpoint {
 
 impl Checkpoint {
     /// Reads a checkpoint that the key signed, of the log with the key's name.
-    pub(super) fn signed_by(note: &SignedNote<'_>, key: &NoteVerifier) -> Result<Self, SealError> {
+    pub(super) fn signed_by(note: &SignedNote<'_>, key: &NoteVerifier) -> Result<Self, IntegrityError> {
         let (text, _) = note.signed_by(key)?;
-        let wrong = || SealError::Malformed("checkpoint: it has no origin, size and hash".to_owned());
+        let wrong = || IntegrityError::Malformed("checkpoint: it has no origin, size and hash".to_owned());
         let mut lines = text.lines();
         let (Some(origin), Some(size), Some(root)) = (lines.next(), lines.next(), lines.next()) else {
             return Err(wrong());
@@ -30,7 +30,10 @@ impl Checkpoint {
             return Err(wrong());
         }
         if origin != key.name() {
-            return Err(SealError::Differs(format!("the checkpoint is of {origin:.80}, the key of {}", key.name())));
+            return Err(IntegrityError::Differs(format!(
+                "the checkpoint is of {origin:.80}, the key of {}",
+                key.name()
+            )));
         }
         let size = decimal(size).ok_or_else(wrong)?;
         Ok(Self { origin: origin.to_owned(), size, root: tree_hash(root).ok_or_else(wrong)? })

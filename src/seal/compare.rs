@@ -3,7 +3,7 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use super::SealError;
+use super::IntegrityError;
 use super::leaf_log::SealedSession;
 use crate::engine::chain::chain_at;
 use crate::engine::event::EventsLost;
@@ -36,7 +36,7 @@ pub(super) fn compare(
     session: SessionId,
     head: Seq,
     sealed: &SealedSession,
-) -> Result<(Option<Digest>, Option<SealProblem>), SealError> {
+) -> Result<(Option<Digest>, Option<SealProblem>), IntegrityError> {
     let mut positions: Vec<Seq> = sealed.seals.iter().map(|(seq, ..)| *seq).filter(|seq| *seq <= head).collect();
     positions.push(head);
     let chains = chain_at(store, session, &positions)?;
@@ -54,13 +54,13 @@ pub(super) fn compare(
             0 => String::new(),
             lost => format!(", and the session records {lost} lost events"),
         };
-        Ok::<_, SealError>(SealProblem { session, from, until: *until, what: format!("{what}{lost}") })
+        Ok::<_, IntegrityError>(SealProblem { session, from, until: *until, what: format!("{what}{lost}") })
     });
     Ok((chains.last().copied().flatten(), problem.transpose()?))
 }
 
 /// Counts the events that a session records as lost.
-fn lost(store: &dyn EventStore, session: SessionId) -> Result<u64, SealError> {
+fn lost(store: &dyn EventStore, session: SessionId) -> Result<u64, IntegrityError> {
     let mut lost = 0;
     store.visit(session, 1, &mut |event| {
         if EventsLost::is_gap(event) {

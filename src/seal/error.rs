@@ -11,7 +11,7 @@ use crate::engine::store::StoreError;
 
 /// Failure of a seal, of a proof or of their verification.
 #[derive(Debug, thiserror::Error)]
-pub enum SealError {
+pub enum IntegrityError {
     /// A session or its store failed.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -43,20 +43,20 @@ pub enum SealError {
     NotProvable(u64, &'static str),
 }
 
-impl SealError {
+impl IntegrityError {
     pub(super) fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { path, source }
     }
 }
 
-impl From<StoreError> for SealError {
+impl From<StoreError> for IntegrityError {
     fn from(error: StoreError) -> Self {
         Self::Session(error.into())
     }
 }
 
-impl Diagnostic for SealError {
+impl Diagnostic for IntegrityError {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::Session(error) => error.kind(),

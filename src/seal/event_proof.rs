@@ -11,7 +11,7 @@ use super::check::{Cosignature, trusted};
 use super::checkpoint::{decimal, tree_hash};
 use super::leaf_log::{LeafKind, LeafLog, SealLeaf};
 use super::merkle::{self, TreeHash};
-use super::{NoteVerifier, SealError};
+use super::{IntegrityError, NoteVerifier};
 use crate::engine::chain::{HistoryChain, chain_before_export};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::portable::chain_of_export;
@@ -38,23 +38,23 @@ pub struct ProvenEvent {
 }
 
 /// Returns the proof that the last checkpoint, signed by the key, covers an event. It is checked with an export of the
-/// session. Fails with [`SealError::NotProvable`].
+/// session. Fails with [`IntegrityError::NotProvable`].
 pub fn prove_event(
     sessions: &Sessions,
     data: &Path,
     key: &NoteVerifier,
     session: SessionId,
     seq: Seq,
-) -> Result<String, SealError> {
+) -> Result<String, IntegrityError> {
     let log = LeafLog::read(data)?;
-    let unsealed = || SealError::NotProvable(seq, "no seal covers it");
+    let unsealed = || IntegrityError::NotProvable(seq, "no seal covers it");
     let (note, leaves) = log.last_checkpoint(key)?.ok_or_else(unsealed)?;
     let sealed = log.sessions(leaves.len()).remove(&session).unwrap_or_default();
     let seal = sealed.seals.iter().find(|(until, ..)| seq > 0 && *until >= seq);
     let (_, _, index) = *seal.ok_or_else(unsealed)?;
     let start = chain_before_export(sessions.store().as_ref(), session)?;
     if seq <= start.seq {
-        return Err(SealError::NotProvable(seq, "an export of a fork has the fork's own start in its place"));
+        return Err(IntegrityError::NotProvable(seq, "an export of a fork has the fork's own start in its place"));
     }
     let extra = format!("{}\nafter {} {}\nevent {seq}\n", log.leaves[index], start.seq, start.value);
     let proof = merkle::inclusion(index, leaves);
@@ -90,17 +90,17 @@ impl<'a> EventProof<'a> {
 }
 
 /// Checks that a checkpoint, signed by the key and by all witnesses, covers an event of an export. Needs no store. Fails
-/// with [`SealError::Differs`].
+/// with [`IntegrityError::Differs`].
 pub fn check_event_proof(
     proof: &str,
     export: &mut dyn Read,
     key: &NoteVerifier,
     witnesses: &[NoteVerifier],
-) -> Result<ProvenEvent, SealError> {
-    let malformed = || SealError::Malformed("proof: it is no tlog-proof of an event".to_owned());
+) -> Result<ProvenEvent, IntegrityError> {
+    let malformed = || IntegrityError::Malformed("proof: it is no tlog-proof of an event".to_owned());
     let EventProof { leaf, start, seq, index, hashes, note } = EventProof::parse(proof).ok_or_else(malformed)?;
     let (checkpoint, cosignatures) = trusted(note, key, witnesses)?;
-    let refused = |problem: &str| Err(SealError::Differs(format!("the proof does not hold: {problem}")));
+    let refused = |problem: &str| Err(IntegrityError::Differs(format!("the proof does not hold: {problem}")));
     if merkle::included_in(index, checkpoint.size, leaf.hash(), &hashes) != Some(checkpoint.root) {
         return refused("its leaf is not in the checkpoint");
     }

@@ -12,7 +12,7 @@ use std::str::FromStr;
 use super::checkpoint::Checkpoint;
 use super::merkle::{self, TreeHash};
 use super::note::SignedNote;
-use super::{NoteVerifier, SealError};
+use super::{IntegrityError, NoteVerifier};
 use crate::engine::id::{Digest, Seq, SessionId};
 
 const LEAVES: &str = "leaves";
@@ -61,10 +61,10 @@ impl fmt::Display for SealLeaf {
 }
 
 impl FromStr for SealLeaf {
-    type Err = SealError;
+    type Err = IntegrityError;
 
-    fn from_str(line: &str) -> Result<Self, SealError> {
-        let malformed = || SealError::Malformed(format!("leaf: {line:.80}"));
+    fn from_str(line: &str) -> Result<Self, IntegrityError> {
+        let malformed = || IntegrityError::Malformed(format!("leaf: {line:.80}"));
         let read = || {
             let mut words = line.split(' ').skip(1);
             let (session, seq) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
@@ -98,28 +98,28 @@ pub(super) struct LeafLog {
 impl LeafLog {
     /// Opens the log to append to it, and waits for other processes that do.
     #[expect(clippy::disallowed_methods, reason = "the seals are files of the data directory")]
-    pub(super) fn append_to(data: &Path) -> Result<Self, SealError> {
+    pub(super) fn append_to(data: &Path) -> Result<Self, IntegrityError> {
         let directory = seals_of(data);
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory);
-        made.map_err(SealError::io(&directory))?;
+        made.map_err(IntegrityError::io(&directory))?;
         let path = directory.join(LEAVES);
         let file = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let file = file.and_then(|file| file.lock().map(|()| file)).map_err(SealError::io(&path))?;
+        let file = file.and_then(|file| file.lock().map(|()| file)).map_err(IntegrityError::io(&path))?;
         Self::of(directory, file)
     }
 
-    /// Reads the log. Fails with [`SealError::Io`] if nothing was sealed.
+    /// Reads the log. Fails with [`IntegrityError::Io`] if nothing was sealed.
     #[expect(clippy::disallowed_methods, reason = "the seals are files of the data directory")]
-    pub(super) fn read(data: &Path) -> Result<Self, SealError> {
+    pub(super) fn read(data: &Path) -> Result<Self, IntegrityError> {
         let directory = seals_of(data);
         let path = directory.join(LEAVES);
         let file = File::open(&path).and_then(|file| file.lock_shared().map(|()| file));
-        Self::of(directory, file.map_err(SealError::io(&path))?)
+        Self::of(directory, file.map_err(IntegrityError::io(&path))?)
     }
 
-    fn of(directory: PathBuf, mut file: File) -> Result<Self, SealError> {
+    fn of(directory: PathBuf, mut file: File) -> Result<Self, IntegrityError> {
         let mut text = String::new();
-        file.read_to_string(&mut text).map_err(SealError::io(directory.join(LEAVES)))?;
+        file.read_to_string(&mut text).map_err(IntegrityError::io(directory.join(LEAVES)))?;
         // A line without an end was not written completely, so no checkpoint covers it.
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
         let leaves = whole.lines().map(str::parse).collect::<Result<Vec<SealLeaf>, _>>()?;
@@ -128,7 +128,7 @@ impl LeafLog {
     }
 
     /// Appends leaves durably.
-    pub(super) fn append(&mut self, leaves: &[SealLeaf]) -> Result<(), SealError> {
+    pub(super) fn append(&mut self, leaves: &[SealLeaf]) -> Result<(), IntegrityError> {
         let lines: String = leaves.iter().map(|leaf| format!("{leaf}\n")).collect();
         let (file, end) = (&mut self.file, self.bytes);
         let mut write = || {
@@ -137,7 +137,7 @@ impl LeafLog {
             file.write_all(lines.as_bytes())?;
             file.sync_all()
         };
-        write().map_err(SealError::io(self.directory.join(LEAVES)))?;
+        write().map_err(IntegrityError::io(self.directory.join(LEAVES)))?;
         self.bytes += lines.len() as u64;
         self.leaves.extend_from_slice(leaves);
         self.hashes.extend(leaves.iter().map(SealLeaf::hash));
@@ -151,7 +151,8 @@ impl LeafLog {
     }
 
     /// Stores the signed checkpoint.
-    pub(super) fn put_checkpoint(&self, note: &str) -> Result<(), SealError> {
+    #[expect(clippy::disallowed_methods, reason = "the seals are files of the data directory")]
+    pub(super) fn put_checkpoint(&self, note: &str) -> Result<(), IntegrityError> {
         let path = self.directory.join(CHECKPOINT);
         let write = || {
             let mut file = tempfile::NamedTempFile::new_in(&self.directory)?;
@@ -160,33 +161,32 @@ impl LeafLog {
             file.persist(&path).map_err(|error| error.error)?;
             File::options().read(true).open(&self.directory)?.sync_all()
         };
-        #[expect(clippy::disallowed_methods, reason = "the seals are files of the data directory")]
-        write().map_err(SealError::io(&path))
+        write().map_err(IntegrityError::io(&path))
     }
 
     /// Returns the last stored checkpoint, if the key signed it, and the hashes of its leaves.
     #[expect(clippy::disallowed_methods, reason = "the seals are files of the data directory")]
-    pub(super) fn last_checkpoint(&self, key: &NoteVerifier) -> Result<Option<(String, &[TreeHash])>, SealError> {
+    pub(super) fn last_checkpoint(&self, key: &NoteVerifier) -> Result<Option<(String, &[TreeHash])>, IntegrityError> {
         let path = self.directory.join(CHECKPOINT);
         let note = match std::fs::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(SealError::io(&path))?,
+            read => read.map_err(IntegrityError::io(&path))?,
         };
         let checkpoint = match Checkpoint::signed_by(&SignedNote::parse(&note)?, key) {
             // Of another key, so of another log.
-            Err(SealError::Unsigned(_)) => return Ok(None),
+            Err(IntegrityError::Unsigned(_)) => return Ok(None),
             checkpoint => checkpoint?,
         };
         let covered = self.covered(&checkpoint)?;
         Ok(Some((note, covered)))
     }
 
-    /// Returns the hashes of the leaves that a checkpoint covers. Fails with [`SealError::Differs`].
-    pub(super) fn covered(&self, checkpoint: &Checkpoint) -> Result<&[TreeHash], SealError> {
+    /// Returns the hashes of the leaves that a checkpoint covers. Fails with [`IntegrityError::Differs`].
+    pub(super) fn covered(&self, checkpoint: &Checkpoint) -> Result<&[TreeHash], IntegrityError> {
         let size = usize::try_from(checkpoint.size).unwrap_or(usize::MAX);
         let covered = self.hashes.get(..size).filter(|leaves| merkle::root(leaves) == checkpoint.root);
         covered.ok_or_else(|| {
-            SealError::Differs(format!("seals/{LEAVES} lacks the {} leaves of the checkpoint", checkpoint.size))
+            IntegrityError::Differs(format!("seals/{LEAVES} lacks the {} leaves of the checkpoint", checkpoint.size))
         })
     }
 

@@ -13,7 +13,7 @@ mod seal_store;
 
 pub use check::{CheckedSeal, Cosignature, check_seal};
 pub use compare::SealProblem;
-pub use error::SealError;
+pub use error::IntegrityError;
 pub use event_proof::{ProvenEvent, check_event_proof, prove_event};
 pub use leaf_log::seals_of;
 pub use note::{NoteSigner, NoteVerifier};

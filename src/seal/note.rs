@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 
-use super::SealError;
+use super::IntegrityError;
 use super::merkle::sha256;
 
 /// Signature type of a log.
@@ -59,12 +59,12 @@ impl NoteVerifier {
     }
 }
 
-fn invalid(problem: &str) -> SealError {
-    SealError::Invalid(format!("key: {problem}"))
+fn invalid(problem: &str) -> IntegrityError {
+    IntegrityError::Invalid(format!("key: {problem}"))
 }
 
 /// Splits the text of a key, and checks its name and the length of its material.
-fn key_parts(text: &str) -> Result<(&str, &str, u8, [u8; 32]), SealError> {
+fn key_parts(text: &str) -> Result<(&str, &str, u8, [u8; 32]), IntegrityError> {
     let mut parts = text.splitn(3, '+');
     let (Some(name), Some(id), Some(material)) = (parts.next(), parts.next(), parts.next()) else {
         return Err(invalid("it has the form NAME+ID+KEY"));
@@ -76,7 +76,7 @@ fn key_parts(text: &str) -> Result<(&str, &str, u8, [u8; 32]), SealError> {
     Ok((name, id, *kind, key))
 }
 
-fn check_name(name: &str) -> Result<(), SealError> {
+fn check_name(name: &str) -> Result<(), IntegrityError> {
     let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && c != '+';
     match (1..=NAME_MAX).contains(&name.len()) && name.chars().all(is_plain) {
         true => Ok(()),
@@ -85,9 +85,9 @@ fn check_name(name: &str) -> Result<(), SealError> {
 }
 
 impl FromStr for NoteVerifier {
-    type Err = SealError;
+    type Err = IntegrityError;
 
-    fn from_str(text: &str) -> Result<Self, SealError> {
+    fn from_str(text: &str) -> Result<Self, IntegrityError> {
         let (name, id, kind, key) = key_parts(text.trim_ascii_end())?;
         let verifier = Self { name: name.to_owned(), kind, key };
         match kind {
@@ -115,14 +115,14 @@ pub struct NoteSigner {
 crate::engine::debug_by!(NoteSigner, |signer| verifier: signer.verifier);
 
 impl NoteSigner {
-    /// Creates a key. Fails with [`SealError::Invalid`] if the name is invalid.
-    pub fn new(name: &str) -> Result<Self, SealError> {
+    /// Creates a key. Fails with [`IntegrityError::Invalid`] if the name is invalid.
+    pub fn new(name: &str) -> Result<Self, IntegrityError> {
         let mut seed = [0; 32];
         SystemRandom::new().fill(&mut seed).map_err(|_| invalid("the system has no random numbers"))?;
         Self::of_seed(name, seed)
     }
 
-    fn of_seed(name: &str, seed: [u8; 32]) -> Result<Self, SealError> {
+    fn of_seed(name: &str, seed: [u8; 32]) -> Result<Self, IntegrityError> {
         check_name(name)?;
         let pair = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(|_| invalid("its seed is invalid"))?;
         let mut key = [0; 32];
@@ -151,9 +151,9 @@ impl NoteSigner {
 }
 
 impl FromStr for NoteSigner {
-    type Err = SealError;
+    type Err = IntegrityError;
 
-    fn from_str(text: &str) -> Result<Self, SealError> {
+    fn from_str(text: &str) -> Result<Self, IntegrityError> {
         let rest = text.trim_ascii_end().strip_prefix(SECRET);
         let (name, id, kind, seed) = key_parts(rest.ok_or(invalid("it does not begin with PRIVATE+KEY+"))?)?;
         let signer = Self::of_seed(name, seed)?;
@@ -171,8 +171,8 @@ pub(super) struct SignedNote<'a> {
 }
 
 impl<'a> SignedNote<'a> {
-    pub(super) fn parse(note: &'a str) -> Result<Self, SealError> {
-        let wrong = |problem: &str| SealError::Malformed(format!("checkpoint: {problem}"));
+    pub(super) fn parse(note: &'a str) -> Result<Self, IntegrityError> {
+        let wrong = |problem: &str| IntegrityError::Malformed(format!("checkpoint: {problem}"));
         if note.len() > NOTE_MAX || note.chars().any(|c| c < ' ' && c != '\n') {
             return Err(wrong("it is no signed note: it is too long, or has control characters"));
         }
@@ -189,8 +189,8 @@ impl<'a> SignedNote<'a> {
     }
 
     /// Returns the text if the key signed it, with the time of a cosignature in seconds. Fails with
-    /// [`SealError::Unsigned`] and [`SealError::Differs`].
-    pub(super) fn signed_by(&self, key: &NoteVerifier) -> Result<(&'a str, u64), SealError> {
+    /// [`IntegrityError::Unsigned`] and [`IntegrityError::Differs`].
+    pub(super) fn signed_by(&self, key: &NoteVerifier) -> Result<(&'a str, u64), IntegrityError> {
         let id = key.id().to_be_bytes();
         let mut signed = None;
         for (name, signature) in &self.signatures {
@@ -198,12 +198,14 @@ impl<'a> SignedNote<'a> {
                 && let Some(signature) = signature.strip_prefix(&id)
             {
                 let bad = || {
-                    SealError::Differs(format!("the signature of {name} is wrong: the text was changed, or the key"))
+                    IntegrityError::Differs(format!(
+                        "the signature of {name} is wrong: the text was changed, or the key"
+                    ))
                 };
                 signed = Some((self.text, key.check(self.text, signature).ok_or_else(bad)?));
             }
         }
-        signed.ok_or_else(|| SealError::Unsigned(key.name.clone()))
+        signed.ok_or_else(|| IntegrityError::Unsigned(key.name.clone()))
     }
 }
 
@@ -236,11 +238,11 @@ mod tests {
     fn published_notes_verify() {
         let peter = SignedNote::parse(PETERS_NOTE).unwrap();
         assert_eq!(peter.signed_by(&key(PETER)).unwrap(), (PETERS_TEXT, 0));
-        assert!(matches!(peter.signed_by(&key(FOO)), Err(SealError::Unsigned(name)) if name == "example.com/foo"));
+        assert!(matches!(peter.signed_by(&key(FOO)), Err(IntegrityError::Unsigned(name)) if name == "example.com/foo"));
         assert!(SignedNote::parse(FOOS_NOTE).unwrap().signed_by(&key(FOO)).is_ok());
         let changed = PETERS_NOTE.replace("answer", "anszer");
         let changed = SignedNote::parse(&changed).unwrap().signed_by(&key(PETER));
-        assert!(matches!(changed, Err(SealError::Differs(text)) if text.contains("PeterNeumann is wrong")));
+        assert!(matches!(changed, Err(IntegrityError::Differs(text)) if text.contains("PeterNeumann is wrong")));
     }
 
     #[test]

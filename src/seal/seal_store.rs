@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::compare::{SealProblem, compare};
 use super::leaf_log::{LeafKind, LeafLog, SealLeaf};
-use super::{NoteSigner, NoteVerifier, SealError, merkle};
+use super::{IntegrityError, NoteSigner, NoteVerifier, merkle};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::sessions::Sessions;
 
@@ -28,13 +28,13 @@ pub struct NewSeal {
 /// Signs a checkpoint of all histories in the store. The directory `data` has the log of seals.
 ///
 /// Only new and longer sessions are read. If one differs from its last seal, nothing is signed, unless `accept_changes` is
-/// true. Fails with [`SealError::Differs`], also if the log was changed.
+/// true. Fails with [`IntegrityError::Differs`], also if the log was changed.
 pub fn seal_store(
     sessions: &Sessions,
     data: &Path,
     signer: &NoteSigner,
     accept_changes: bool,
-) -> Result<NewSeal, SealError> {
+) -> Result<NewSeal, IntegrityError> {
     let mut log = LeafLog::append_to(data)?;
     log.last_checkpoint(signer.verifier())?;
     let mut known = log.sessions(log.leaves.len());
@@ -63,7 +63,7 @@ pub fn seal_store(
         }
     }
     if let Some(problem) = changed.first().filter(|_| !accept_changes) {
-        return Err(SealError::Differs(format!(
+        return Err(IntegrityError::Differs(format!(
             "sessions that differ from their last seal: {}; {problem}",
             changed.len()
         )));
@@ -78,11 +78,13 @@ pub fn seal_store(
 
 /// Returns the body of the request that asks a witness to cosign the last checkpoint (C2SP tlog-witness). `old` is the
 /// size of the checkpoint that it cosigned last; 0 for none.
-pub fn witness_request(data: &Path, key: &NoteVerifier, old: Seq) -> Result<String, SealError> {
+pub fn witness_request(data: &Path, key: &NoteVerifier, old: Seq) -> Result<String, IntegrityError> {
     let log = LeafLog::read(data)?;
-    let (note, leaves) = log.last_checkpoint(key)?.ok_or_else(|| SealError::Unsigned(key.name().to_owned()))?;
+    let (note, leaves) = log.last_checkpoint(key)?.ok_or_else(|| IntegrityError::Unsigned(key.name().to_owned()))?;
     let proof = match usize::try_from(old).ok().filter(|old| *old <= leaves.len()) {
-        None => return Err(SealError::Invalid(format!("size {old}: the last checkpoint has {} leaves", leaves.len()))),
+        None => {
+            return Err(IntegrityError::Invalid(format!("size {old}: the last checkpoint has {} leaves", leaves.len())));
+        }
         Some(0) => Vec::new(),
         Some(old) => merkle::consistency(old, leaves),
     };

@@ -111,9 +111,9 @@ fn help_names_every_command_and_exit_code() {
     assert_snapshot!(format!("codes:\n{codes}"), @"
     codes:
         0  success
-        1  a call failed; check, doctor or materialise found a problem; rerun or what-if found
-        differences; merge or apply conflicted; rewind was refused; undo or revert left changes; grep,
-        bisect, replay or rescue found nothing
+        1  a call failed; check, verify, seal, doctor or materialise found a problem; rerun or what-if
+        found differences; merge or apply conflicted; rewind was refused; undo or revert left changes;
+        grep, bisect, replay or rescue found nothing
         2  usage error: invalid command, script or position
         3  no such session, path, event or store
         4  another process owns the store
