@@ -83,7 +83,10 @@ pub fn witness_request(data: &Path, key: &NoteVerifier, old: Seq) -> Result<Stri
     let (note, leaves) = log.last_checkpoint(key)?.ok_or_else(|| IntegrityError::Unsigned(key.name().to_owned()))?;
     let proof = match usize::try_from(old).ok().filter(|old| *old <= leaves.len()) {
         None => {
-            return Err(IntegrityError::Invalid(format!("size {old}: the last checkpoint has {} leaves", leaves.len())));
+            return Err(IntegrityError::Invalid(format!(
+                "size {old}: the last checkpoint has {} leaves",
+                leaves.len()
+            )));
         }
         Some(0) => Vec::new(),
         Some(old) => merkle::consistency(old, leaves),
