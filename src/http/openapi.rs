@@ -67,7 +67,7 @@ impl Description {
         if route.name == "readyz" {
             operation["responses"]["503"] = problem();
         }
-        if matches!(&*route.name, "healthz" | "readyz") {
+        if matches!(route.name, "healthz" | "readyz") {
             operation["security"] = json!([{}]);
             operation["responses"].as_object_mut().map(|responses| responses.remove("4XX"));
         }

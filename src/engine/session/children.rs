@@ -206,7 +206,7 @@ impl Sessions {
                 Err(error) => tracing::warn!(%error, "failed to record children in their parent"),
             }
         }
-        begun.pop().ok_or_else(|| SessionError::NoPosition { seq: at, head: at })
+        begun.pop().ok_or(SessionError::NoPosition { seq: at, head: at })
     }
 
     /// Removes children after another one failed to begin.
