@@ -5,11 +5,11 @@ use axum::response::{AppendHeaders, IntoResponse, Response};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use super::HttpFace;
 use super::peers::ANSWER;
 use super::problem::{HttpProblem, ProblemKind};
 use super::request::RequestHead;
 use super::verb::{HttpVerb, Media};
+use super::{HttpFace, blocking};
 use crate::hub::operations::OperationRoute;
 
 /// The health of the server.
@@ -101,7 +101,10 @@ impl HttpVerb for ServerFigures {
 
     async fn answer(self, face: HttpFace, _: RequestHead) -> Result<Response, HttpProblem> {
         let disk = face.shared.disk.read(&face.hub().options().home).await;
-        let text = face.figures(disk)?;
+        let asked = face.clone();
+        // Another program's store may wait.
+        let totals = blocking(move || asked.hub().sessions().totals()).await??;
+        let text = face.figures(disk, totals);
         Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
     }
 }

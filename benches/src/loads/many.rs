@@ -71,6 +71,11 @@ pub fn report(size: Size) -> Result<Vec<Table>> {
     }
     drop(line);
     served.end()?;
+    Ok(vec![table, opened(&served)?])
+}
+
+/// Measures how long the store takes to open, and to be verified.
+fn opened(served: &Served) -> Result<Table> {
     let mut opened =
         Table::new("many: the store of these sessions, in this process", &["open ms", "verify ms", "events"]);
     let start = Instant::now();
@@ -81,7 +86,7 @@ pub fn report(size: Size) -> Result<Vec<Table>> {
     let ms = |time: Duration| number(time.as_secs_f64() * 1e3);
     opened.row([ms(open), ms(start.elapsed() - open), number(report.events as f64)]);
     sessions.close();
-    Ok(vec![table, opened])
+    Ok(opened)
 }
 
 /// The processor time of the server for one of these requests.

@@ -29,7 +29,7 @@ pub enum SessionClaim {
 /// Figures of a host since it joined. Reading them needs no answer of the store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HostFigures {
-    /// How long the host has been waiting for the store. `None` if it is not waiting.
+    /// Time that the host has been waiting for the store. `None` if it is not waiting.
     pub waited: Option<Duration>,
     /// Number of sessions that it holds.
     pub held: u64,

@@ -284,7 +284,7 @@ async fn unknown_query_parameter_is_refused_at_every_path() {
             tried += 1;
         }
     }
-    assert_eq!(tried, 91);
+    assert_eq!(tried, 92);
     assert_eq!(served.ask("GET", "/v1/sessions/demo", None).await.json()["events"], 1, "and nothing is done");
 }
 

@@ -214,10 +214,7 @@ impl LocalInner {
         let first = begun.head + 1;
         let last = begun.head + u64::from(commit.count);
         let time = begun.time.map_or(commit.time, |time| commit.time.max(time));
-        let mut payload = begun.fork.as_ref().map_or_else(Vec::new, |(point, _)| frame::fork_head(*point));
-        let kind = if payload.is_empty() { FrameKind::Commit } else { FrameKind::Fork };
-        payload.reserve(commit.encoded_len());
-        commit.encode(first, time, &mut payload);
+        let (kind, payload) = framed(commit, (first, time), begun.fork.as_ref().map(|(point, _)| *point));
         let crc = crc32c::crc32c(&payload);
         let mut stage = writer.stage()?;
         self.stage(frames, &mut stage);
@@ -488,3 +485,12 @@ impl Drop for LocalStore {
 }
 
 crate::engine::debug_by!(LocalStore, |store| directory: store.shared.directory);
+
+/// Encodes a commit as the payload of a frame.
+fn framed(commit: &Commit, (first, time): (Seq, Timestamp), fork: Option<ForkPoint>) -> (FrameKind, Vec<u8>) {
+    let mut payload = fork.map_or_else(Vec::new, frame::fork_head);
+    let kind = if payload.is_empty() { FrameKind::Commit } else { FrameKind::Fork };
+    payload.reserve(commit.encoded_len());
+    commit.encode(first, time, &mut payload);
+    (kind, payload)
+}

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::address::NatsAddress;
 #[cfg(feature = "replicate")]
 use super::bucket::ContentBucket;
-use super::health::StreamInfo;
+use super::stream_info::StreamInfo;
 use crate::engine::store::{Result, StoreError};
 use crate::engine::{Digest, SessionId, Timestamp};
 
@@ -241,7 +241,7 @@ impl Cluster {
 
     /// Returns the time on the clock of the leader of the sessions' stream. `None` without an answer.
     pub(super) async fn time(&self) -> Option<Timestamp> {
-        StreamInfo::read(&self.client, &self.name).await?.ts
+        StreamInfo::read(&self.client, &self.name, REPLY_TIMEOUT).await?.ts
     }
 
     pub(super) fn failed(&self, what: String) -> StoreError {

@@ -1,10 +1,10 @@
 //! The state of a cluster's streams and replicas.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::address::NatsAddress;
-use super::cluster::Cluster;
-use crate::engine::Timestamp;
+use super::cluster::{Cluster, REPLY_TIMEOUT};
+use super::stream_info::{Replica, Replicas, StreamInfo};
 use crate::engine::store::{Result, StoreError};
 
 /// The state of a stream on a store's cluster.
@@ -53,8 +53,8 @@ impl StreamHealth {
                 format!("OBJ_{name}-snapshots"),
             ];
             let read = streams.iter().map(|stream| async {
-                let info = StreamInfo::read(&client, stream).await.unwrap_or_default();
-                info.health(stream.clone(), address.replicas())
+                let info = StreamInfo::read(&client, stream, REPLY_TIMEOUT).await.unwrap_or_default();
+                health(info, stream.clone(), address.replicas())
             });
             Ok(futures_util::future::join_all(read).await)
         })
@@ -66,54 +66,14 @@ impl StreamHealth {
     }
 }
 
-/// The answer of a stream's leader.
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct StreamInfo {
-    /// The time on the leader's clock.
-    pub(super) ts: Option<Timestamp>,
-    config: Option<Config>,
-    cluster: Option<Replicas>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Config {
-    num_replicas: usize,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct Replicas {
-    leader: Option<String>,
-    #[serde(default)]
-    replicas: Vec<Replica>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Replica {
-    name: String,
-    #[serde(default)]
-    current: bool,
-    #[serde(default)]
-    offline: bool,
-    lag: Option<u64>,
-}
-
-impl StreamInfo {
-    /// Asks the leader of a stream. `None` without an answer.
-    pub(super) async fn read(client: &async_nats::Client, stream: &str) -> Option<Self> {
-        let asked = client.request(format!("$JS.API.STREAM.INFO.{stream}"), "".into());
-        let answer = tokio::time::timeout(super::cluster::REPLY_TIMEOUT, asked).await.ok()?.ok()?;
-        serde_json::from_slice(&answer.payload).ok()
-    }
-
-    fn health(self, stream: String, replicas: usize) -> StreamHealth {
-        let Self { config: Some(config), cluster, .. } = self else {
-            return StreamHealth { stream, replicas, current: 0, leader: None, behind: Vec::new() };
-        };
-        // A server without a cluster leaves it out.
-        let Replicas { leader, replicas } = cluster.unwrap_or_default();
-        let current = 1 + replicas.iter().filter(|replica| replica.current && !replica.offline).count();
-        let behind = replicas.into_iter().filter(|replica| !replica.current || replica.offline);
-        let behind = behind.map(|Replica { name, offline, lag, .. }| ReplicaHealth { server: name, offline, lag });
-        StreamHealth { stream, replicas: config.num_replicas, current, leader, behind: behind.collect() }
-    }
+fn health(info: StreamInfo, stream: String, replicas: usize) -> StreamHealth {
+    let StreamInfo { config: Some(config), cluster, .. } = info else {
+        return StreamHealth { stream, replicas, current: 0, leader: None, behind: Vec::new() };
+    };
+    // A server without a cluster leaves it out.
+    let Replicas { leader, replicas } = cluster.unwrap_or_default();
+    let current = 1 + replicas.iter().filter(|replica| replica.current && !replica.offline).count();
+    let behind = replicas.into_iter().filter(|replica| !replica.current || replica.offline);
+    let behind = behind.map(|Replica { name, offline, lag, .. }| ReplicaHealth { server: name, offline, lag });
+    StreamHealth { stream, replicas: config.num_replicas, current, leader, behind: behind.collect() }
 }

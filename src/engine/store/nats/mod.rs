@@ -24,6 +24,7 @@ mod lease_simulation;
 mod message;
 mod sending;
 mod starts;
+mod stream_info;
 mod waiting;
 mod watching;
 
