@@ -62,7 +62,8 @@ impl HttpVerb for Readyz {
     const GIVES: Media = &[("application/json", Some(SchemaGenerator::subschema_for::<ReadinessBody>))];
 
     async fn answer(self, face: HttpFace, _: RequestHead) -> Result<Response, HttpProblem> {
-        face.check_ready()?;
+        // Another program's store may wait.
+        blocking(move || face.check_ready()).await??;
         Ok(axum::Json(ReadinessBody { status: "ready", version: env!("CARGO_PKG_VERSION") }).into_response())
     }
 }
@@ -102,9 +103,8 @@ impl HttpVerb for ServerFigures {
     async fn answer(self, face: HttpFace, _: RequestHead) -> Result<Response, HttpProblem> {
         let disk = face.shared.disk.read(&face.hub().options().home).await;
         let asked = face.clone();
-        // Another program's store may wait.
-        let totals = blocking(move || asked.hub().sessions().totals()).await??;
-        let text = face.figures(disk, totals);
+        let figures = move || Ok::<_, HttpProblem>(asked.figures(disk, asked.hub().sessions().totals()?));
+        let text = blocking(figures).await??;
         Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
     }
 }

@@ -64,7 +64,7 @@ fn exclusive_store_owner_is_awaited_and_named() {
     hint: wait for it to end (`foldspace stop` ends an owner), or use another --data directory
     [exit 4]
     ");
-    for refused in [&["gc"][..], &["fsck"], &["remove", "story", "--yes"], &["import", &script]] {
+    for refused in [&["gc"][..], &["fsck", "--repair"], &["remove", "story", "--yes"], &["import", &script]] {
         assert!(program.run(refused).ends_with("[exit 4]"), "{refused:?}");
     }
     assert_eq!(program.printed(&["ls", "story"]), "src/\n");

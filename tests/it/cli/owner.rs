@@ -188,7 +188,7 @@ fn owner_of_another_version_ends_once_it_is_unused() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 409") && answer.contains("a different version"), "{answer}");
-    assert!(answer.contains("`foldspace stop` ends it now"), "{answer}");
+    assert!(answer.contains("`foldspace stop` ends it;"), "{answer}");
     assert_eq!(program.owners(), first, "it is used");
     drop(slow);
     eventually("it ends for the other's sake", || program.owners().is_empty());

@@ -39,7 +39,7 @@ use super::{
 };
 use crate::engine::bus::Bus;
 use crate::engine::commit::CallLink;
-use crate::engine::{Commit, CommitId, CommitView, Digest, Expected, ForkPoint, Seq, SessionId, Timestamp, read_lock};
+use crate::engine::{Commit, CommitId, Digest, Expected, ForkPoint, Seq, SessionId, Timestamp, read_lock};
 
 use borrowed::BorrowedContents;
 use catalogue_file::ScannedPositions;
@@ -227,12 +227,7 @@ impl LocalInner {
         let bytes_staged = stage.staged();
         let bytes = Bytes::from(payload).slice(kind.commit_at().unwrap_or(0)..);
         // Before it can be written: whoever sees the session finds it.
-        if inner.origin.is_none()
-            && let Ok(view) = CommitView::parse(&bytes)
-        {
-            inner.begin(&view, staged.place);
-            self.slots.list(slot.id, &inner);
-        }
+        self.slots.list_begun((slot.id, &mut inner), &bytes, staged.place);
         drop(stage);
         self.pressed(staged);
         let begins_call = matches!(commit.call, CallLink::Opens) || commit.call == CallLink::Of(first);

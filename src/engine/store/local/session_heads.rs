@@ -76,6 +76,16 @@ impl Slots {
         }
     }
 
+    /// Adds a session to the index if it begins with this encoded commit.
+    pub(super) fn list_begun(&self, (id, inner): (SessionId, &mut SlotInner), commit: &[u8], place: FramePosition) {
+        if inner.origin.is_none()
+            && let Ok(view) = CommitView::parse(commit)
+        {
+            inner.begin(&view, place);
+            self.list(id, inner);
+        }
+    }
+
     pub(super) fn unlist(&self, id: SessionId) {
         write_lock(&self.index).remove(id);
     }
