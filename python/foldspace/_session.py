@@ -485,7 +485,7 @@ class Session(SessionPast):
         - ``at``: the position; the present by default.
         - ``name``: the name of the only fork. With ``count`` it is a prefix: the forks are numbered from 1. By default
           they have the session's name and free numbers.
-        - ``agent``: the agent that works in the forks. Their calls name it.
+        - ``agent``: the agent that works in the forks, by default the one of this session. Their calls name it.
         - ``limits``: limits of each fork, such as ``{"calls": 20}``.
         - ``policy``: a policy for the forks' tools, in addition to the session's own.
         - ``mount``: true for forks of a session on the host with their files in mounts, which share files instead of
@@ -495,6 +495,7 @@ class Session(SessionPast):
         """
         if count is None and name is not None:
             return [await self.clone(at=at, name=name, agent=agent, limits=limits, policy=policy, mount=mount)]
+        agent = agent or self._rules.agent
         body = {"count": count or 1, "at": at, "name": name, "agent": agent, "limits": limits or {}, "policy": policy}
         body["mount"] = mount
         forks: _models.Forks = await self._connection.document(

@@ -85,6 +85,18 @@ class EndingError(InfrastructureError):
     kind = "ending"
 
 
+class StoreFailedError(InfrastructureError):
+    """A write to the store has failed: the server records nothing more and ends."""
+
+    kind = "store_failed"
+
+
+class ClusterLostError(InfrastructureError):
+    """The host has waited for its cluster longer than its lease."""
+
+    kind = "cluster_lost"
+
+
 class TooSlowError(InfrastructureError):
     """The request took too long to arrive."""
 

@@ -378,7 +378,7 @@ class Session(SessionPast):
         - ``at``: the position; the present by default.
         - ``name``: the name of the only fork. With ``count`` it is a prefix: the forks are numbered from 1. By default
           they have the session's name and free numbers.
-        - ``agent``: the agent that works in the forks. Their calls name it.
+        - ``agent``: the agent that works in the forks, by default the one of this session. Their calls name it.
         - ``limits``: limits of each fork, such as ``{"calls": 20}``.
         - ``policy``: a policy for the forks' tools, in addition to the session's own.
         - ``mount``: true for forks of a session on the host with their files in mounts, which share files instead of
