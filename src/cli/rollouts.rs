@@ -16,8 +16,7 @@ use super::{
 #[command(after_help = "\
 Examples:
   foldspace rollouts NAME --count 8 --run './agent' --yes
-  foldspace rollouts NAME --count 8 --run './agent' --score './score' --keep 2 \\
-    --allow ./agent --allow ./score
+  foldspace rollouts NAME --count 8 --run './agent' --score './score' --keep 2
   foldspace rollouts NAME --run './agent 1' --run './agent 2' --yes")]
 pub(super) struct RolloutsArgs {
     /// The session, by name or by the beginning of its id
