@@ -119,8 +119,11 @@ impl ReplicationError {
 
     /// Returns true if a retry within seconds would get the same answer.
     pub(super) fn is_decided(&self) -> bool {
-        let is_decided =
-            |source: &_| matches!(source, NotFound { .. } | PermissionDenied { .. } | Unauthenticated { .. });
+        let is_decided = |source: &object_store::Error| {
+            // A list of a missing bucket has no error of its own.
+            matches!(source, NotFound { .. } | PermissionDenied { .. } | Unauthenticated { .. })
+                || cause(source).contains("NoSuchBucket")
+        };
         matches!(self, Self::Storage { source, .. } if is_decided(&**source))
     }
 }
