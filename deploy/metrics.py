@@ -18,7 +18,7 @@ ROW = re.compile(r"^\| `(\w+)`[^|]*\| (gauge|counter|histogram) \|", re.MULTILIN
 
 
 def listed() -> set[str]:
-    """Returns the names of all series that the page for operators lists."""
+    """Returns the names of all series in docs/operating.md."""
     names = set[str]()
     for name, kind in ROW.findall((HERE.parent / "docs/operating.md").read_text()):
         names |= {f"{name}_{part}" for part in ("bucket", "sum", "count")} if kind == "histogram" else {name}
@@ -26,7 +26,7 @@ def listed() -> set[str]:
 
 
 def overlaps(panels: list[dict]) -> list[str]:
-    """Returns the titles of panels on a place that another panel has, or beyond the 24 columns."""
+    """Returns the titles of panels that overlap another panel or extend beyond the 24 columns."""
     taken, found = set[tuple[int, int]](), list[str]()
     for panel in panels:
         place = panel["gridPos"]
@@ -38,7 +38,7 @@ def overlaps(panels: list[dict]) -> list[str]:
 
 
 def main(rules: Path) -> int:
-    """Prints what is wrong, and returns the exit code."""
+    """Prints the problems and returns the exit code."""
     alerts = [rule for group in yaml.safe_load((HERE / "prometheus/alerts.yaml").read_text())["groups"]
               for rule in group["rules"]]
     tests = (HERE / "prometheus/alerts.test.yaml").read_text()

@@ -125,7 +125,7 @@ impl Served {
     /// Bytes of memory that it has.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// The system does not report it.
     pub fn memory(&self) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
@@ -136,7 +136,7 @@ impl Served {
     /// The processor time that it has used, in steps of 10 ms.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// The system does not report it.
     pub fn processor(&self) -> Result<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         let (_, fields) = stat.rsplit_once(") ").context("no name")?;

@@ -1,4 +1,4 @@
-"""An environment of SkyRL-Gym whose episodes are forks of a session.
+"""A SkyRL-Gym environment. Each episode is a fork of a session.
 
     skyrl_gym.register(id="foldspace", entry_point="skyrl_env:FoldspaceEnv")
 
@@ -87,7 +87,7 @@ class FoldspaceEnv(BaseTextEnv):
         return {"turns": self.turns, "reward": self.reward}
 
     def close(self) -> None:
-        """Removes the fork, unless it is to be kept."""
+        """Removes the fork, unless `keep` is set."""
         fork, self.fork = self.fork, None
         if fork is not None and not self.keep:
             fork.remove()

@@ -104,7 +104,7 @@ async def search(session: foldspace.Session, path: str, tests: int, keep: int = 
         rollouts += len(ended)
         for each in sorted(ended, key=lambda each: each.number):
             if each.kept and each.score is not None:
-                # The position before the tests ran: without the files that they left.
+                # The position before the tests ran, without their temporary files.
                 position = f"before:{each.calls[-1]['call']}"
                 found = Node(tests - int(each.score), node.depth + 1, each.session, position)
                 heapq.heappush(nodes, (found, tie := tie + 1))

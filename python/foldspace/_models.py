@@ -98,7 +98,7 @@ class Applied(TypedDict):
     unused: list[str]
     """Paths, globs and hunks with a chosen side but without a conflict."""
     repeated: NotRequired[bool]
-    """True if an earlier request with the same `call_id` made the merge. `left_out`, `generated` and `unused` are not in the record, nor is `merged` of a conflict."""
+    """True if an earlier request with the same `call_id` made the merge. `left_out`, `generated`, `unused`, and `merged` of a conflict are then empty, because they are not recorded."""
     into: str
     """The session merged into."""
     into_name: str
@@ -410,7 +410,7 @@ class CallRequest(TypedDict):
     on_failure: NotRequired[OnFailure]
     """Treatment of the changes of a call that fails, or whose command exits non-zero: `keep`, the default, or `undo`."""
     call_id: NotRequired[str | None]
-    """An id for retries, 1 to 200 bytes. A second request with it makes no call: it waits for the outcome of the first and returns that, with `repeated`. It is recognised among the session's last 1,024 requests with an id."""
+    """An id for retries, 1 to 200 bytes. A second request with the same id waits for the first call and returns its outcome with `repeated`. The session recognises the ids of its last 1,024 requests with an id."""
     all_output: NotRequired[bool]
     """Streaming only: block the command rather than drop output for a slow client. A client that reads nothing for 30 s is disconnected."""
     no_output: NotRequired[bool]
@@ -1115,7 +1115,7 @@ class Merge(TypedDict):
     unused: list[str]
     """Paths, globs and hunks with a chosen side but without a conflict."""
     repeated: NotRequired[bool]
-    """True if an earlier request with the same `call_id` made the merge. `left_out`, `generated` and `unused` are not in the record, nor is `merged` of a conflict."""
+    """True if an earlier request with the same `call_id` made the merge. `left_out`, `generated`, `unused`, and `merged` of a conflict are then empty, because they are not recorded."""
     into: str
     """The session merged into."""
     into_name: str
@@ -1144,7 +1144,7 @@ class MergeRequest(TypedDict):
     agent: NotRequired[str | None]
     """The agent who merges."""
     call_id: NotRequired[str | None]
-    """An id for retries, 1 to 200 bytes: a second request with it returns the recorded merge."""
+    """An id for retries, 1 to 200 bytes. A second request with the same id returns the recorded merge."""
 
 
 class Message(TypedDict):
@@ -1253,7 +1253,7 @@ class NewAnnotation(TypedDict):
     agent: NotRequired[str | None]
     """The agent or program that annotates; none by default."""
     call_id: NotRequired[str | None]
-    """An id for retries, 1 to 200 bytes: a second request with it records nothing, and returns the position of the first."""
+    """An id for retries, 1 to 200 bytes. A second request with the same id returns the position of the first one."""
 
 
 class NewAnswer(TypedDict):
@@ -1305,7 +1305,7 @@ class NewEvents(TypedDict):
     agent: NotRequired[str | None]
     """The agent or program that records them; none by default."""
     call_id: NotRequired[str | None]
-    """An id for retries, 1 to 200 bytes: a second request with it records nothing, and returns the positions of the first."""
+    """An id for retries, 1 to 200 bytes. A second request with the same id returns the positions of the first one."""
 
 
 class NewMount(TypedDict):
@@ -1535,9 +1535,9 @@ class Problem(TypedDict):
     rewind: NotRequired[RewindRefusal | None]
     """The entries that block a rewind."""
     position: NotRequired[int | None]
-    """The position that the problem is about: the requested one, which the session does not have; the first event of the other request with the same `call_id`; or the end of the session that a request expected."""
+    """The position of the problem: a requested position beyond the end, the expected end of the session, or the first event of the other request with the same `call_id`."""
     head: NotRequired[int | None]
-    """The session's last position, if the problem is that the session ends there."""
+    """The session's last position, if a request named a position beyond it or expected another one."""
 
 
 class Process(TypedDict):
@@ -1797,7 +1797,7 @@ class RewindRequest(TypedDict):
     dry_run: NotRequired[bool]
     """True to only report what would happen."""
     call_id: NotRequired[str | None]
-    """An id for retries, 1 to 200 bytes: a second request with it returns the recorded rewind."""
+    """An id for retries, 1 to 200 bytes. A second request with the same id returns the recorded rewind."""
 
 
 class Rollout(TypedDict):
@@ -1812,7 +1812,7 @@ class Rollout(TypedDict):
     status: str
     """`done`, `failed` or `cancelled`."""
     reason: str | None
-    """The reason if it is not done, or has no score."""
+    """The reason for a failure or a missing score."""
     calls: list[DispatchedCall]
     """The calls that ended, in order; the score's call last."""
     changed: list[str]
@@ -1822,7 +1822,7 @@ class Rollout(TypedDict):
     score: float | None
     """The score."""
     kept: bool
-    """False if the fork was removed. In an event `result`: if it was removed until then."""
+    """False if the fork was removed. In an event `result` it may still become false."""
 
 
 class RolloutsDocument(TypedDict):
@@ -1842,9 +1842,9 @@ class RolloutsRequest(TypedDict):
     at: NotRequired[Position | None]
     """The position to fork at; the current state by default."""
     score: NotRequired[SubagentCall | None]
-    """A command that prints the score as the last line of its output; made after the calls, also if one failed. Without it, the score is 1 if all calls succeeded, else 0."""
+    """A command that prints the score as the last line of its output. It runs after the calls, even if one failed. By default the score is 1 if all calls succeeded, and 0 otherwise."""
     keep: NotRequired[int | None]
-    """The number of rollouts with the highest scores whose sessions stay; all by default. 0 removes all."""
+    """The number of best rollouts to keep; all by default. The sessions of the others are removed."""
     parallel: NotRequired[int]
     """The number of rollouts that work at the same time, from 1 to 64; 4 by default."""
     mount: NotRequired[bool]

@@ -28,7 +28,7 @@ class Rollout:
     status: str
     """``done``, ``failed`` or ``cancelled``."""
     reason: str | None
-    """The reason if it is not done, or has no score."""
+    """The reason for a failure or a missing score."""
     calls: Sequence[_models.DispatchedCall]
     """The calls that ended, in order; the score's call last."""
     changed: Sequence[str]
@@ -38,7 +38,7 @@ class Rollout:
     score: float | None
     """The score; ``None`` without one."""
     kept: bool
-    """False if its session was removed. A later rollout may replace it: the value is final after the last rollout."""
+    """False if its session was removed. The value is final after the last rollout, because a better one may still come."""
 
 
 def call_of(call: Call) -> _models.SubagentCall:

@@ -46,7 +46,7 @@ _COMMAND_BYTES = 131_071
 _STDIN_CHARS = 48_000
 _DAY = 86_400.0
 _PAGE = 500
-# The seconds before each repetition of a call whose answer was lost.
+# The pauses in seconds before a call is repeated after its answer was lost.
 _PAUSES = (0.1, 0.5, 2.0)
 
 

@@ -24,9 +24,9 @@ class FoldspaceError(Exception):
         self.problem: Problem | None = None
         """The server's problem document; ``None`` if it sent none."""
         self.position: int | None = None
-        """The position that the problem is about, if any."""
+        """The position of the problem, if it has one."""
         self.head: int | None = None
-        """The session's last position, if the problem is that the session ends there."""
+        """The session's last position, if a request named a position beyond it or expected another one."""
         self.outcome: CallOutcome | None = None
         """The outcome of the call that failed; ``None`` if no call did."""
 
@@ -86,7 +86,7 @@ class EndingError(InfrastructureError):
 
 
 class StoreFailedError(InfrastructureError):
-    """A write to the store has failed: the server records nothing more and ends."""
+    """A write to the store has failed. The server stops recording and exits."""
 
     kind = "store_failed"
 

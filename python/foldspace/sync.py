@@ -825,7 +825,7 @@ class Rollout:
 
     @property
     def reason(self) -> str | None:
-        """The reason if it is not done, or has no score."""
+        """The reason for a failure or a missing score."""
         return self._core.reason
 
     @property
@@ -850,7 +850,7 @@ class Rollout:
 
     @property
     def kept(self) -> bool:
-        """False if its session was removed. A later rollout may replace it: the value is final after the last rollout."""
+        """False if its session was removed. The value is final after the last rollout, because a better one may still come."""
         return self._core.kept
 
 

@@ -16,7 +16,7 @@ API = json.loads((HERE.parent / "docs" / "openapi.json").read_text())
 # What the client has no use for.
 UNUSED = {
     ("get", "/openapi.json"),
-    # What tells a load balancer whether the server works.
+    # For load balancers.
     ("get", "/readyz"),
     ("get", "/v1/sessions/{session}/section"),
     ("get", "/v1/sessions/{session}/state/{slice}"),

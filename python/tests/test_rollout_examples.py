@@ -1,4 +1,4 @@
-"""The programs in python/examples do what they say."""
+"""Tests of the programs in python/examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rollouts: scored runs in forks, of which the best stay."""
+"""Tests of rollouts."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_a_cancelled_task_cancels_all(client: Client, session: Session) ->
     with pytest.raises(asyncio.CancelledError):
         await working
     await until(lambda: are_running(session, 0))
-    # Those that waited for their turn made no call.
+    # Waiting rollouts made no call.
     assert (len(await session.children()), len(await calls_of_children(session))) == (8, 2)
 
 

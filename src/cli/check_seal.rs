@@ -13,7 +13,7 @@ pub(super) struct CheckSealArgs {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "key", group = "sealed")]
     #[arg(conflicts_with_all = ["session", "bytes", "repair"])]
     checkpoint: Option<PathBuf>,
-    /// Checks with an export that a checkpoint covers an event; needs no store
+    /// Checks that a checkpoint covers an event of an export, without a store
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "key", group = "sealed")]
     #[arg(requires = "export", conflicts_with_all = ["session", "bytes", "repair"])]
     proof: Option<PathBuf>,
@@ -23,7 +23,8 @@ pub(super) struct CheckSealArgs {
     /// With --checkpoint or --proof: the public key of the log, as `seal --new-key` printed it
     #[arg(long, value_name = "KEY", requires = "sealed")]
     key: Option<String>,
-    /// With --checkpoint or --proof: the key of a witness that must have signed, too; may be given several times
+    /// With --checkpoint or --proof: also requires the signature of the witness with this key; may be given several
+    /// times
     #[arg(long, value_name = "KEY", requires = "sealed")]
     witness: Vec<String>,
 }

@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
 
 use foldspace::hub::operations::{AlignedCall, ComparedBranch, ComparedRun, ComparedRuns, compared};
-use foldspace::session::name_of;
 use tokio_util::sync::CancellationToken;
 
 use super::{BAD, BOLD, DIM, Failure, GOOD, Globals, Out, open, text};
@@ -31,8 +30,11 @@ pub(super) struct CompareArgs {
 impl CompareArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         let opened = open::reading(globals)?;
-        let names =
-            if self.all { opened.sessions.list()?.iter().map(name_of).collect() } else { self.sessions.clone() };
+        let names = if self.all {
+            opened.sessions.list()?.iter().map(|entry| entry.name()).collect()
+        } else {
+            self.sessions.clone()
+        };
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let runs = compared(&opened.sessions, &names, &open::existing(globals)?, &CancellationToken::new())?;
         out.show(&runs, |out| show(&runs, out))

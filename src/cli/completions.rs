@@ -8,7 +8,6 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
 use foldspace::event::CallStatus;
 use foldspace::reducers::{CallEntry, Entry, ToolCalls};
-use foldspace::session::name_of;
 use foldspace::{EntryPath, State, Tools, VirtualFileSystem};
 
 use super::data_directory::default_directory;
@@ -165,7 +164,7 @@ fn data(given: &ArgMatches) -> Option<PathBuf> {
 fn sessions() -> Option<Vec<(String, String)>> {
     let mut entries = store(&given()?)?.sessions.list().ok()?;
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.updated));
-    Some(entries.iter().map(|entry| (name_of(entry), text::moment(entry.updated))).collect())
+    Some(entries.iter().map(|entry| (entry.name(), text::moment(entry.updated))).collect())
 }
 
 /// Returns the state of the session on the command line, else of the attached directory's session.

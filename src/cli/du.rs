@@ -3,7 +3,6 @@ use std::ops::ControlFlow;
 
 use foldspace::SessionId;
 use foldspace::event::{Digest, Node, WriteFile};
-use foldspace::session::name_of;
 use foldspace::store::{SessionEntry, StorageUse};
 use serde::Serialize;
 use serde_json::json;
@@ -94,7 +93,7 @@ impl UsageCount {
             }
             ControlFlow::Continue(())
         })?;
-        let (session, name, events) = (entry.id, name_of(entry), entry.head);
+        let (session, name, events) = (entry.id, entry.name(), entry.head);
         self.sessions.push(SessionUse { session, name, events, event_bytes, written_bytes, distinct_bytes });
         Ok(())
     }

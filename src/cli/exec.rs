@@ -58,7 +58,7 @@ pub(super) struct Exec {
     /// The agent that runs it
     #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
-    /// An id for retries, 1 to 200 bytes: a second `exec` with it runs nothing, and shows the recorded outcome
+    /// An id for retries, 1 to 200 bytes: a second `exec` with the same id only shows the recorded outcome
     #[arg(long, value_name = "ID")]
     call_id: Option<String>,
     #[command(flatten)]

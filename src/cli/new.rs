@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use foldspace::backends::{HostOptions, HostPath};
 use foldspace::hub::operations::{CreateSession, NewMount, SessionDocument};
 use foldspace::reducers::ToolPolicy;
-use foldspace::session::name_of;
 use foldspace::store::Durability;
 use foldspace::{Session, VirtualFileSystem, WorkspaceSpec};
 
@@ -73,7 +72,7 @@ impl NewArgs {
         let name = match &self.name {
             Some(name) => name.clone(),
             None => {
-                let taken: Vec<String> = owner.sessions()?.sessions.list()?.iter().map(name_of).collect();
+                let taken: Vec<String> = owner.sessions()?.sessions.list()?.iter().map(|entry| entry.name()).collect();
                 naming::free_name(&usual_name(spec), &taken)
             }
         };

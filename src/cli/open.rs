@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use foldspace::event::{Clock, SystemClock};
 use foldspace::hub::HubOptions;
-use foldspace::session::{Keep, SnapshotPolicy, name_of};
+use foldspace::session::{Keep, SnapshotPolicy};
 #[cfg(feature = "nats")]
 use foldspace::store::NatsStore;
 use foldspace::store::{Durability, LocalStoreOptions, Loss, RemoteStore, SessionEntry};
@@ -133,7 +133,7 @@ impl OpenedStore {
     pub(super) fn find(&self, wanted: &str) -> Result<FoundSession, Failure> {
         let entry = self.sessions.find(wanted)?;
         let session = self.sessions.session(entry.id)?;
-        Ok(FoundSession { name: name_of(&entry), entry, session, _opened: None })
+        Ok(FoundSession { name: entry.name(), entry, session, _opened: None })
     }
 }
 

@@ -1,6 +1,5 @@
 use foldspace::event::{Isolation, SessionStarted};
 use foldspace::reducers::MergeChoices;
-use foldspace::session::name_of;
 use foldspace::store::SessionEntry;
 use foldspace::tools::{MergeOutcome, preview_merge};
 use foldspace::{Session, SessionId};
@@ -70,7 +69,7 @@ fn children(opened: &OpenedStore, parent: SessionId) -> Result<Vec<RemovedChild>
     let child = |entry: &SessionEntry| {
         let origin = entry.origin.typed::<SessionStarted>()?.ok()?.event.origin?;
         let isolation = origin.isolation;
-        Some(RemovedChild { session: entry.id, name: name_of(entry), isolation })
+        Some(RemovedChild { session: entry.id, name: entry.name(), isolation })
     };
     Ok(opened.sessions.children(parent)?.iter().filter_map(child).collect())
 }

@@ -9,8 +9,8 @@ use super::{
 
 /// Runs a command in several forks of a session, scores each fork, and removes all but the best
 ///
-/// The score is the last line that the score's command prints, else 1 if the command exits with 0, and 0 if it does
-/// not. It is an annotation of the fork. `compare` shows where the runs part.
+/// The score is the last line of output of the --score command. Without --score it is 1 if the command succeeds, and 0
+/// if it fails. The score is recorded as an annotation of the fork. `compare` shows where the runs differ.
 #[derive(Debug, clap::Args)]
 #[command(mut_args(position::meaning("Forks the session as it was at", "Forks the session as it was before")))]
 #[command(after_help = "\

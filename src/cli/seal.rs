@@ -9,10 +9,10 @@ use super::{Failure, Globals, Out, files, open, output, text};
 /// Limit for a key, a checkpoint or a proof, in bytes.
 const FILE_MAX: u64 = 1 << 20;
 
-/// Signs a checkpoint of all histories, with which a later change of them is found
+/// Signs a checkpoint of all histories, to detect later changes
 ///
-/// The checkpoint is a signed note (C2SP tlog-checkpoint). Store it where a person who can change the data can't change
-/// it. `foldspace verify --checkpoint FILE --key KEY` compares the data with it. Nothing is recorded in the sessions.
+/// The checkpoint is a signed note (C2SP tlog-checkpoint). Store it on another machine. `foldspace verify --checkpoint
+/// FILE --key KEY` compares the data with it. The sessions do not change.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -31,14 +31,14 @@ pub(super) struct SealArgs {
     /// Writes to FILE instead of standard output
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     out: Option<PathBuf>,
-    /// Proves with the last checkpoint that it covers an event: for `verify --proof`, with an export of the session
+    /// Proves that the last checkpoint covers an event. `verify --proof` checks the proof with an export of the session
     #[arg(long, value_name = "SESSION@EVENT")]
     prove: Option<String>,
-    /// Prints the request that asks a witness to cosign the last checkpoint; SIZE is that of the checkpoint that it
-    /// cosigned last, 0 for none
+    /// Prints a request to a witness to cosign the last checkpoint; SIZE is the size of the checkpoint that it last
+    /// cosigned, or 0
     #[arg(long, value_name = "SIZE")]
     witness_request: Option<u64>,
-    /// Seals although sessions differ from their last seal, and records in the log that they do
+    /// Seals even if sessions differ from their last seal, and records the difference in the log
     #[arg(long)]
     accept_changes: bool,
 }
@@ -98,7 +98,7 @@ fn put(file: &Path, text: &str) -> Result<(), Failure> {
     files::write(file, |out| out.write_all(text.as_bytes()).map_err(failed))
 }
 
-/// Notes what the log records about sessions that are not as they were sealed.
+/// Prints notes about removed and changed sessions.
 fn tell(sealed: &NewSeal) {
     for session in &sealed.removed {
         output::note(&format!("session {} was sealed before and is removed: the log records that", session.short()));

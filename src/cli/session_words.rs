@@ -9,7 +9,6 @@ use clap::{Arg, ArgMatches, FromArgMatches};
 use foldspace::WorkspaceSpec;
 use foldspace::event::SessionStarted;
 use foldspace::hub::attached_at;
-use foldspace::session::name_of;
 use foldspace::store::SessionEntry;
 
 use super::help::{OPTION, definition, takes_session};
@@ -197,7 +196,7 @@ impl SessionWords {
             return Ok(as_is);
         }
         let (shown, name) = (text::one_line(&first.to_string_lossy(), 80), self.command.get_name());
-        let names: Vec<String> = entries.iter().map(name_of).collect();
+        let names: Vec<String> = entries.iter().map(SessionEntry::name).collect();
         let meant = did_you_mean(&first.to_string_lossy(), names.iter().map(String::as_str));
         let what = format!("no session is called {shown:?}: `{name}` takes the session first");
         match own {
@@ -267,7 +266,10 @@ impl SessionWords {
         if !makes_sense {
             return Ok(false);
         }
-        let own = entries.iter().find(|entry| entry.id.to_string() == own.session).map_or(own.session.clone(), name_of);
+        let own = entries
+            .iter()
+            .find(|entry| entry.id.to_string() == own.session)
+            .map_or_else(|| own.session.clone(), |entry| entry.name());
         let (first, name) = (text::one_line(&first.to_string_lossy(), 80), self.command.get_name());
         let problem = format!("{first} is ambiguous: a session, and something in this directory's session");
         let hint = format!(
@@ -282,7 +284,7 @@ impl SessionWords {
 fn is_known(entries: &[SessionEntry], word: &OsStr, least: usize) -> bool {
     let Some(word) = word.to_str() else { return false };
     let begins = |entry: &SessionEntry| word.len() >= least && entry.id.to_string().starts_with(word);
-    entries.iter().any(|entry| *word == name_of(entry) || begins(entry))
+    entries.iter().any(|entry| *word == entry.name() || begins(entry))
 }
 
 /// Returns true if an argument may mean something in the session of a directory.
@@ -322,7 +324,7 @@ pub(super) fn attached_session(data: &Path) -> Option<String> {
 
 fn working(entries: &[SessionEntry]) -> Option<DirectorySession> {
     let here = std::env::current_dir().ok()?;
-    let works = |entry: &SessionEntry| Some((name_of(entry), directory_of(entry)?));
+    let works = |entry: &SessionEntry| Some((entry.name(), directory_of(entry)?));
     let mut here = entries.iter().rev().filter_map(works).filter(|(_, directory)| here.starts_with(directory));
     here.next().map(|(session, directory)| DirectorySession { session, directory })
 }
@@ -347,14 +349,14 @@ fn usual(globals: &Globals, command: &str, first: Option<&OsStr>, is_missing: bo
         (false, Ok(data)) => open::glance(&data)?.sessions.list()?,
         (true, _) => open::reading(globals)?.sessions.list()?,
     };
-    if first.is_some_and(|first| entries.iter().any(|entry| first.to_str() == Some(&*name_of(entry)))) {
+    if first.is_some_and(|first| entries.iter().any(|entry| first.to_str() == Some(&*entry.name()))) {
         return Ok(None);
     }
     if let Some(attached) = attached {
         return Ok(Some(attached.session));
     }
     let own = working(&entries).map(|own| own.session);
-    let only = || entries.first().filter(|_| is_missing && entries.len() == 1).map(name_of);
+    let only = || entries.first().filter(|_| is_missing && entries.len() == 1).map(SessionEntry::name);
     if let Some(session) = own.or_else(only) {
         output::note(&format!("session {}", text::one_line(&session, 80)));
         return Ok(Some(session));
@@ -366,7 +368,7 @@ fn usual(globals: &Globals, command: &str, first: Option<&OsStr>, is_missing: bo
         _ if is_picked(command) => picked(entries).map(Some),
         _ => {
             let names: Vec<String> =
-                entries.iter().rev().take(SHOWN).map(|entry| text::one_line(&name_of(entry), 80)).collect();
+                entries.iter().rev().take(SHOWN).map(|entry| text::one_line(&entry.name(), 80)).collect();
             let more = if entries.len() > SHOWN { ", ..." } else { "" };
             Err(Failure::usage(format!("no session named: the store has {}", entries.len()))
                 .with_hint(format!("the latest are {}{more}; {attaches}", names.join(", "))))

@@ -101,7 +101,7 @@ fn plain(_: &str) -> Result<String, Failure> {
 #[cfg(feature = "nats")]
 pub(super) use shared::{fsck, health};
 
-/// Finds nothing: without the feature a store can't be shared.
+/// Returns no findings: without the feature a store can't be shared.
 #[cfg(not(feature = "nats"))]
 pub(super) fn health(_: &Path) -> Result<Vec<Finding>, Failure> {
     Ok(Vec::new())
@@ -133,7 +133,7 @@ mod shared {
 
     use super::*;
 
-    /// Returns the state of the cluster of the store that a directory is a copy of. Empty for a local store.
+    /// Returns the state of the cluster of a shared store, given a directory with a copy. Empty for a local store.
     pub(in crate::cli) fn health(directory: &Path) -> Result<Vec<Finding>, Failure> {
         let Some(address) = address(directory)? else { return Ok(Vec::new()) };
         let address: NatsAddress = address.parse().map_err(|error| Failure::usage(format!("{error}")))?;

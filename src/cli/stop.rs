@@ -56,8 +56,8 @@ fn is_background(owner: &StoreOwner) -> bool {
     owner.command.split(' ').any(|word| word == "--background")
 }
 
-/// Ends an unused owner in the background, so that this process can open the store, and says so. A server that a person
-/// or a service manager started is never ended: its end would be an outage.
+/// Ends an unused background owner, so that this process can open the store, and prints a note. It never ends a server
+/// that was started by a person or a service manager, because that would be an outage.
 pub(super) async fn make_way(directory: &Path) -> Result<(), Failure> {
     if let Some(owner) = StoreOwner::of(directory)?.filter(|owner| !is_background(owner)) {
         let what = "stop it, or wait until it ends, and run this again";

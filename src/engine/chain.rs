@@ -1,4 +1,4 @@
-//! Hash chains of histories: a value that covers every commit up to a position.
+//! Hash chains over the commits of a session.
 
 use std::ops::ControlFlow;
 
@@ -8,12 +8,11 @@ use super::{CommitView, Digest, Seq, SessionId};
 /// The input of the first value.
 const LABEL: &[u8] = b"foldspace chain of commits v1\n";
 
-/// The hash chain of a history up to a position. The value after a commit is the BLAKE3 digest of the value before it
-/// and the commit as it is stored, without its session and its id. So a fork continues the chain of its parent, and an
-/// export has the same chain.
+/// The hash chain of a history up to a position. Each commit's value is the BLAKE3 digest of the previous value and the
+/// encoded commit without its session and id, so forks continue the parent's chain, and an export has the same chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HistoryChain {
-    /// The position of the last event that it covers; 0 for none.
+    /// The position of the last covered event, or 0.
     pub seq: Seq,
     /// The value.
     pub value: Digest,
@@ -67,7 +66,7 @@ fn follow(
     Ok(())
 }
 
-/// Returns the values of a session's chain at ascending positions; `None` for a position at which no commit ends.
+/// Returns the values of a session's chain at ascending positions; `None` for positions inside a commit.
 pub fn chain_at(store: &dyn EventStore, session: SessionId, positions: &[Seq]) -> Result<Vec<Option<Digest>>> {
     let mut found = vec![None; positions.len()];
     let mut at = 0;
@@ -81,8 +80,8 @@ pub fn chain_at(store: &dyn EventStore, session: SessionId, positions: &[Seq]) -
     Ok(found)
 }
 
-/// Returns the chain from which an export of the session can be followed. The export of a fork has the fork's own first
-/// event in place of its parent's, so its chain can be followed from the end of the first commit on.
+/// Returns the start for [`chain_of_export`](super::portable::chain_of_export). The export of a fork replaces the
+/// parent's first event by the fork's, so its chain starts after the first commit.
 pub fn chain_before_export(store: &dyn EventStore, session: SessionId) -> Result<HistoryChain> {
     let entry = store.entry(session)?.ok_or(StoreError::NoSession(session))?;
     let mut start = HistoryChain::start();

@@ -68,7 +68,6 @@ pub mod session {
     pub use crate::engine::session::Session;
     pub use crate::engine::session::children::ForkOptions;
     pub use crate::engine::session::error::SessionError;
-    pub use crate::engine::session::name_index::name_of;
     pub use crate::engine::session::sessions::{NewSession, Sessions};
     pub use crate::engine::session::snapshot::{Keep, SnapshotPolicy};
     pub use crate::engine::subscription::{Filter, Subscription, Watcher};

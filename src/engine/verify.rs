@@ -15,7 +15,8 @@ use super::{Digest, Seq, Session, SessionError, SessionId, Sessions, State};
 pub struct VerifyReport {
     /// Sessions folded again.
     pub sessions: u64,
-    /// Events folded: a fork's past only in its parent, unless the parent was removed or not verified.
+    /// Events folded. The inherited events of a fork are folded with its parent, unless that was removed or not
+    /// verified.
     pub events: u64,
     /// Snapshots compared.
     pub snapshots: u64,
@@ -68,7 +69,7 @@ impl Sessions {
     }
 }
 
-/// The order of a verification: each event once, in the first session that has it.
+/// The order of a verification. Each event is verified once, with the first session that has it.
 struct ForkTree {
     roots: Vec<SessionId>,
     /// The forks to verify from each session's states, with their positions, in order.
@@ -86,7 +87,7 @@ impl ForkTree {
                 roots.push(entry.id);
                 continue;
             };
-            // A position in the parent's own past is its parent's.
+            // A position in the inherited part belongs to the grandparent.
             while let Some(place) = places.get(&parent)
                 && let Some((above, above_at)) = points[*place]
                 && at <= above_at
@@ -100,7 +101,7 @@ impl ForkTree {
         for (parent, mut children) in by_parent {
             children.sort_by_key(|(at, _)| *at);
             let is_there = |at| places.get(&parent).is_some_and(|place| at <= entries[*place].head);
-            // The last fork has all of a removed parent's past that its siblings have.
+            // The last fork has all inherited events of its siblings.
             let of = match children.last().copied() {
                 Some((at, last)) if !is_there(at) => {
                     children.pop();
@@ -121,7 +122,7 @@ impl ForkTree {
 /// Returns the parent of a fork, and the last position that they share.
 fn fork_point(entry: &SessionEntry) -> Option<(SessionId, Seq)> {
     let origin = entry.origin.typed::<SessionStarted>()?.ok()?.event.origin?;
-    // An imported fork has its past itself.
+    // An imported fork has its inherited events as its own.
     let is_fork = origin.isolation == Isolation::Fork && origin.at > 0 && entry.origin.seq == origin.at + 1;
     is_fork.then_some((origin.parent, origin.at))
 }
@@ -132,13 +133,13 @@ struct VerifyCheck<'a> {
     head: Seq,
     /// The fold so far.
     state: State,
-    /// Events that were verified in the parent, and those of them that were unreadable.
+    /// Number of events that were verified with the parent, and how many of them were unreadable.
     past: (Seq, u64),
     /// Positions of its snapshots that are not compared yet.
     snapshots: VecDeque<Seq>,
     /// Forks that are not verified yet.
     forks: VecDeque<(Seq, SessionId)>,
-    /// True if its current state can come from more than the events.
+    /// True if its current state may come from a cache.
     is_cached: bool,
     differences: Vec<VerifyDifference>,
 }
@@ -259,7 +260,7 @@ impl<'a> VerifyCheck<'a> {
 /// Returns the positions of a session's snapshots up to its head, in order.
 fn snapshots_of(store: &dyn EventStore, id: SessionId, (past, head): (Seq, Seq)) -> Result<VecDeque<Seq>, StoreError> {
     let mut seqs = VecDeque::from(store.snapshots(id)?);
-    // Another process's store lists none, but has them.
+    // The store of another process has snapshots but does not list them.
     let mut before = if seqs.is_empty() { head } else { 0 };
     while before > past
         && let Some(found) = store.snapshot(id, before)?.filter(|found| found.seq > past)

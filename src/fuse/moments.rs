@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use crate::engine::event::{CallStarted, Event};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::error::SessionError;
-use crate::engine::session::name_index::name_of;
 use crate::engine::session::sessions::Sessions;
 use crate::engine::store::StoreError;
 use crate::reducers::Annotations;
@@ -118,7 +117,7 @@ impl Moments {
                 calls
             }
             Self::Call(..) => vec!["before".to_owned(), "after".to_owned()],
-            Self::Sessions => sessions.list()?.iter().map(name_of).collect(),
+            Self::Sessions => sessions.list()?.iter().map(|entry| entry.name()).collect(),
         })
     }
 }

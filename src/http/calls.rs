@@ -93,8 +93,8 @@ pub struct CallRequest {
     /// Treatment of the changes of a call that fails, or whose command exits non-zero: `keep`, the default, or `undo`.
     #[serde(default, skip_serializing_if = "OnFailure::is_keep")]
     pub on_failure: OnFailure,
-    /// An id for retries, 1 to 200 bytes. A second request with it makes no call: it waits for the outcome of the first
-    /// and returns that, with `repeated`. It is recognised among the session's last 1,024 requests with an id.
+    /// An id for retries, 1 to 200 bytes. A second request with the same id waits for the first call and returns its
+    /// outcome with `repeated`. The session recognises the ids of its last 1,024 requests with an id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<String>,
     /// Streaming only: block the command rather than drop output for a slow client. A client that reads nothing for 30

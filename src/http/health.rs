@@ -50,8 +50,8 @@ pub(super) struct ReadinessBody {
     version: &'static str,
 }
 
-/// Reports that the server can work. If not, it answers 503 with the problem `ending`, `store_failed` or `cluster_lost`.
-/// It needs no token.
+/// Reports that the server can work. If not, it answers 503 with the problem `ending`, `store_failed` or
+/// `cluster_lost`. No token is required.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Readyz {}
@@ -62,14 +62,14 @@ impl HttpVerb for Readyz {
     const GIVES: Media = &[("application/json", Some(SchemaGenerator::subschema_for::<ReadinessBody>))];
 
     async fn answer(self, face: HttpFace, _: RequestHead) -> Result<Response, HttpProblem> {
-        // Another program's store may wait.
+        // A custom store may block.
         blocking(move || face.check_ready()).await??;
         Ok(axum::Json(ReadinessBody { status: "ready", version: env!("CARGO_PKG_VERSION") }).into_response())
     }
 }
 
 impl HttpFace {
-    /// Checks that the server can record something, from memory alone.
+    /// Checks from memory that the server can record events.
     pub(super) fn check_ready(&self) -> Result<(), HttpProblem> {
         let store = self.hub().sessions().store();
         if let Err(error) = store.check_own() {

@@ -48,7 +48,7 @@ pub(super) fn resident_bytes() -> Option<u64> {
 
 #[expect(clippy::disallowed_methods, reason = "the kernel lists descriptors in a directory")]
 fn open_files() -> Option<usize> {
-    // The listing itself has one open.
+    // One of them is the directory that is being listed.
     Some(std::fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1))
 }
 
@@ -63,7 +63,7 @@ fn started() -> Option<f64> {
 /// The disk with the server's data.
 #[derive(Clone, Copy)]
 pub(super) struct DiskFigures {
-    /// `None` if the store has no journal there.
+    /// `None` without a local journal.
     pub(super) journal_bytes: Option<u64>,
     pub(super) free_bytes: u64,
 }
@@ -92,7 +92,7 @@ impl DiskGauge {
                 *lock(&last) = measure(&data);
                 drop(turn);
             });
-            // After the time limit it continues for the next scrape.
+            // After the time limit it continues in the background.
             drop(tokio::time::timeout(PATIENCE, measured).await);
         }
         *lock(&self.last)
@@ -107,6 +107,6 @@ fn measure(data: &Path) -> Option<DiskFigures> {
 #[expect(clippy::disallowed_methods, reason = "only the lengths of the journal's files are read")]
 fn bytes_in(directory: &Path) -> Option<u64> {
     let files = std::fs::read_dir(directory).ok()?.flatten().filter_map(|file| file.metadata().ok());
-    // A segment is as long as it may get from its start.
+    // A segment is preallocated, so its length says little.
     Some(files.map(|file| file.len().min(file.blocks() * 512)).sum())
 }

@@ -205,8 +205,8 @@ impl HttpFace {
         self.routed(options, others, false)
     }
 
-    /// Returns only `/metrics`, `/healthz` and `/readyz`, for a listener that monitoring uses without a token. They name
-    /// no session.
+    /// Returns only `/metrics`, `/healthz` and `/readyz`, without a token, for monitoring. They do not show session
+    /// names.
     pub fn figures_router(&self) -> Router {
         let figures = routes::figures().fallback(health::no_route).method_not_allowed_fallback(health::wrong_method);
         figures.with_state(self.clone()).layer(axum::middleware::from_fn(guard::run))
@@ -281,7 +281,7 @@ impl HttpFace {
         let (sessions, wanted) = (self.hub().sessions().clone(), wanted.to_owned());
         let may_wait = sessions.store().may_wait();
         let find = move || sessions.find(&wanted).map(|entry| entry.id);
-        // Without a network it is a lookup in memory, cheaper than another thread.
+        // A lookup in memory is cheaper than another thread.
         Ok(if may_wait { blocking(find).await?? } else { find()? })
     }
 }

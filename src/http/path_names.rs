@@ -4,7 +4,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::problem::{HttpProblem, ProblemKind};
 
-/// Returns the problem of a path with an empty name, which would be the path of another route.
+/// Fails for a path with an empty name, which would match another route.
 pub(super) fn check_names(path: &str) -> Result<(), HttpProblem> {
     let what = match path.strip_prefix("/v1/sessions/") {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => "the session's name is empty",

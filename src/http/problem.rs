@@ -52,11 +52,11 @@ pub struct ProblemDetails {
     /// The entries that block a rewind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rewind: Option<RewindRefusal>,
-    /// The position that the problem is about: the requested one, which the session does not have; the first event of
-    /// the other request with the same `call_id`; or the end of the session that a request expected.
+    /// The position of the problem: a requested position beyond the end, the expected end of the session, or the first
+    /// event of the other request with the same `call_id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<Seq>,
-    /// The session's last position, if the problem is that the session ends there.
+    /// The session's last position, if a request named a position beyond it or expected another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<Seq>,
 }

@@ -72,7 +72,7 @@ impl HttpVerb for ReadRecorded {
     }
 }
 
-/// Returns the stored output of a call's command; none if it ran no command.
+/// Returns the stored output of a call's command; empty for a call without a command.
 pub(super) fn outputs(session: &Session, call: Seq) -> Result<Vec<(OutputStream, Bytes)>, HttpProblem> {
     let events = events_of(session, call)?;
     let streams = [(OutputStream::Stdout, RecordedStream::Stdout), (OutputStream::Stderr, RecordedStream::Stderr)];

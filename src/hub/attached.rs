@@ -27,7 +27,6 @@ use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 use crate::engine::session::children::ForkOptions;
 use crate::engine::session::error::SessionError;
-use crate::engine::session::name_index::name_of;
 use crate::tools::agents::before_look::prepare_look;
 use crate::tools::agents::observer::Arrival;
 use crate::tools::agents::report::HookKind;
@@ -314,7 +313,7 @@ impl Hub {
             let name: String = name.chars().take(NAME_CHARS).map(fits).collect();
             let name = name.trim_start_matches(['.', '_', '-']);
             let name = if name.is_empty() { "directory" } else { name };
-            let taken: Vec<String> = all.iter().map(name_of).collect();
+            let taken: Vec<String> = all.iter().map(|entry| entry.name()).collect();
             let numbered = (2..).map(|number| format!("{name}-{number}"));
             let mut names = std::iter::once(name.to_owned()).chain(numbered);
             Ok::<_, SessionError>(Err(names.find(|name| !taken.contains(name)).unwrap_or_default()))

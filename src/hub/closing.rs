@@ -34,7 +34,7 @@ impl Hub {
         closed
     }
 
-    /// Closes the workspaces that are idle longest until another one may open.
+    /// Closes the least recently used workspaces, so that one more may open.
     pub(super) async fn make_room(&self) {
         let Some(most) = self.options.open_max else { return };
         let mut open = self.open_workspaces();
@@ -50,7 +50,7 @@ impl Hub {
         }
     }
 
-    /// Closes a session's workspace if nobody uses it.
+    /// Closes a session's workspace unless it is in use.
     pub(super) async fn close_if_unused(&self, id: SessionId) {
         let mut place = self.place(id).lock_owned().await;
         if let Some(kept) = place.take_if(|kept| !kept.is_used()) {

@@ -1,5 +1,5 @@
-//! Forks that begin together, all or none: a file lists them until they have begun, and an owner that starts after a
-//! kill begins the missing ones.
+//! Groups of forks. A file lists the forks of a group until all have begun. After a kill, the next owner begins the
+//! missing ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ impl ForkGroup {
         ForkOptions { agent, limits, policy, workspace, ..ForkOptions::fork_at(at) }
     }
 
-    /// Begins the forks that are missing. A removed fork does not come back: its id is used.
+    /// Begins the missing forks. A fork that was removed since can't come back, because its id was used.
     fn finish(mut self, forker: &Forker) -> Result<(), WorkspaceError> {
         let parent = forker.sessions.session(self.parent)?;
         let mut forks = std::mem::take(&mut self.forks);
@@ -59,17 +59,17 @@ impl ForkGroup {
 }
 
 impl Hub {
-    /// Creates forks that differ in their ids and names only, all or none, also if the process is killed. Returns those
-    /// that exist already with their ids. The flag is true if the fork is new.
+    /// Creates forks that differ in their ids and names only: all of them, or none, also if the process is killed. A
+    /// fork that exists already is returned as it is.
     ///
-    /// Forks that can't share files have no open workspace: their files are written at their first use.
+    /// The workspaces of forks on the host and in memory stay closed: their files are written when they open.
     #[doc(hidden)]
     pub async fn fork_group(
         &self,
         parent: SessionId,
         new: ForkOptions,
         forks: Vec<(SessionId, Option<String>)>,
-    ) -> Result<Vec<(Session, bool)>, HubError> {
+    ) -> Result<Vec<Session>, HubError> {
         let parent = self.open(parent).await?;
         let hub = self.clone();
         // Spawned, so that it completes even if the caller stops waiting.
@@ -84,13 +84,10 @@ impl Hub {
                     missing.push((*id, name.clone()));
                 }
             }
-            let new_ids: Vec<SessionId> = missing.iter().map(|(id, _)| *id).collect();
             let (agent, sessions) = (new.agent.clone(), hub.sessions().clone());
             hub.begin_group(&parent, new, missing).await?;
             let all = move || {
-                let one = |(id, _): &(SessionId, _)| {
-                    Ok((sessions.session(*id)?.as_agent(agent.as_str()), new_ids.contains(id)))
-                };
+                let one = |(id, _): &(SessionId, _)| Ok(sessions.session(*id)?.as_agent(agent.as_str()));
                 forks.iter().map(one).collect::<Result<_, HubError>>()
             };
             blocking(all).await?
@@ -128,7 +125,7 @@ impl Hub {
         begun
     }
 
-    /// Begins the forks with open workspaces that share the parent's files.
+    /// Begins the forks one after the other, with open workspaces that share the parent's files.
     async fn share_each(
         &self,
         parent: &OpenSession,
@@ -180,7 +177,7 @@ fn forget(file: &Path) {
     }
 }
 
-/// Begins the forks that a killed process has left out.
+/// Begins the missing forks of groups that a killed process began.
 #[expect(clippy::disallowed_methods, reason = "lists of forks are the hub's")]
 pub(super) fn finish_groups(forker: &Forker) {
     let files = entries_in(&forker.home.join(FORKING)).unwrap_or_default();
@@ -189,7 +186,7 @@ pub(super) fn finish_groups(forker: &Forker) {
         return;
     }
     for file in files {
-        // A list that was not written whole has no forks yet.
+        // If the list is incomplete, no fork has begun.
         let group: Option<ForkGroup> = fs::read(&file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
         if let Some(Err(error)) = group.map(|group| group.finish(forker)) {
             tracing::warn!(%error, "failed to begin the forks that a kill left out");

@@ -17,8 +17,8 @@ pub struct HubOptions {
     pub roots: AllowedRoots,
     /// Receives the progress of preparations, before commands can run.
     pub progress: Option<ProgressWatch>,
-    /// The number of open workspaces from which on the ones that are idle longest close when another one opens; `None` for
-    /// no limit. Workspaces in use stay open.
+    /// Limit for open workspaces; `None` for no limit. Beyond it, the least recently used workspaces close. Workspaces
+    /// in use stay open.
     pub open_max: Option<usize>,
     /// Starts the processes that serve mounts; `None` for no mounts.
     #[cfg(feature = "mount")]

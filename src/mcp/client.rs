@@ -19,7 +19,6 @@ use crate::engine::id::SessionId;
 use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
 use crate::engine::session::error::SessionError;
-use crate::engine::session::name_index::name_of;
 use crate::engine::session::sessions::Sessions;
 use crate::hub::operations::{OperationError, begin_policy};
 use crate::hub::{Hub, HubError, OpenSession};
@@ -173,21 +172,11 @@ impl McpClient {
 
     async fn begin_own(&self, client: &str) -> Result<OpenSession, OperationError> {
         let wanted = names::for_session(client);
-        let is_taken = |number| {
-            let named = self.read(|sessions| sessions.named(&names::with_number(&wanted, number)));
-            named.map(|found| found.is_some())
-        };
-        // Doubles, then halves: thousands of clients may have the same name.
-        let (mut taken, mut free) = (0, 1);
-        while is_taken(free)? {
-            (taken, free) = (free, free * 2);
-        }
-        while free - taken > 1 {
-            let middle = u64::midpoint(taken, free);
-            if is_taken(middle)? { taken = middle } else { free = middle }
-        }
-        for number in free.. {
-            match self.create(names::with_number(&wanted, number)).await {
+        for name in names::numbered(&wanted) {
+            if self.read(|sessions| sessions.named(&name))?.is_some() {
+                continue;
+            }
+            match self.create(name).await {
                 // Another client took the name first.
                 Err(HubError::Session(SessionError::NameTaken { .. })) => {}
                 other => return self.with_policy(other?),
@@ -219,7 +208,7 @@ impl McpClient {
     /// Finds a session by name or id. A short digit string is the name of a new session.
     fn find(&self, wanted: &str) -> Result<Option<SessionId>, SessionError> {
         match self.read(|sessions| sessions.find(wanted)) {
-            Ok(entry) if name_of(&entry) == wanted || wanted.len() >= ID_DIGITS => Ok(Some(entry.id)),
+            Ok(entry) if entry.name() == wanted || wanted.len() >= ID_DIGITS => Ok(Some(entry.id)),
             Ok(_) | Err(SessionError::NotFound { .. }) => Ok(None),
             Err(SessionError::Ambiguous { .. }) if wanted.len() < ID_DIGITS => Ok(None),
             Err(error) => Err(error),

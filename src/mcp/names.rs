@@ -35,11 +35,7 @@ pub(super) fn for_agent(client: &str) -> String {
 
 /// Yields the name, then the name with the suffixes -2, -3, ...
 pub(super) fn numbered(name: &str) -> impl Iterator<Item = String> {
-    (1..).map(|number| with_number(name, number))
-}
-
-pub(super) fn with_number(name: &str, number: u64) -> String {
-    if number == 1 { name.to_owned() } else { format!("{name}-{number}") }
+    std::iter::once(name.to_owned()).chain((2_u64..).map(move |number| format!("{name}-{number}")))
 }
 
 /// Cuts a text and replaces misleading characters.

@@ -26,13 +26,13 @@ pub struct CheckedSeal {
     pub origin: String,
     /// Number of leaves that the checkpoint covers.
     pub size: u64,
-    /// Number of sessions whose history is the sealed one.
+    /// Number of sessions with an unchanged history.
     pub sessions: u64,
-    /// Number of their sealed events. Forks count inherited events, too.
+    /// Number of their sealed events, including inherited ones.
     pub events: u64,
-    /// Number of these sessions that have more events by now.
+    /// Number of these sessions that have new events.
     pub extended: u64,
-    /// Sessions whose removal a seal records.
+    /// Removed sessions with a seal of the removal.
     pub removed: Vec<SessionId>,
     /// Signatures of the requested witnesses.
     pub cosignatures: Vec<Cosignature>,
@@ -58,12 +58,11 @@ pub(super) fn trusted(
     Ok((checkpoint, witnesses.iter().map(cosigned).collect::<Result<_, IntegrityError>>()?))
 }
 
-/// Compares a store with a checkpoint of it, signed by the key and by all witnesses. The directory `data` has the log of
-/// seals.
+/// Compares a store with a checkpoint of it, signed by the key and by all witnesses. The directory `data` has the log
+/// of seals.
 ///
-/// Every session that the checkpoint covers must have its sealed history: as it was, or with more events. Events that a
-/// rewind took back are part of the history. A removed session is no problem if a seal with the same key records its
-/// removal.
+/// Every covered session must still have its sealed events; it may have new ones. Rewound events are part of the
+/// history. A removed session is no problem if a seal with the same key records the removal.
 pub fn check_seal(
     sessions: &Sessions,
     data: &Path,
@@ -74,7 +73,7 @@ pub fn check_seal(
     let (checkpoint, cosignatures) = trusted(note, key, witnesses)?;
     let log = LeafLog::read(data)?;
     let size = log.covered(&checkpoint)?.len();
-    // Later leaves count only if they are signed, too.
+    // Later leaves count only if a checkpoint covers them.
     let end = log.last_checkpoint(key)?.map_or(size, |(_, leaves)| leaves.len().max(size));
     let later = log.sessions(end);
     let is_recorded = |session| {

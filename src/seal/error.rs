@@ -32,13 +32,13 @@ pub enum IntegrityError {
     /// A checkpoint, a proof or the log is malformed.
     #[error("malformed {0}")]
     Malformed(String),
-    /// The checkpoint has no signature of a key that must have signed it.
+    /// The checkpoint lacks a required signature.
     #[error("no signature of {0} with this key")]
     Unsigned(String),
     /// A signature, a proof or a history is not as sealed.
     #[error("{0}")]
     Differs(String),
-    /// No seal covers the event, or no export of its session has it.
+    /// No seal covers the event, or exports do not contain it.
     #[error("event {0} of the session can't be proven: {1}")]
     NotProvable(u64, &'static str),
 }

@@ -25,9 +25,9 @@ const HEAD: &str = "c2sp.org/tlog-proof@v1";
 pub struct ProvenEvent {
     /// Event.
     pub event: Recorded,
-    /// First event of the export that the checkpoint covers, too: 1, or after the first commit of a fork.
+    /// First covered event of the export: 1, or for a fork the event after its first commit.
     pub from: Seq,
-    /// Last event of the export that the checkpoint covers, too.
+    /// Last covered event of the export.
     pub until: Seq,
     /// Log that the checkpoint is of.
     pub origin: String,
@@ -37,8 +37,8 @@ pub struct ProvenEvent {
     pub cosignatures: Vec<Cosignature>,
 }
 
-/// Returns the proof that the last checkpoint, signed by the key, covers an event. It is checked with an export of the
-/// session. Fails with [`IntegrityError::NotProvable`].
+/// Returns a proof that the last checkpoint, signed by the key, covers an event. [`check_event_proof`] checks it with
+/// an export of the session. Fails with [`IntegrityError::NotProvable`].
 pub fn prove_event(
     sessions: &Sessions,
     data: &Path,
@@ -89,7 +89,7 @@ impl<'a> EventProof<'a> {
     }
 }
 
-/// Checks that a checkpoint, signed by the key and by all witnesses, covers an event of an export. Needs no store. Fails
+/// Checks without a store that a checkpoint, signed by the key and all witnesses, covers an event of an export. Fails
 /// with [`IntegrityError::Differs`].
 pub fn check_event_proof(
     proof: &str,

@@ -1,5 +1,5 @@
-//! The log of a store's seals: a leaf for each sealed state of a session. It only grows, in the file `seals/leaves` of the
-//! data directory, one line per leaf.
+//! The append-only log of a store's seals: the file `seals/leaves` in the data directory, with one line per leaf. Each
+//! leaf is a sealed state of a session.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -96,7 +96,7 @@ pub(super) struct LeafLog {
 }
 
 impl LeafLog {
-    /// Opens the log to append to it, and waits for other processes that do.
+    /// Opens the log for appending. Waits until other processes close it.
     #[expect(clippy::disallowed_methods, reason = "the seals are files of the data directory")]
     pub(super) fn append_to(data: &Path) -> Result<Self, IntegrityError> {
         let directory = seals_of(data);
@@ -108,7 +108,7 @@ impl LeafLog {
         Self::of(directory, file)
     }
 
-    /// Reads the log. Fails with [`IntegrityError::Io`] if nothing was sealed.
+    /// Reads the log. Fails with [`IntegrityError::Io`] before the first seal.
     #[expect(clippy::disallowed_methods, reason = "the seals are files of the data directory")]
     pub(super) fn read(data: &Path) -> Result<Self, IntegrityError> {
         let directory = seals_of(data);
@@ -173,7 +173,7 @@ impl LeafLog {
             read => read.map_err(IntegrityError::io(&path))?,
         };
         let checkpoint = match Checkpoint::signed_by(&SignedNote::parse(&note)?, key) {
-            // Of another key, so of another log.
+            // It is from another key's log.
             Err(IntegrityError::Unsigned(_)) => return Ok(None),
             checkpoint => checkpoint?,
         };

@@ -55,7 +55,7 @@ pub(super) fn inclusion(index: usize, leaves: &[TreeHash]) -> Vec<TreeHash> {
     proof
 }
 
-/// Returns the root of the tree to which a proof of inclusion leads; `None` if the proof has the wrong length.
+/// Computes the root of the tree from a proof of inclusion; `None` if the proof has the wrong length.
 pub(super) fn included_in(index: u64, size: u64, leaf: TreeHash, proof: &[TreeHash]) -> Option<TreeHash> {
     if index >= size {
         return None;

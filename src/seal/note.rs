@@ -1,4 +1,4 @@
-//! Signed notes (C2SP signed-note): texts with signatures, and the keys of both ends.
+//! Signed notes (C2SP signed-note): texts with signatures, signing keys and verifier keys.
 
 use std::fmt;
 use std::str::FromStr;
@@ -105,7 +105,7 @@ impl fmt::Display for NoteVerifier {
     }
 }
 
-/// Signing key of a log. Its text is that of Go's package `note`: `PRIVATE+KEY+NAME+ID+SEED`.
+/// Signing key of a log, in the text format of Go's package `note`: `PRIVATE+KEY+NAME+ID+SEED`.
 pub struct NoteSigner {
     verifier: NoteVerifier,
     seed: [u8; 32],
@@ -135,7 +135,7 @@ impl NoteSigner {
         &self.verifier
     }
 
-    /// Returns the text of the key, which has to stay secret.
+    /// Returns the text of the key. Keep it secret.
     pub fn secret(&self) -> String {
         let NoteVerifier { name, .. } = &self.verifier;
         let seed = BASE64_STANDARD.encode([&[NOTE], &self.seed[..]].concat());

@@ -17,18 +17,18 @@ pub struct NewSeal {
     pub checkpoint: String,
     /// Number of leaves that it covers.
     pub size: u64,
-    /// Number of sessions that were sealed now, because they are new or longer.
+    /// Number of new or longer sessions, which were sealed now.
     pub sealed: u64,
-    /// Sessions that were sealed before and are removed: the log records that.
+    /// Removed sessions. The log now records the removal.
     pub removed: Vec<SessionId>,
-    /// Sessions that differ from their last seal: the log records that.
+    /// Sessions that differ from their last seal. The log now records the difference.
     pub changed: Vec<SealProblem>,
 }
 
 /// Signs a checkpoint of all histories in the store. The directory `data` has the log of seals.
 ///
-/// Only new and longer sessions are read. If one differs from its last seal, nothing is signed, unless `accept_changes` is
-/// true. Fails with [`IntegrityError::Differs`], also if the log was changed.
+/// Reads only new and longer sessions. Fails with [`IntegrityError::Differs`] if the log was changed, or if a session
+/// differs from its last seal and `accept_changes` is false.
 pub fn seal_store(
     sessions: &Sessions,
     data: &Path,
@@ -76,8 +76,8 @@ pub fn seal_store(
     Ok(NewSeal { checkpoint, size, sealed, removed, changed })
 }
 
-/// Returns the body of the request that asks a witness to cosign the last checkpoint (C2SP tlog-witness). `old` is the
-/// size of the checkpoint that it cosigned last; 0 for none.
+/// Returns the body of a request to a witness to cosign the last checkpoint (C2SP tlog-witness). `old` is the size of
+/// the checkpoint that it last cosigned, or 0.
 pub fn witness_request(data: &Path, key: &NoteVerifier, old: Seq) -> Result<String, IntegrityError> {
     let log = LeafLog::read(data)?;
     let (note, leaves) = log.last_checkpoint(key)?.ok_or_else(|| IntegrityError::Unsigned(key.name().to_owned()))?;

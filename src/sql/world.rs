@@ -11,7 +11,6 @@ use super::error::SqlError;
 use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
-use crate::engine::session::name_index::name_of;
 use crate::engine::session::sessions::Sessions;
 use crate::engine::store::SessionEntry;
 use crate::tools::running_calls;
@@ -38,7 +37,7 @@ impl World {
             Some(only) => sessions.store().entry(only).map_err(SessionError::from)?.into_iter().collect(),
             None => sessions.list()?,
         };
-        let entries = entries.into_iter().map(|entry| (name_of(&entry), entry)).collect();
+        let entries = entries.into_iter().map(|entry| (entry.name(), entry)).collect();
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let end_micros = sessions.clock().monotonic_micros().saturating_add(micros);
         Ok(Self { sessions: sessions.clone(), entries, time, end_micros, is_cancelled, failure: OnceLock::new() })

@@ -37,8 +37,8 @@ pub struct OwnEvent {
 /// Records own events in one commit. A retry with the same id returns the positions of the first attempt.
 ///
 /// # Errors
-/// An id that other events have, an invalid kind, data over its limit, a call that is not of this session, and errors of the store. Nothing is
-/// recorded then.
+/// The id belongs to other events, a kind is invalid, data is over its limit, the call is not in this session, or the
+/// store fails. Nothing is recorded then.
 pub fn record_own(
     session: &Session,
     events: Vec<OwnEvent>,

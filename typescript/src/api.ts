@@ -62,7 +62,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Reports that the server can work. If not, it answers 503 with the problem `ending`, `store_failed` or `cluster_lost`. It needs no token. */
+        /** Reports that the server can work. If not, it answers 503 with the problem `ending`, `store_failed` or `cluster_lost`. No token is required. */
         get: operations["readyz"];
         put?: never;
         post?: never;
@@ -584,7 +584,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Forks a session several times at one position. All begin, or none. Forks on the host and in memory get their files when they are first used. */
+        /** Forks a session several times at one position. Either all forks begin or none does. Forks on the host and in memory get their files when they are first used. */
         post: operations["fork_session"];
         delete?: never;
         options?: never;
@@ -1413,8 +1413,8 @@ export interface components {
             /** @description Paths, globs and hunks with a chosen side but without a conflict. */
             unused: string[];
             /**
-             * @description True if an earlier request with the same `call_id` made the merge. `left_out`, `generated` and `unused` are not in
-             *     the record, nor is `merged` of a conflict.
+             * @description True if an earlier request with the same `call_id` made the merge. `left_out`, `generated`, `unused`, and
+             *     `merged` of a conflict are then empty, because they are not recorded.
              */
             repeated?: boolean;
             /** @description The session merged into. */
@@ -1878,8 +1878,8 @@ export interface components {
             /** @description Treatment of the changes of a call that fails, or whose command exits non-zero: `keep`, the default, or `undo`. */
             on_failure?: components["schemas"]["OnFailure"];
             /**
-             * @description An id for retries, 1 to 200 bytes. A second request with it makes no call: it waits for the outcome of the first
-             *     and returns that, with `repeated`. It is recognised among the session's last 1,024 requests with an id.
+             * @description An id for retries, 1 to 200 bytes. A second request with the same id waits for the first call and returns its
+             *     outcome with `repeated`. The session recognises the ids of its last 1,024 requests with an id.
              */
             call_id?: string | null;
             /**
@@ -2612,8 +2612,8 @@ export interface components {
             max?: number | null;
         };
         /**
-         * @description Forks a session several times at one position. All begin, or none. Forks on the host and in memory get their files
-         *     when they are first used.
+         * @description Forks a session several times at one position. Either all forks begin or none does. Forks on the host and in memory
+         *     get their files when they are first used.
          */
         ForkRequest: {
             /**
@@ -2625,8 +2625,8 @@ export interface components {
             /** @description The position to fork at; the current state by default. */
             at?: components["schemas"]["Position"] | null;
             /**
-             * @description True for forks of a session on the host with their files in mounts, which share files instead of copying them. The
-             *     server must be root.
+             * @description True for forks of a session on the host with their files in mounts, which share files instead of copying them.
+             *     The server must be root.
              * @default false
              */
             mount: boolean;
@@ -2863,8 +2863,8 @@ export interface components {
             /** @description Paths, globs and hunks with a chosen side but without a conflict. */
             unused: string[];
             /**
-             * @description True if an earlier request with the same `call_id` made the merge. `left_out`, `generated` and `unused` are not in
-             *     the record, nor is `merged` of a conflict.
+             * @description True if an earlier request with the same `call_id` made the merge. `left_out`, `generated`, `unused`, and
+             *     `merged` of a conflict are then empty, because they are not recorded.
              */
             repeated?: boolean;
             /** @description The session merged into. */
@@ -2913,7 +2913,7 @@ export interface components {
             patch: boolean;
             /** @description The agent who merges. */
             agent?: string | null;
-            /** @description An id for retries, 1 to 200 bytes: a second request with it returns the recorded merge. */
+            /** @description An id for retries, 1 to 200 bytes. A second request with the same id returns the recorded merge. */
             call_id?: string | null;
         };
         /** @description A message of a run. Several messages may have the same position. */
@@ -3060,10 +3060,7 @@ export interface components {
             value: unknown;
             /** @description The agent or program that annotates; none by default. */
             agent?: string | null;
-            /**
-             * @description An id for retries, 1 to 200 bytes: a second request with it records nothing, and returns the position of the
-             *     first.
-             */
+            /** @description An id for retries, 1 to 200 bytes. A second request with the same id returns the position of the first one. */
             call_id?: string | null;
         };
         /** @description Answers the question that a call waits for. The client that streams the call is notified by a `question` event. */
@@ -3132,10 +3129,7 @@ export interface components {
             call?: number | null;
             /** @description The agent or program that records them; none by default. */
             agent?: string | null;
-            /**
-             * @description An id for retries, 1 to 200 bytes: a second request with it records nothing, and returns the positions of the
-             *     first.
-             */
+            /** @description An id for retries, 1 to 200 bytes. A second request with the same id returns the positions of the first one. */
             call_id?: string | null;
         };
         /** @description A host directory, or a single file, to copy into a workspace. */
@@ -3469,13 +3463,13 @@ export interface components {
             rewind?: components["schemas"]["RewindRefusal"] | null;
             /**
              * Format: int64
-             * @description The position that the problem is about: the requested one, which the session does not have; the first event of
-             *     the other request with the same `call_id`; or the end of the session that a request expected.
+             * @description The position of the problem: a requested position beyond the end, the expected end of the session, or the first
+             *     event of the other request with the same `call_id`.
              */
             position?: number | null;
             /**
              * Format: int64
-             * @description The session's last position, if the problem is that the session ends there.
+             * @description The session's last position, if a request named a position beyond it or expected another one.
              */
             head?: number | null;
         };
@@ -3839,8 +3833,8 @@ export interface components {
              */
             effects: components["schemas"]["EffectEntry"][];
             /**
-             * @description True if an earlier request with the same `call_id` made the rewind. The record has no `drift`, `left`, `lost` and
-             *     `apart`.
+             * @description True if an earlier request with the same `call_id` made the rewind. `drift`, `left`, `lost` and `apart` are then
+             *     empty, because they are not recorded.
              */
             repeated?: boolean;
         };
@@ -3884,7 +3878,7 @@ export interface components {
              * @default false
              */
             dry_run: boolean;
-            /** @description An id for retries, 1 to 200 bytes: a second request with it returns the recorded rewind. */
+            /** @description An id for retries, 1 to 200 bytes. A second request with the same id returns the recorded rewind. */
             call_id?: string | null;
         };
         /** @description A rollout. */
@@ -3897,7 +3891,7 @@ export interface components {
             name: string;
             /** @description `done`, `failed` or `cancelled`. */
             status: string;
-            /** @description The reason if it is not done, or has no score. */
+            /** @description The reason for a failure or a missing score. */
             reason: string | null;
             /** @description The calls that ended, in order; the score's call last. */
             calls: components["schemas"]["DispatchedCall"][];
@@ -3910,7 +3904,7 @@ export interface components {
              * @description The score.
              */
             score: number | null;
-            /** @description False if the fork was removed. In an event `result`: if it was removed until then. */
+            /** @description False if the fork was removed. In an event `result` it may still become false. */
             kept: boolean;
         };
         /** @description The rollouts of a session. */
@@ -3926,8 +3920,8 @@ export interface components {
          */
         RolloutsRequest: {
             /**
-             * @description The calls to make: one list for all rollouts, or a list for each. A rollout fails at its first failed call, or at a
-             *     command that exits non-zero or times out.
+             * @description The calls to make: one list for all rollouts, or a list for each. A rollout fails at its first failed call, or
+             *     at a command that exits non-zero or times out.
              */
             run: components["schemas"]["SubagentCall"][][];
             /**
@@ -3938,11 +3932,11 @@ export interface components {
             /** @description The position to fork at; the current state by default. */
             at?: components["schemas"]["Position"] | null;
             /**
-             * @description A command that prints the score as the last line of its output; made after the calls, also if one failed. Without
-             *     it, the score is 1 if all calls succeeded, else 0.
+             * @description A command that prints the score as the last line of its output. It runs after the calls, even if one failed. By
+             *     default the score is 1 if all calls succeeded, and 0 otherwise.
              */
             score?: components["schemas"]["SubagentCall"] | null;
-            /** @description The number of rollouts with the highest scores whose sessions stay; all by default. 0 removes all. */
+            /** @description The number of best rollouts to keep; all by default. The sessions of the others are removed. */
             keep?: number | null;
             /**
              * @description The number of rollouts that work at the same time, from 1 to 64; 4 by default.

@@ -27,7 +27,7 @@ export interface RolloutOptions {
    * it the score is 1 if all calls succeeded, else 0.
    */
   score?: Call;
-  /** The number of rollouts with the highest scores whose sessions stay; all by default. 0 removes all. */
+  /** The number of best rollouts to keep; all by default. The sessions of the others are removed. */
   keep?: number;
   /** The number of rollouts that work at the same time, from 1 to 64; 4 by default. */
   parallel?: number;

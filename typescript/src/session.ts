@@ -13,7 +13,7 @@ import { listsOf, rolloutsOf, type Call, type Rollout, type RolloutOptions } fro
 import { Collected, CommandResult, Process, type OnOutput, type ProcessStatus } from "./process.js";
 import { TypedSlice, type Schema, type SliceOptions } from "./slices.js";
 
-/** The milliseconds before each repetition of a call whose answer was lost. */
+/** The pauses in milliseconds before a call is repeated after its answer was lost. */
 const PAUSES = [100, 500, 2000];
 
 function outputOf({ onOutput, onStdout, onStderr }: RunOptions): OnOutput {

@@ -18,7 +18,7 @@ const ASKED: usize = 400;
 /// Measures the processor time of the server by the number of its sessions.
 ///
 /// # Errors
-/// What the server or the store says.
+/// An error of the server or of the store.
 pub fn report(size: Size) -> Result<Vec<Table>> {
     let mut served = Served::start()?;
     let mut line = served.connect()?;
@@ -43,7 +43,7 @@ pub fn report(size: Size) -> Result<Vec<Table>> {
             ids.push(made["session"].as_str().context("no id")?.to_owned());
         }
         let made = (served.processor()? - before.0).as_secs_f64() * 1e3 / (ids.len() - before.1) as f64;
-        // Sessions that no earlier size has called.
+        // Sessions without a call so far.
         let step = (count - before.1) / (2 * ASKED).min(count - before.1);
         let fresh: Vec<usize> = (before.1..count).step_by(step).collect();
         let (named, known) = fresh.split_at(fresh.len() / 2);
@@ -74,7 +74,7 @@ pub fn report(size: Size) -> Result<Vec<Table>> {
     Ok(vec![table, opened(&served)?])
 }
 
-/// Measures how long the store takes to open, and to be verified.
+/// Measures the time to open and to verify the store.
 fn opened(served: &Served) -> Result<Table> {
     let mut opened =
         Table::new("many: the store of these sessions, in this process", &["open ms", "verify ms", "events"]);

@@ -88,6 +88,11 @@ impl WarmContainers {
         Ok(Self { pool, filling: Some(filling) })
     }
 
+    /// Returns true if sessions with these options may take one.
+    pub(super) fn is_for(&self, options: &PodmanOptions) -> bool {
+        essence(&self.pool.options) == essence(options)
+    }
+
     /// Returns the number that is ready now.
     pub fn ready(&self) -> usize {
         lock(&self.pool.state).ready.len()
@@ -172,8 +177,7 @@ pub(super) fn is_kept(options: &PodmanOptions) -> bool {
     lock(&POOLS).iter().filter_map(Weak::upgrade).any(|pool| essence(&pool.options) == wanted)
 }
 
-/// Returns the options that matter to a container, to compare them.
-pub(super) fn essence(options: &PodmanOptions) -> PodmanOptions {
+fn essence(options: &PodmanOptions) -> PodmanOptions {
     PodmanOptions {
         pull: false,
         reserve_bytes: 0,

@@ -2,17 +2,17 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use super::warm::{WarmContainers, essence};
+use super::warm::WarmContainers;
 use crate::backends::containers::PodmanOptions;
 use crate::engine::lock::lock;
 
-/// Different options at the same time.
+/// Maximum number of pools.
 const KINDS: usize = 4;
 
-/// Warm containers for the options of this process' sessions: from the first container with new options on, a number of
-/// them is ready for the next sessions. Those of the four options that were used last stay.
+/// Warm containers for the sessions of this process. The first container with new options starts a pool of containers
+/// with the same options for later sessions. The four most recently used pools are kept.
 ///
-/// Dropping it removes them.
+/// Dropping this removes the containers.
 #[derive(Debug)]
 pub struct WarmForUsed {
     _pools: Arc<UsedPools>,
@@ -21,21 +21,14 @@ pub struct WarmForUsed {
 #[derive(Debug)]
 struct UsedPools {
     count: usize,
-    /// Last used last.
-    pools: Mutex<Vec<UsedPool>>,
-}
-
-#[derive(Debug)]
-struct UsedPool {
-    essence: PodmanOptions,
-    /// Held for its drop.
-    _warm: WarmContainers,
+    /// Most recently used last.
+    pools: Mutex<Vec<WarmContainers>>,
 }
 
 static CURRENT: Mutex<Weak<UsedPools>> = Mutex::new(Weak::new());
 
 impl WarmForUsed {
-    /// Keeps `count` containers ready for each of the options from now on.
+    /// Keeps `count` containers in each pool.
     pub fn keep(count: usize) -> Self {
         let pools = Arc::new(UsedPools { count, pools: Mutex::default() });
         *lock(&CURRENT) = Arc::downgrade(&pools);
@@ -46,15 +39,14 @@ impl WarmForUsed {
 /// Notes that a session needs a container with these options.
 pub(super) fn used(options: &PodmanOptions) {
     let Some(current) = lock(&CURRENT).upgrade() else { return };
-    let wanted = essence(options);
     let mut pools = lock(&current.pools);
-    if let Some(found) = pools.iter().position(|pool| pool.essence == wanted) {
+    if let Some(found) = pools.iter().position(|pool| pool.is_for(options)) {
         let pool = pools.remove(found);
         pools.push(pool);
         return;
     }
     match WarmContainers::keep(options, current.count) {
-        Ok(warm) => pools.push(UsedPool { essence: wanted, _warm: warm }),
+        Ok(warm) => pools.push(warm),
         Err(error) => tracing::warn!(%error, "no containers are kept ready"),
     }
     if pools.len() > KINDS {

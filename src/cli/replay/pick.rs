@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use foldspace::hub::operations::listed;
-use foldspace::session::name_of;
 use foldspace::store::SessionEntry;
 
 use super::mind;
@@ -32,5 +31,5 @@ pub(crate) fn pick(mut entries: Vec<SessionEntry>) -> Result<Option<String>, Fai
         tui::pick(picker, colour, &signals.told)
     })?;
     let picked = picked.map_err(|error| Failure::io("use", "the terminal", &error))?;
-    Ok(picked.and_then(|row| entries.get(row)).map(name_of))
+    Ok(picked.and_then(|row| entries.get(row)).map(SessionEntry::name))
 }

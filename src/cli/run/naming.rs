@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use foldspace::session::{MAX_NAME_CHARS, name_of};
+use foldspace::session::MAX_NAME_CHARS;
 use foldspace::{Session, SessionError, SessionId, Sessions, WorkspaceSpec};
 
 use crate::cli::{Failure, files};
@@ -24,7 +24,7 @@ pub(super) fn choose(
     usual: WorkspaceSpec,
 ) -> Result<ChosenSession, Failure> {
     let Some(wanted) = wanted else {
-        let names: Vec<String> = sessions.list()?.iter().map(name_of).collect();
+        let names: Vec<String> = sessions.list()?.iter().map(|entry| entry.name()).collect();
         return Ok(ChosenSession::New(free_name(script, &names), Box::new(spec.unwrap_or(usual))));
     };
     let Some(id) = existing(sessions, wanted)? else {
@@ -51,7 +51,7 @@ fn check_same(session: &Session, spec: Option<&WorkspaceSpec>) -> Result<(), Fai
 /// Finds a session by name or id. A short beginning of an id counts as the name of a new session.
 fn existing(sessions: &Sessions, wanted: &str) -> Result<Option<SessionId>, Failure> {
     match sessions.find(wanted) {
-        Ok(entry) if name_of(&entry) == wanted || wanted.len() >= ID_DIGITS => Ok(Some(entry.id)),
+        Ok(entry) if entry.name() == wanted || wanted.len() >= ID_DIGITS => Ok(Some(entry.id)),
         Ok(_) | Err(SessionError::NotFound { .. }) => Ok(None),
         Err(SessionError::Ambiguous { .. }) if wanted.len() < ID_DIGITS => Ok(None),
         Err(error) => Err(error.into()),

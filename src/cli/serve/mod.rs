@@ -50,7 +50,7 @@ type Starting = Option<Starter>;
 /// The server's copying of the journal, stopped on drop.
 type Replicating = Option<Box<dyn Send>>;
 
-/// The reason for a server's end: a wish, or a failure after which a service manager should start it again.
+/// The reason for a server's end: a request, or a failure after which a service manager should restart it.
 type ServeEnd = Result<&'static str, Failure>;
 
 /// Serves sessions to other programs over HTTP, and MCP at /mcp
@@ -81,7 +81,8 @@ pub(super) struct Serve {
     /// Accepts requests to this host name, besides localhost and the machine's addresses; may be given several times
     #[arg(long, value_name = "NAME", requires = "tcp")]
     host_name: Vec<String>,
-    /// Serves only /metrics, /healthz and /readyz on this address, without a token; the figures name no session
+    /// Serves only /metrics, /healthz and /readyz on this address, without a token; the metrics do not show session
+    /// names
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<SocketAddr>,
     /// Reads the token from the first line of FILE

@@ -3,12 +3,12 @@
 /// Options for the workspaces of a server.
 #[derive(Debug, clap::Args)]
 pub(super) struct OpenArgs {
-    /// Keeps N containers ready for each image and options that sessions have used last: the first command of a session
-    /// takes one. As root, with an overlay
+    /// Keeps N containers ready for each image and options that sessions recently used, for the first commands of new
+    /// sessions. Needs root and an overlay
     #[cfg(any(feature = "podman", feature = "docker"))]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
     warm: Option<u16>,
-    /// Closes the workspaces that are idle longest, with their containers, when N are open and another one opens
+    /// Limits the open workspaces to N: closes the least recently used ones, with their containers
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     max_open: u32,
 }

@@ -7,7 +7,6 @@ use super::{
     BLOB, BUFFER, COMMIT, CONTENT, CONTENT_MAX, END, HistoryError, LEVEL, MAGIC, PortableSummary, VERSION, damaged,
 };
 use crate::engine::event::{digests_in, references_of};
-use crate::engine::session::name_index::name_of;
 use crate::engine::store::{EventStore, READ_MAX, StoreError};
 use crate::engine::{Commit, CommitView, Digest, Recorded, SessionError, SessionId, Sessions};
 
@@ -33,8 +32,7 @@ pub fn export_session_seen(
     see: &mut dyn FnMut(&[u8]),
 ) -> Result<PortableSummary, HistoryError> {
     let entry = sessions.store().entry(id)?.ok_or(StoreError::NoSession(id))?;
-    let mut summary =
-        PortableSummary { session: id, name: name_of(&entry), events: 0, added: 0, contents: 0, bytes: 0 };
+    let mut summary = PortableSummary { session: id, name: entry.name(), events: 0, added: 0, contents: 0, bytes: 0 };
     let encoder = zstd::stream::write::Encoder::new(out, LEVEL).map_err(writing)?;
     let mut file = Records { file: encoder, hasher: blake3::Hasher::new(), bytes: 0, buffer: Vec::new() };
     file.head(id)?;

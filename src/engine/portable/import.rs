@@ -8,7 +8,7 @@ use super::reader::{ExportReader, Record, ended};
 use super::{HistoryError, PortableSummary, damaged};
 use crate::engine::commit::ChunkList;
 use crate::engine::event::SessionStarted;
-use crate::engine::session::name_index::{check_name, name_of};
+use crate::engine::session::name_index::check_name;
 use crate::engine::store::{EventBatch, EventStore, Pending, READ_MAX, SessionEntry, chunks_of};
 use crate::engine::{Commit, Content, Digest, EventRef, Expected, Seq, SessionError, SessionId, Sessions};
 
@@ -106,7 +106,7 @@ impl CheckedFile {
         let summary = PortableSummary {
             session,
             // An existing session keeps its name.
-            name: entry.as_ref().map_or(name, name_of),
+            name: entry.as_ref().map_or(name, SessionEntry::name),
             events: reader.events,
             added: reader.events.saturating_sub(present.here),
             contents: reader.contents,

@@ -102,8 +102,8 @@ impl Sessions {
         shared(parent, new.agent, limits, head)
     }
 
-    /// Creates children that differ in their ids and names only, and records them in both histories. The children are
-    /// durable together. If one fails, the others are removed.
+    /// Creates several children with the same options but their own ids and names, and records them in both histories.
+    /// If one fails, removes the others.
     #[doc(hidden)]
     pub fn children_with_ids(
         &self,
@@ -138,7 +138,7 @@ impl Sessions {
         named.into_iter().map(|(id, _)| child(id)).collect()
     }
 
-    /// Reserves a name for each child. Reserves none if one is not free.
+    /// Reserves a name for each child. If one is taken, reserves no name.
     fn take_names(
         &self,
         parent: &Session,
@@ -162,8 +162,8 @@ impl Sessions {
         Ok(named)
     }
 
-    /// Submits the children's first commits, then their record in the parent. Returns the last commit: it is durable
-    /// after the others.
+    /// Submits the children's first commits, then the record in the parent. Returns the last commit, which becomes
+    /// durable after the others.
     fn begin_children(
         &self,
         parent: &Session,
@@ -221,7 +221,7 @@ impl Sessions {
     }
 }
 
-/// Children in one commit of their parent, which has to fit a store's limits.
+/// Maximum number of children that one commit of the parent records, because of the stores' size limits.
 const NOTED_TOGETHER: usize = 256;
 
 fn check_depth(parent: &Session) -> SessionResult<()> {

@@ -1,11 +1,11 @@
-//! States at the positions where sessions were forked last, which their forks start from.
+//! Cached states at recent fork points.
 
 use std::collections::VecDeque;
 
 use crate::engine::event::{Isolation, Origin};
 use crate::engine::{SessionId, State};
 
-/// The states, last used last. They share their files with the parents' and the forks' states.
+/// The states, most recently used last. They share data with the states of the parents and the forks.
 #[derive(Default)]
 pub(super) struct ForkPoints(VecDeque<(SessionId, State)>);
 

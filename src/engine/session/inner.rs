@@ -7,7 +7,7 @@ use crossbeam_channel::Sender;
 
 use super::error::{SessionError, SessionResult};
 use super::fork_points::ForkPoints;
-use super::name_index::{NameIndex, name_of};
+use super::name_index::NameIndex;
 use super::snapshot::{Keep, RecentStates, SnapshotPace, SnapshotPolicy, snapshot_of, state_of};
 use crate::engine::event::SessionStarted;
 use crate::engine::fold::Fold;
@@ -16,7 +16,7 @@ use crate::engine::{Clock, Commit, Registry, Seq, SessionId, State, lock};
 
 const EVENT_BYTES: usize = 256;
 
-/// Events that cost less to fold than a search for a nearer state.
+/// Maximum number of events that are cheaper to fold than to search for a nearer snapshot.
 const NEAR: u64 = 256;
 
 /// Minimum events of a fold that is split over two threads.
@@ -65,7 +65,7 @@ impl Core {
         };
         Ok(Self {
             id: entry.id,
-            name: name_of(entry),
+            name: entry.name(),
             started,
             shared,
             live: Mutex::new(live),
@@ -85,16 +85,16 @@ impl Core {
         kept.inspect_err(|error| tracing::warn!(%error, "failed to store a snapshot")).unwrap_or(0)
     }
 
-    /// Returns the last state in memory that is not after `seq`.
+    /// Returns the latest state in memory up to `seq`.
     pub(super) fn known_before(&self, seq: Seq) -> Option<State> {
         let known = [Some(lock(&self.live).clone()), lock(&self.recent).nearest(seq)];
         known.into_iter().flatten().filter(|state| state.seq() <= seq).max_by_key(State::seq)
     }
 
-    /// Keeps the state at a position for the forks there, unless it has to be folded from far away.
+    /// Caches the state at a position for forks, if it is cheap to compute.
     pub(super) fn keep_fork_point(&self, at: Seq) {
         let Some(near) = self.known_before(at).filter(|near| at - near.seq() <= NEAR) else { return };
-        // Without it, each fork folds its own.
+        // Without it, each fork folds the state itself.
         if let Ok(state) = self.fold(near, at) {
             lock(&self.shared.fork_points).add(self.id, state);
         }

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::{MAX_NAME_CHARS, SessionError, SessionResult};
-use crate::engine::store::{EventStore, SessionEntry, SessionQuery};
+use crate::engine::store::{EventStore, SessionQuery};
 
 /// Names of sessions that are being created, and the last numbers of children's names.
 #[derive(Default)]
@@ -45,11 +45,6 @@ impl NameIndex {
     pub(crate) fn settle(&mut self, name: &str) {
         self.pending.remove(name);
     }
-}
-
-/// Returns the name of a session; the beginning of its id if its first event can't be read.
-pub fn name_of(entry: &SessionEntry) -> String {
-    entry.name()
 }
 
 #[doc(hidden)]

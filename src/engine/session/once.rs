@@ -1,4 +1,4 @@
-//! Commits that are recorded once, however often they are submitted.
+//! Idempotent commits.
 
 use std::ops::ControlFlow;
 
@@ -9,9 +9,8 @@ use crate::engine::store::{Committed, StoreError};
 use crate::engine::{Commit, CommitId, Expected, Seq};
 
 impl Session {
-    /// Records a commit that has an id. If the session has a commit with that id already, records nothing and returns
-    /// that commit's positions. Fails with [`SessionError::OtherRequest`] if that commit has other events or another
-    /// agent.
+    /// Records a commit that has an id. If the session already has a commit with this id, returns its positions
+    /// instead. Fails with [`SessionError::OtherRequest`] if that commit has other events or another agent.
     pub fn record_once(&self, commit: Commit) -> SessionResult<Committed> {
         let own = commit.duplicate();
         let committed = self.record(commit)?;

@@ -1,11 +1,10 @@
 //! Counts and durations of commits.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
+use crate::engine::Clock;
 use crate::engine::durations::Durations;
-use crate::engine::{Clock, lock};
 
 /// Upper bounds of the duration buckets, in microseconds.
 const ENDS: [u64; 12] =
@@ -23,7 +22,9 @@ pub struct CommitFigures {
 pub(crate) struct CommitMeter {
     clock: Arc<dyn Clock>,
     accepted: AtomicU64,
-    durations: Mutex<Durations>,
+    micros: AtomicU64,
+    /// Numbers of durations between two bounds, and above the last one.
+    within: [AtomicU64; ENDS.len() + 1],
 }
 
 /// The start of a commit that is not durable yet.
@@ -35,8 +36,7 @@ pub(super) struct CommitTiming {
 
 impl CommitMeter {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
-        let (accepted, durations) = (AtomicU64::new(0), Mutex::new(Durations::within(&ENDS)));
-        Arc::new(Self { clock, accepted, durations })
+        Arc::new(Self { clock, accepted: AtomicU64::new(0), micros: AtomicU64::new(0), within: Default::default() })
     }
 
     /// Begins to measure a commit.
@@ -46,7 +46,15 @@ impl CommitMeter {
     }
 
     pub(crate) fn figures(&self) -> CommitFigures {
-        CommitFigures { accepted: self.accepted.load(Ordering::Relaxed), durations: lock(&self.durations).clone() }
+        let mut count = 0;
+        let mut up_to = |number: &AtomicU64| {
+            count += number.load(Ordering::Relaxed);
+            count
+        };
+        let within = ENDS.iter().zip(&self.within).map(|(end, number)| (*end, up_to(number))).collect();
+        let count = up_to(&self.within[ENDS.len()]);
+        let durations = Durations { count, micros: self.micros.load(Ordering::Relaxed), within };
+        CommitFigures { accepted: self.accepted.load(Ordering::Relaxed), durations }
     }
 }
 
@@ -61,7 +69,8 @@ impl CommitTiming {
     pub(super) fn end(&self) {
         if !self.is_counted.swap(true, Ordering::Relaxed) {
             let took = self.meter.clock.monotonic_micros().saturating_sub(self.begun);
-            lock(&self.meter.durations).add(Duration::from_micros(took));
+            self.meter.micros.fetch_add(took, Ordering::Relaxed);
+            self.meter.within[ENDS.partition_point(|end| *end < took)].fetch_add(1, Ordering::Relaxed);
         }
     }
 }

@@ -26,16 +26,16 @@ pub enum SessionClaim {
     Taken,
 }
 
-/// Figures of a host since it joined. Reading them needs no answer of the store.
+/// Figures of a host since it joined, from memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HostFigures {
     /// Time that the host has been waiting for the store. `None` if it is not waiting.
     pub waited: Option<Duration>,
     /// Number of sessions that it holds.
     pub held: u64,
-    /// Number of sessions that it took over from hosts that had not released them.
+    /// Number of sessions that it took over without a release by their host.
     pub takeovers: u64,
-    /// Number of sessions that it lost: to another host, or because the store did not answer.
+    /// Number of sessions that it lost to another host or released because the store did not answer.
     pub lost: u64,
 }
 

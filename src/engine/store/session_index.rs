@@ -1,4 +1,4 @@
-//! Sessions by id, name, parent and order of creation, so that no caller reads the whole list for one session.
+//! An index of sessions by id, name, parent and order of creation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -11,7 +11,7 @@ use crate::engine::{SessionId, Timestamp};
 /// A selection of a store's sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionQuery<'a> {
-    /// Sessions of that name, oldest first: one at most, unless another host took the name at the same time.
+    /// Sessions with that name, oldest first. There is more than one only if two hosts took the name at the same time.
     Named(&'a str),
     /// Sessions with ids that begin with these lowercase hexadecimal digits, in order of ids.
     IdPrefix(&'a str),
@@ -28,7 +28,7 @@ pub enum SessionQuery<'a> {
 pub struct SessionTotals {
     /// Number of sessions.
     pub sessions: u64,
-    /// Number of their own events: a fork's past counts only in its parent.
+    /// Number of events. The inherited events of forks are not counted.
     pub events: u64,
 }
 
@@ -119,7 +119,7 @@ impl SessionIndex {
     }
 }
 
-/// Returns the range of ids that begin with these digits. `None` if no id does.
+/// Returns the range of ids that begin with these digits. `None` if they are not hexadecimal or too many.
 fn id_range(digits: &str) -> Option<std::ops::RangeInclusive<SessionId>> {
     let is_hex = digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
     (is_hex && digits.len() <= 32).then_some(())?;

@@ -15,7 +15,6 @@ use crate::engine::event::{Annotated, ChildLimits, Isolation, VariableValue};
 use crate::engine::id::Digest;
 use crate::engine::lock::lock;
 use crate::engine::session::children::ForkOptions;
-use crate::engine::session::name_index::name_of;
 use crate::engine::session::{Session, error::SessionError};
 use crate::hub::begin_once::chosen_id;
 use crate::hub::operations::{ForkSession, Operation};
@@ -63,7 +62,7 @@ impl Table {
         let read = move || {
             let table = Self::default();
             for entry in sessions.list()? {
-                let name = name_of(&entry);
+                let name = entry.name();
                 if !name.starts_with(PREFIX) && name != DEBUG_SANDBOX {
                     continue;
                 }

@@ -35,8 +35,7 @@ pub struct Annotate {
     pub value: Value,
     /// The agent or program that annotates; none by default.
     pub agent: Option<String>,
-    /// An id for retries, 1 to 200 bytes: a second request with it records nothing, and returns the position of the
-    /// first.
+    /// An id for retries, 1 to 200 bytes. A second request with the same id returns the position of the first one.
     pub call_id: Option<String>,
 }
 
@@ -82,7 +81,7 @@ impl Annotate {
         let Self { name, at, score, note, value, agent, call_id } = self;
         let id = request_id(call_id.as_deref())?;
         let at = match id.map(|id| session.first_with_id::<Annotated>(id)).transpose()?.flatten() {
-            // The present has moved since.
+            // The session has grown since.
             Some((_, earlier)) => position(session, at.filter(|at| !at.is_relative()), earlier.at)?,
             None => position(session, at, session.head()?)?,
         };

@@ -13,7 +13,6 @@ use super::{Operation, OperationContext, OperationError, OperationRoute, reading
 use crate::engine::event::{Annotated, Isolation};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::Session;
-use crate::engine::session::name_index::name_of;
 use crate::engine::session::sessions::Sessions;
 use crate::tools::{PathGlob, WorkspaceError, roots_of, running_calls};
 use crate::view::{CallFilter, CallRow, CallRows, RunBranch, RunStep, RunTree, one_line};
@@ -161,7 +160,7 @@ fn chosen(sessions: &Sessions, wanted: &[&str]) -> Result<Vec<SessionId>, Operat
     let (mut ids, mut seen) = (Vec::new(), BTreeSet::new());
     let is_glob = |name: &&str| name.contains(['*', '?', '[']);
     let listed = if wanted.iter().any(is_glob) { sessions.list()? } else { Vec::new() };
-    let known: Vec<(String, SessionId)> = listed.iter().map(|entry| (name_of(entry), entry.id)).collect();
+    let known: Vec<(String, SessionId)> = listed.iter().map(|entry| (entry.name(), entry.id)).collect();
     for name in wanted {
         if !is_glob(name) {
             ids.push(sessions.find(name)?.id);

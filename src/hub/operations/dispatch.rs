@@ -302,7 +302,7 @@ impl SubagentCall {
     }
 }
 
-/// Returns the rules for the calls of a batch, which can't be asked about.
+/// Returns the rules for the calls of a batch, without an approver.
 pub(super) fn rules_of_batch(
     context: &OperationContext<'_>,
     auto_confirm: bool,

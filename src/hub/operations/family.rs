@@ -11,7 +11,6 @@ use crate::engine::event::{ChildMerged, ChildStarted, MergeConflicted, Origin, S
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
-use crate::engine::session::name_index::name_of;
 use crate::engine::store::SessionEntry;
 
 /// Limit for the sessions of a tree.
@@ -102,7 +101,7 @@ impl Operation for ShowFamily {
                 };
                 found.push(FamilyMember {
                     session: id,
-                    name: name_of(entry),
+                    name: entry.name(),
                     parent: origin.as_ref().map(|origin| origin.parent),
                     at: origin.as_ref().map(|origin| origin.at),
                     isolation: origin.as_ref().map(|origin| origin.isolation.name()),

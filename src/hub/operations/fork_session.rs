@@ -20,8 +20,8 @@ use crate::view::Position;
 
 const FORKS_MAX: u32 = 1000;
 
-/// Forks a session several times at one position. All begin, or none. Forks on the host and in memory get their files
-/// when they are first used.
+/// Forks a session several times at one position. Either all forks begin or none does. Forks on the host and in memory
+/// get their files when they are first used.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "ForkRequest")]
 #[serde(deny_unknown_fields)]
@@ -32,8 +32,8 @@ pub struct ForkSession {
     pub count: u32,
     /// The position to fork at; the current state by default.
     pub at: Option<Position>,
-    /// True for forks of a session on the host with their files in mounts, which share files instead of copying them. The
-    /// server must be root.
+    /// True for forks of a session on the host with their files in mounts, which share files instead of copying them.
+    /// The server must be root.
     #[serde(default)]
     pub mount: bool,
     /// Name prefix; the forks are numbered from 1. Default: the session's name and free numbers.
@@ -78,7 +78,7 @@ impl ForkSession {
     pub(super) async fn begin(
         self,
         context: &OperationContext<'_>,
-    ) -> Result<(Session, Vec<(Session, bool)>, Option<Seq>), OperationError> {
+    ) -> Result<(Session, Vec<Session>, Option<Seq>), OperationError> {
         if !(1..=FORKS_MAX).contains(&self.count) {
             return Err(OperationError::invalid(format!("count is {}; it must be from 1 to {FORKS_MAX}", self.count)));
         }
@@ -102,15 +102,11 @@ impl ForkSession {
     }
 }
 
-/// Describes forks of one position: what they lack is the same, and is looked up once.
-fn documents(
-    parent: &Session,
-    forks: &[(Session, bool)],
-    asked: Option<Seq>,
-) -> Result<Vec<ChildDocument>, SessionError> {
-    let Some((first, _)) = forks.first() else { return Ok(Vec::new()) };
+/// Describes forks of one position. They lack the same files, which are looked up once.
+fn documents(parent: &Session, forks: &[Session], asked: Option<Seq>) -> Result<Vec<ChildDocument>, SessionError> {
+    let Some(first) = forks.first() else { return Ok(Vec::new()) };
     let first = child((parent, first), Isolation::Fork, asked, false)?;
-    let one = |(fork, _): &(Session, bool)| {
+    let one = |fork: &Session| {
         let (limits, agent) = (fork.limits().clone(), Arc::clone(fork.agent()));
         ChildDocument { session: fork.id(), name: fork.name().to_owned(), limits, agent, ..first.clone() }
     };

@@ -7,7 +7,6 @@ use super::{Operation, OperationContext, OperationError, OperationRoute, reading
 use crate::engine::clock::Timestamp;
 use crate::engine::event::SessionStarted;
 use crate::engine::id::{Seq, SessionId};
-use crate::engine::session::name_index::name_of;
 use crate::engine::store::SessionEntry;
 
 /// Limit for the sessions of a page.
@@ -74,7 +73,7 @@ pub fn listed(entry: &SessionEntry) -> SessionDocument {
     let parent = started.as_ref().and_then(|started| started.origin.as_ref()).map(|origin| origin.parent);
     SessionDocument {
         session: entry.id,
-        name: name_of(entry),
+        name: entry.name(),
         parent,
         backend: started.map_or(String::new(), |started| started.backend),
         events: entry.head,

@@ -46,7 +46,7 @@ pub struct Merge {
     pub patch: bool,
     /// The agent who merges.
     pub agent: Option<String>,
-    /// An id for retries, 1 to 200 bytes: a second request with it returns the recorded merge.
+    /// An id for retries, 1 to 200 bytes. A second request with the same id returns the recorded merge.
     pub call_id: Option<String>,
 }
 

@@ -35,8 +35,7 @@ pub struct RecordEvents {
     pub call: Option<Seq>,
     /// The agent or program that records them; none by default.
     pub agent: Option<String>,
-    /// An id for retries, 1 to 200 bytes: a second request with it records nothing, and returns the positions of the
-    /// first.
+    /// An id for retries, 1 to 200 bytes. A second request with the same id returns the positions of the first one.
     pub call_id: Option<String>,
 }
 

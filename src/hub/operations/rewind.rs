@@ -40,7 +40,7 @@ pub struct Rewind {
     /// True to only report what would happen.
     #[serde(default)]
     pub dry_run: bool,
-    /// An id for retries, 1 to 200 bytes: a second request with it returns the recorded rewind.
+    /// An id for retries, 1 to 200 bytes. A second request with the same id returns the recorded rewind.
     pub call_id: Option<String>,
 }
 
@@ -68,7 +68,7 @@ impl Operation for Rewind {
         let looked = session.clone();
         let (to, asked, earlier) = reading(move || {
             let at = |to: &Position| Ok::<_, OperationError>((to.resolve(&looked)?, to.inside(&looked)?));
-            // The end of the session, from which a relative position counts, has moved since the first request.
+            // A relative position has another meaning now, because the session has grown.
             let known = if to.is_relative() { None } else { Some(at(&to)?) };
             match id.map(|id| rewound_before(&looked, id, known.map(|(to, _)| to))).transpose()?.flatten() {
                 Some(earlier) => Ok((earlier.to, known.and_then(|(_, asked)| asked), Some(earlier))),
@@ -151,8 +151,8 @@ pub struct RewoundDocument {
     /// Effects outside of the workspace that are not taken back.
     #[serde(default)]
     pub effects: Vec<EffectEntry>,
-    /// True if an earlier request with the same `call_id` made the rewind. The record has no `drift`, `left`, `lost` and
-    /// `apart`.
+    /// True if an earlier request with the same `call_id` made the rewind. `drift`, `left`, `lost` and `apart` are then
+    /// empty, because they are not recorded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repeated: bool,
 }

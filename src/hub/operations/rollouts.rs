@@ -1,4 +1,4 @@
-//! Rollouts: scored runs of the same session, of which the best stay.
+//! Rollouts: scored runs in forks of a session.
 
 use std::cmp::Ordering;
 use std::sync::{Arc, Mutex};
@@ -36,18 +36,18 @@ const CALLS_MAX: usize = 10_000;
 #[schemars(rename = "RolloutsRequest")]
 #[serde(deny_unknown_fields)]
 pub struct Rollouts {
-    /// The calls to make: one list for all rollouts, or a list for each. A rollout fails at its first failed call, or at a
-    /// command that exits non-zero or times out.
+    /// The calls to make: one list for all rollouts, or a list for each. A rollout fails at its first failed call, or
+    /// at a command that exits non-zero or times out.
     pub run: Vec<Vec<SubagentCall>>,
     /// The number of rollouts, from 1 to 1,000; by default the number of lists in `run`.
     #[schemars(range(min = 1, max = 1000))]
     pub count: Option<u32>,
     /// The position to fork at; the current state by default.
     pub at: Option<Position>,
-    /// A command that prints the score as the last line of its output; made after the calls, also if one failed. Without
-    /// it, the score is 1 if all calls succeeded, else 0.
+    /// A command that prints the score as the last line of its output. It runs after the calls, even if one failed. By
+    /// default the score is 1 if all calls succeeded, and 0 otherwise.
     pub score: Option<SubagentCall>,
-    /// The number of rollouts with the highest scores whose sessions stay; all by default. 0 removes all.
+    /// The number of best rollouts to keep; all by default. The sessions of the others are removed.
     pub keep: Option<usize>,
     /// The number of rollouts that work at the same time, from 1 to 64; 4 by default.
     #[serde(default = "usual")]
@@ -101,7 +101,7 @@ pub struct RolloutDocument {
     pub name: String,
     /// `done`, `failed` or `cancelled`.
     pub status: String,
-    /// The reason if it is not done, or has no score.
+    /// The reason for a failure or a missing score.
     pub reason: Option<String>,
     /// The calls that ended, in order; the score's call last.
     pub calls: Vec<DispatchedCall>,
@@ -112,7 +112,7 @@ pub struct RolloutDocument {
     pub more: bool,
     /// The score.
     pub score: Option<f64>,
-    /// False if the fork was removed. In an event `result`: if it was removed until then.
+    /// False if the fork was removed. In an event `result` it may still become false.
     pub kept: bool,
 }
 
@@ -147,7 +147,7 @@ impl Operation for Rollouts {
         });
         let places = Arc::new(Semaphore::new(self.parallel));
         let mut working = JoinSet::new();
-        for (number, (fork, _)) in forks.into_iter().enumerate() {
+        for (number, fork) in forks.into_iter().enumerate() {
             let (batch, places) = (Arc::clone(&batch), Arc::clone(&places));
             working.spawn(async move {
                 // It is never closed.

@@ -6,7 +6,6 @@ use rmcp::model::{CompleteRequestParams, CompletionInfo, ErrorData};
 
 use super::uri;
 use crate::engine::session::Session;
-use crate::engine::session::name_index::name_of;
 use crate::engine::session::sessions::Sessions;
 use crate::hub::operations::reading;
 use crate::mcp::client::McpClient;
@@ -82,5 +81,5 @@ fn sessions(client: &McpClient) -> Vec<String> {
         return client.known().map(|session| session.name().to_owned()).into_iter().collect();
     }
     let entries = client.read(Sessions::list).unwrap_or_default();
-    entries.iter().map(name_of).collect()
+    entries.iter().map(|entry| entry.name()).collect()
 }

@@ -50,9 +50,9 @@ pub(crate) enum CallBeginning {
 }
 
 impl OpenCall {
-    /// Records the intent, without parameters that are too large. Returns the call, and the state that its limits, its
-    /// scan, its tool and its outcome use. Holds the workspace lock in `turn` from then on. Records nothing if an earlier
-    /// request with the same id made the call.
+    /// Records the intent, without parameters that are too large, unless an earlier request with the same id made the
+    /// call. Returns the call, and the state for its limits, scan, tool and outcome. The call holds the workspace lock
+    /// in `turn`.
     pub(crate) async fn begin(
         session: &Session,
         call: &ToolCall,

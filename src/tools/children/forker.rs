@@ -43,16 +43,15 @@ impl Forker {
     /// # Errors
     /// Errors of the session's store, and [`BackendError`] if the parent's workspace options are invalid.
     pub fn begin(&self, parent: &Session, new: ForkOptions) -> Result<Session, WorkspaceError> {
-        let id = new.id.unwrap_or_else(|| self.sessions.fresh_id());
         let new = within_what_is_left(parent, new)?;
         let (new, spec) = with_workspace(parent, new, &self.home)?;
-        let child = self.sessions.child_with_id(parent, new, id)?;
-        spec.keep_values(id, &self.home)?;
+        let child = self.sessions.child_of(parent, new)?;
+        spec.keep_values(child.id(), &self.home)?;
         Ok(child)
     }
 
-    /// Creates children that differ in their ids and names only, without opening workspaces. They are durable together;
-    /// if one fails, the others are removed.
+    /// Creates several children with the same options but their own ids and names, without opening workspaces. If one
+    /// fails, removes the others.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).

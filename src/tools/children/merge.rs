@@ -64,8 +64,8 @@ pub struct MergeReport {
     /// Paths, globs and hunks with a chosen side but without a conflict.
     #[schemars(with = "Vec<String>")]
     pub unused: Vec<EntryPath>,
-    /// True if an earlier request with the same `call_id` made the merge. `left_out`, `generated` and `unused` are not in
-    /// the record, nor is `merged` of a conflict.
+    /// True if an earlier request with the same `call_id` made the merge. `left_out`, `generated`, `unused`, and
+    /// `merged` of a conflict are then empty, because they are not recorded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repeated: bool,
 }
@@ -133,7 +133,7 @@ pub async fn merge_child(
 /// Merges like [`merge_child`]. A second merge with the same id returns the report of the first.
 ///
 /// # Errors
-/// [`SessionError::OtherRequest`] if the merge with the id was of another child, and those of [`merge_child`].
+/// [`SessionError::OtherRequest`] if the request with the id merged another child; errors of [`merge_child`].
 #[doc(hidden)]
 pub async fn merge_child_once(
     parent: &ToolRunner,
@@ -335,7 +335,7 @@ fn commit_with(session: &Session, id: Option<CommitId>) -> Commit {
     if let Some(id) = id { commit.with_id(id) } else { commit }
 }
 
-/// Returns the recorded report of the merge with the id; `None` if there is none.
+/// Returns the recorded report of the merge with the id, if the session has one.
 fn merged_before(session: &Session, child: &Session, id: CommitId) -> Result<Option<MergeReport>, SessionError> {
     let Some(committed) = session.commit_with_id(id)? else { return Ok(None) };
     let event = session.event(committed.first)?;

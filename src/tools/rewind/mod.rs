@@ -73,7 +73,8 @@ pub struct Rewound {
     pub lost: Vec<EntryPath>,
     /// The hard links that became separate files because the file system can't link them.
     pub apart: Vec<EntryPath>,
-    /// True if an earlier request with the same id made the rewind. The record has no `drift`, `left`, `lost` and `apart`.
+    /// True if an earlier request with the same id made the rewind. `drift`, `left`, `lost` and `apart` are then empty,
+    /// because they are not recorded.
     pub repeated: bool,
 }
 
@@ -109,8 +110,9 @@ impl ToolRunner {
 /// Rewinds a session to the state after the event at `to`, without a tool runner.
 ///
 /// Log and files change together, and no history is lost: one commit holds a [`SessionRewound`], the file events that
-/// lead back, and a [`SliceRestored`] for each other slice that differs. Slices that are logs stay. A
-/// position inside a commit stands for the commit's end. It may be inside a call; then the call's earlier commits count. Waits for a call in flight.
+/// lead back, and a [`SliceRestored`] for each other slice that differs. Slices that are logs stay. A position inside a
+/// commit stands for the commit's end. It may be inside a call; then the call's earlier commits count. Waits for a call
+/// in flight.
 ///
 /// A rewind happens completely or not at all. An error leaves files and log unchanged. If the process dies halfway, the
 /// next opening of the workspace restores the files from the log. Dropping the future does not stop a started rewind.
@@ -133,10 +135,10 @@ pub async fn rewind(
     off_thread((turn, looking), WorkspaceError::Stopped, move || work.run()).await
 }
 
-/// Returns the recorded report of the rewind with the id; `None` if there is none.
+/// Returns the recorded report of the rewind with the id, if the session has one.
 ///
 /// # Errors
-/// [`SessionError::OtherRequest`] if that rewind was not to `to`, or the id is that of another request.
+/// [`SessionError::OtherRequest`] if the request with the id was not a rewind to `to`.
 #[doc(hidden)]
 pub fn rewound_before(session: &Session, id: CommitId, to: Option<Seq>) -> Result<Option<Rewound>, SessionError> {
     let Some((committed, rewound)) = session.first_with_id::<SessionRewound>(id)? else { return Ok(None) };
@@ -280,8 +282,8 @@ impl RewindWork {
     }
 }
 
-/// Changes `then` so that each present `.git` that is there, or was in the directory before the session, stays as it is.
-/// Returns those that differ.
+/// Changes `then` so that each present `.git` that is there, or was in the directory before the session, stays as it
+/// is. Returns those that differ.
 fn keep_git(
     session: &Session,
     then: &mut VirtualFileSystem,

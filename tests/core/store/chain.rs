@@ -1,4 +1,4 @@
-//! The hash chains of histories, beside a reading of docs/FORMAT.md alone.
+//! The hash chains of histories, compared with a reader written from docs/FORMAT.md.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Finding sessions costs no list of all, and verification folds each event once.
+//! Sessions are found without reading the list, and verification folds each event once.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::open;
 
 type Result<T> = std::result::Result<T, StoreError>;
 
-/// A store that lists no sessions: it finds each, or panics.
+/// A store that panics when its sessions are listed.
 struct Unlisted(LocalStore);
 
 impl EventStore for Unlisted {

@@ -1,4 +1,4 @@
-//! A server as its operator sees it: checks beside it, its readiness, its figures, and the status with which it ends.
+//! Operation of a server: checks beside it, readiness, metrics and exit status.
 
 use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
@@ -103,6 +103,10 @@ fn metrics_listener_needs_no_token_and_names_no_session() {
         let mut lines = figures.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         lines.next().unwrap_or_else(|| panic!("{name} is not in\n{figures}")).parse::<f64>().unwrap()
     };
+    let documented = include_str!("../../../docs/operating.md");
+    for name in figures.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
+        assert!(documented.contains(&format!("| `{name}` |")), "{name} is not in docs/operating.md");
+    }
     for (name, wanted) in [
         ("foldspace_ready", 1.0),
         ("foldspace_store_failed", 0.0),

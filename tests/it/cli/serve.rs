@@ -48,14 +48,14 @@ impl ServeProcess {
         rustix::process::kill_process(self.pid(), signal).unwrap();
     }
 
-    /// Waits for its end, and gives its exit code and what it said on the error stream.
+    /// Waits until it exits. Returns its exit code and its error output.
     pub(super) fn ended(mut self) -> (Option<i32>, String) {
         let mut said = String::new();
         self.child.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         (self.child.0.wait().unwrap().code(), said)
     }
 
-    /// Tells it to end, and gives its exit code and what it said on the error stream.
+    /// Ends it with SIGTERM. Returns its exit code and its error output.
     pub(super) fn end(self) -> (Option<i32>, String) {
         self.signal(rustix::process::Signal::TERM);
         self.ended()

@@ -13,7 +13,7 @@ async fn head(server: &Server) -> Value {
     server.ask("GET", "/v1/sessions/box", None).await.json()["events"].clone()
 }
 
-/// Sends a request twice. The second answer is the first one and says so, and nothing was recorded for it.
+/// Sends a request twice. The second answer must be the first one with `repeated`, without new events.
 async fn twice(server: &Server, path: &str, body: Value) -> Value {
     let (status, first) = ask(server, path, body.clone()).await;
     assert_eq!((status, first.get("repeated")), (200, None), "{first}");
@@ -31,7 +31,7 @@ async fn twice(server: &Server, path: &str, body: Value) -> Value {
     first
 }
 
-/// Refuses the request: its `call_id` is that of the request recorded at `position`.
+/// Checks that a request is refused because the request at `position` has its `call_id`.
 async fn refused(server: &Server, path: &str, body: Value, position: &Value) {
     let (status, problem) = ask(server, path, body).await;
     assert_eq!((status, &problem["kind"]), (409, &json!("conflict")), "{problem}");

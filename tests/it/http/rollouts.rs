@@ -1,4 +1,4 @@
-//! Forks in groups, and rollouts: all or none, scored, the best stay.
+//! Groups of forks, and rollouts.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn names(served: &Server) -> Vec<String> {
     sessions.as_array().unwrap().iter().map(|session| session["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// A group's forks have one fork point, one record in the parent, and no files until they are used.
+/// The forks of a group have one fork point, a record in the parent, and no files before their first use.
 #[tokio::test(flavor = "multi_thread")]
 async fn group_of_forks_begins_without_files() {
     let served = Server::begin().await;
@@ -43,12 +43,12 @@ async fn group_of_forks_begins_without_files() {
     assert_eq!(served.ask("POST", "/v1/sessions/try-7/calls", Some(&read)).await.json()["status"], "ok");
     assert_eq!(std::fs::read_dir(&workspaces).unwrap().count(), 2);
 
-    // A taken name leaves nothing.
+    // If one name is taken, no fork begins.
     let refused = served.ask("POST", "/v1/sessions/lead/forks", Some(&json!({ "count": 301, "name": "try" }))).await;
     assert_eq!((refused.status, names(&served).await.len()), (409, 301));
 }
 
-/// Forks share the state at their fork point, also those of a position that the parent has left behind.
+/// Forks share the state at their fork point, even if the parent has moved on.
 #[tokio::test(flavor = "multi_thread")]
 async fn forks_of_one_position_start_from_one_state() {
     let served = Server::begin().await;

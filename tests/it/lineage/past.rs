@@ -158,7 +158,7 @@ fn concurrent_forks_get_unique_names() {
         }
     });
     let names: std::collections::BTreeSet<String> =
-        family.sessions.list().unwrap().iter().map(foldspace::session::name_of).collect();
+        family.sessions.list().unwrap().iter().map(|entry| entry.name()).collect();
     assert_eq!(names.len(), 201);
     assert!(names.contains("founder-200"));
     family.verify();

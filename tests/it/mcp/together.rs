@@ -67,7 +67,7 @@ pub(super) fn server(options: McpOptions) -> (tempfile::TempDir, Hub, McpServer)
 }
 
 pub(super) fn names(hub: &Hub) -> Vec<String> {
-    hub.sessions().list().unwrap().iter().map(foldspace::session::name_of).collect()
+    hub.sessions().list().unwrap().iter().map(|entry| entry.name()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,7 +19,7 @@ use crate::engine::store::lock::StoreLock;
 use crate::engine::store::{EventStore, Loss, LostEvents, Result, StoreError};
 use crate::engine::{Clock, Commit, CommitId, Expected, SessionId, SystemClock};
 
-/// The time after which a write to the journal is no longer in flight.
+/// Maximum duration of a write to the journal.
 const WRITE_IN_FLIGHT: Duration = Duration::from_millis(200);
 
 impl LocalStore {
@@ -36,8 +36,8 @@ impl LocalStore {
         Self::fsck_on(Arc::new(OsDisk), directory.as_ref(), Some(drop))
     }
 
-    /// Reads every byte of the journal while another process owns the store; repairs nothing, and leaves the index out.
-    /// A write in flight looks like damage, so a problem counts only if a second pass finds it, too.
+    /// Reads every byte of the journal while another process owns the store, without the index and without repairs. A
+    /// write in flight looks like damage, so only problems that a second pass finds again are reported.
     pub fn fsck_beside(directory: impl AsRef<Path>) -> Result<FsckReport> {
         let directory = directory.as_ref();
         let pass = || {

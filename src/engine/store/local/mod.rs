@@ -226,7 +226,7 @@ impl LocalInner {
         }
         let bytes_staged = stage.staged();
         let bytes = Bytes::from(payload).slice(kind.commit_at().unwrap_or(0)..);
-        // Before it can be written: whoever sees the session finds it.
+        // Before the write, so that a visible session is in the index.
         self.slots.list_begun((slot.id, &mut inner), &bytes, staged.place);
         drop(stage);
         self.pressed(staged);
@@ -336,7 +336,7 @@ impl EventStore for LocalStore {
             let ids = self.shared.slots.select(query, limit)?;
             let slots = ids.iter().filter_map(|id| self.shared.slots.get(*id));
             let entries: Vec<_> = slots.filter_map(|slot| self.shared.entry(&slot)).collect();
-            // If all were just removed, others may follow them.
+            // If all were just removed, look at the next ones.
             if !entries.is_empty() || ids.is_empty() {
                 return Ok(entries);
             }
@@ -444,7 +444,7 @@ impl EventStore for LocalStore {
         self.shared.slots.unlist(session);
         drop(inner);
         writer.wait(staged.number)?;
-        // All its events are visible by now.
+        // All its events are visible now.
         self.shared.slots.uncount(&slot);
         if !is_shared {
             self.shared.slots.dissolve(&slot, staged.place);

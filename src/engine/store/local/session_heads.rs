@@ -100,7 +100,7 @@ impl Slots {
         self.events.fetch_sub(slot.own_events(), Ordering::Relaxed);
     }
 
-    /// Runs work that adds what a scan found to a session.
+    /// Runs work of a scan that adds events to a session.
     pub(super) fn scanned<T>(&self, slot: &SessionHead, work: impl FnOnce(&SessionHead) -> T) -> T {
         let (events, is_listed) = (slot.own_events(), slot.lock().origin.is_some());
         let done = work(slot);

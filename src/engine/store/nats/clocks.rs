@@ -1,5 +1,5 @@
-//! The host's clock, compared with the cluster's: the times of a session never go back, so one host with a clock that is
-//! ahead sets the times of all later events.
+//! Comparison of the host's clock with the cluster's. The times of a session never go back, so a host with a fast clock
+//! would spoil the times of all later events.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -19,7 +19,7 @@ async fn compared(cluster: &Cluster) -> Option<Result<(), [Timestamp; 2]>> {
     let clock = SystemClock::default();
     let asked = clock.now();
     let (theirs, own) = (cluster.time().await?, clock.now());
-    // The answer may have been under way for all of that time.
+    // The answer may have been in transit for all of that time.
     let between = Timestamp(theirs.0.clamp(asked.0.min(own.0), own.0));
     Some(if theirs.0.abs_diff(between.0) > MOST { Err([own, theirs]) } else { Ok(()) })
 }
@@ -31,7 +31,7 @@ fn problem([own, theirs]: [Timestamp; 2]) -> String {
     )
 }
 
-/// Refuses to join with a clock that is wrong.
+/// Fails if the host's clock is wrong.
 pub(super) async fn check(cluster: &Cluster, waiting: &Waiting) -> Result<()> {
     let compare = || async {
         let Some(compared) = compared(cluster).await else { return Ok(None) };

@@ -137,7 +137,7 @@ impl Hosts {
         }
     }
 
-    /// Finds out if an unanswered heartbeat was accepted. Returns false if another process has replaced it.
+    /// Checks if an unanswered heartbeat was accepted. Returns false if another process has replaced it.
     async fn look_at_own(&self, cluster: &Cluster) -> bool {
         let look = cluster.value_of::<HostWords>(&self.words, &self.me.host);
         match tokio::time::timeout(self.lease / 2, look).await {

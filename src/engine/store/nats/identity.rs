@@ -1,8 +1,8 @@
 //! The identity of a data directory among the directories of a store.
 //!
-//! The processes that have a directory open, one after the other, are a line. Each start, and each clean end, makes a
-//! new mark. It is written to the directory, and to the line's record on the cluster in place of the mark before. A
-//! copy of the directory has an older mark, or loses the race for the next one: it begins a line, as a new directory.
+//! The processes that open a directory one after the other form a line. Each start and each clean end writes a new mark
+//! to the directory and, by compare-and-swap, to the line's record on the cluster. A copy of the directory has an old
+//! mark or loses the race for the next one. It then starts a new line, like a new directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,10 +38,12 @@ pub(super) struct LineRecord {
 }
 
 impl DirectoryNote {
-    /// Returns the note of a new process, which continues this note's line if it may, and else begins `new`'s.
+    /// Returns the note of a new process: it continues this line if that is safe, and starts the line of `new`
+    /// otherwise.
     ///
-    /// It may after a clean end that this note has the mark of. After a crash it may only in the same place: there the
-    /// kernel still has all that the last process wrote, and the lock of the directory proves that it has ended.
+    /// Continuing is safe after a clean end with the mark of this note. After a crash it is safe only in the same
+    /// place, where the kernel still has all writes of the last process, and the lock proves that this process has
+    /// ended.
     pub(super) fn next(&self, record: Option<&LineRecord>, new: &Self) -> Self {
         let is_there = !new.place.is_empty() && self.place == new.place;
         match record.filter(|record| [&self.mark, &self.before].contains(&&record.mark)) {
@@ -52,7 +54,7 @@ impl DirectoryNote {
         }
     }
 
-    /// Returns the note of a clean end, or of the next process in the same place.
+    /// Returns the note with the next mark.
     pub(super) fn marked(&self, mark: String) -> Self {
         Self { mark, before: self.mark.clone(), ..self.clone() }
     }
@@ -67,7 +69,7 @@ pub(super) struct DirectoryLine {
 }
 
 impl DirectoryLine {
-    /// Continues the line of a directory that this process has locked, or begins a line.
+    /// Continues the line of a directory that this process has locked, or starts a new one.
     pub(super) async fn begin(cluster: &Cluster, waiting: &Waiting, bucket: &kv::Store, at: &Path) -> Result<Self> {
         let new = DirectoryNote { line: fresh(), mark: fresh(), before: String::new(), place: place_of(at) };
         let attempt = || async {
@@ -103,12 +105,12 @@ impl DirectoryLine {
         format!("{}.{}", self.note.line, self.note.mark)
     }
 
-    /// Returns true if a name is of a process of this line.
+    /// Returns true if the process with that name belongs to this line.
     pub(super) fn has(&self, run: &str) -> bool {
         run.split_once('.').is_some_and(|(line, _)| line == self.note.line)
     }
 
-    /// Has the next process begin a line, because another machine has a clone of this process.
+    /// Makes the next process start a new line, because another machine runs a clone of this process.
     pub(super) fn set_cloned(&self) {
         self.is_cloned.store(true, Ordering::Release);
         if let Err(error) = OsDisk.create(&self.directory.join(COPY_FILE)) {
@@ -144,7 +146,7 @@ pub(super) fn fresh() -> String {
     CommitId::from_bytes(crate::engine::SystemClock::default().fresh_id()).to_string()
 }
 
-/// Returns the note in a directory. `None` if there is none, or an earlier version wrote it.
+/// Reads the note in a directory. `None` if it is missing or from an earlier version.
 #[expect(clippy::disallowed_methods, reason = "the store accesses files directly")]
 fn read(directory: &Path) -> Option<DirectoryNote> {
     serde_json::from_slice(&std::fs::read(directory.join(COPY_FILE)).ok()?).ok()

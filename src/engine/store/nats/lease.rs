@@ -86,7 +86,7 @@ impl Leases {
     }
 }
 
-/// The heartbeats of this process. A clone of the process, from a snapshot of its machine's memory, sends others.
+/// The heartbeats of this process. A clone from a memory snapshot of the machine sends different ones.
 #[derive(Debug, Default)]
 pub(super) struct OwnBeats {
     /// The revision of the last accepted heartbeat.
@@ -96,7 +96,7 @@ pub(super) struct OwnBeats {
 }
 
 impl OwnBeats {
-    /// Returns the name of the next heartbeat: a fresh one, or again that of a heartbeat without an answer.
+    /// Returns the name of the next heartbeat. A heartbeat without an answer is sent again under the same name.
     pub(super) fn beat(&mut self, fresh: impl FnOnce() -> String) -> String {
         self.open.get_or_insert_with(fresh).clone()
     }

@@ -1,5 +1,5 @@
-//! Hosts that take one session from each other, in simulated time: heartbeats are late or lost, processes stop, machines
-//! crash, data directories are copied, and the cluster lacks a leader for a while. Each seed is one run.
+//! Hosts that take one session from each other, in simulated time: heartbeats are late or lost, processes stop,
+//! machines crash, data directories are copied, and the cluster lacks a leader for a while. Each seed is one run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -144,7 +144,7 @@ impl Simulation {
                 let DirectoryNote { line, mark, .. } = directory.note.clone();
                 self.cluster.lines.insert(line, LineRecord { mark, is_ended: true });
                 if self.numbers.below(2) == 0 && other != host {
-                    // It is an image for another host, too, which starts first.
+                    // The image also starts on another host, which is faster.
                     let mut image = directory.clone();
                     image.place = self.new_note().place;
                     self.hosts[other] = self.started(other, image, now);
@@ -203,7 +203,7 @@ impl Simulation {
 
     fn arrive(&mut self, now: u64, what: Arriving) {
         match what {
-            // The first word of the next process has replaced that of a process that has ended.
+            // The first heartbeat of the next process has replaced the last one of the ended process.
             Arriving::Word { from, of, sent } if self.is_reached(from, now) && self.hosts[from].me == of => {
                 self.cluster.revision += 1;
                 let revision = self.cluster.revision;

@@ -288,7 +288,7 @@ impl EventStore for NatsStore {
     }
 
     fn select(&self, query: SessionQuery<'_>, limit: usize) -> Result<Vec<SessionEntry>> {
-        // A known name needs no new list, as long as its session exists.
+        // If the session with a known name still exists, the list need not be read.
         if let SessionQuery::Named(_) = query
             && let [known] = &self.inner.catalogue.select(query, limit)?[..]
             && let Some(entry) = self.entry(known.id)?

@@ -1,4 +1,4 @@
-//! The answer of a stream's leader to a question for its state.
+//! The state of a stream, as its leader reports it.
 
 use std::time::Duration;
 

@@ -120,7 +120,7 @@ impl ReplicationError {
     /// Returns true if a retry within seconds would get the same answer.
     pub(super) fn is_decided(&self) -> bool {
         let is_decided = |source: &object_store::Error| {
-            // A list of a missing bucket has no error of its own.
+            // Listing a missing bucket fails with a generic error.
             matches!(source, NotFound { .. } | PermissionDenied { .. } | Unauthenticated { .. })
                 || cause(source).contains("NoSuchBucket")
         };

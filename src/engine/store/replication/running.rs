@@ -32,7 +32,7 @@ impl Replication {
     /// Starts copying the journal in `data` to `url`, every second.
     ///
     /// # Errors
-    /// The storage's error, if it refuses access or has no such bucket. Other failures are retried.
+    /// Access is denied or the bucket is missing. Other failures are retried.
     pub fn start(data: &Path, url: &str) -> CopyResult<Self> {
         let mut replicator = Replicator::open(data, url, ReplicatorOptions::default())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
