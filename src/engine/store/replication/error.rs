@@ -124,7 +124,7 @@ impl ReplicationError {
             matches!(source, NotFound { .. } | PermissionDenied { .. } | Unauthenticated { .. })
                 || cause(source).contains("NoSuchBucket")
         };
-        matches!(self, Self::Storage { source, .. } if is_decided(&**source))
+        matches!(self, Self::Storage { source, .. } if is_decided(source))
     }
 }
 
